@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore import semconv
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
-from spanscore.model.span import Attributes, SpanData, SpanStatus
+from spanscore.model.span import Attributes, SpanData, SpanStatus, Unread
 
 __all__ = [
     "STATUS",
@@ -150,9 +150,17 @@ def structured(attributes: Mapping[str, Any]) -> WireAttributes:
     return WireAttributes(attributes)
 
 
-def structures(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of attributes from the wire, parsed."""
-    return {name: _structure(name, value) for name, value in wire.items() if semconv.is_content(name)}
+def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
+    """Return the content of attributes from the wire, parsed.
+
+    Args:
+        unread: names under which a list need not be read before somebody asks for it.
+    """
+    return {
+        name: Unread(value, from_wire) if name in unread and _is_list(value) else _structure(name, value)
+        for name, value in wire.items()
+        if semconv.is_content(name)
+    }
 
 
 def _wire(name: str, value: Any) -> Any:
@@ -165,6 +173,10 @@ def _structure(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return jsonable(_lists(value))  # the SDK keeps structured values as tuples and mappings of its own
     return value if _is_text(name) else from_wire(value)
+
+
+def _is_list(value: Any) -> bool:
+    return type(value) is str and value.startswith("[")
 
 
 def _is_text(name: str) -> bool:

@@ -43,7 +43,7 @@ def calls_of(view: View) -> list[Called]:
     known: set[Any] = set()
     found: list[Called] = []
     for at, run in enumerate(view.callers):
-        for message in [*turn_of(run.asked), *run.said]:
+        for message in [*(turn_of(run.asked) if run.may_hold_calls else ()), *run.said]:
             named = calls_by_id(message)
             if not named or (named in known and all(identity for _, identity in named)):
                 continue

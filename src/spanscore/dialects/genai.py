@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from spanscore import semconv
 from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
@@ -25,7 +26,7 @@ from spanscore.dialects.view import (
     topmost,
 )
 from spanscore.model.sample import Samples
-from spanscore.model.span import NoContent, SpanData, Unit
+from spanscore.model.span import Attributes, NoContent, SpanData, Unit
 from spanscore.runtime.log import log_once
 
 __all__ = ["GenAIDialect"]
@@ -110,7 +111,8 @@ def _run_end(unit: Unit, root: SpanData) -> str:
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     tools, retrievers, models = _by_operation(unit)
     callers = sorted(models, key=lambda span: span.end_ns)
-    within = by_id(unit)
+    has_agents = any(span.operation == semconv.INVOKE_AGENT for span in unit.spans if span is not root)
+    within = by_id(unit) if has_agents else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.EXPECTED)
     top = unit.speaker or root
@@ -158,9 +160,23 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
 
 def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> ModelRun:
     """Return a run of a model. What it gave is its own, also where the role is none (OpenLLMetry: ``unknown``, of a stream)."""
-    asked, gave = _messages(span, semconv.INPUT_MESSAGES), _messages(span, semconv.OUTPUT_MESSAGES)
+    gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
-    return ModelRun([*_instructions(span), *asked], said, _agent_of(span, root, within))
+    agent = _agent_of(span, root, within)
+    return ModelRun(partial(_asked, span), said, agent, may_hold_calls=_may_hold_calls(span))
+
+
+def _asked(span: SpanData) -> Sequence[GenAIMessage]:
+    return [*_instructions(span), *_messages(span, semconv.INPUT_MESSAGES)]
+
+
+def _may_hold_calls(span: SpanData) -> bool:
+    """Whether calls of tools may stand in what a model was asked, as far as that is known without reading it."""
+    attributes = span.attributes
+    text = attributes.unread(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
+    if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is not None:
+        return True
+    return "tool_call" in text or "\\u" in text  # JSON may write any letter by its number
 
 
 def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
@@ -171,8 +187,13 @@ def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
 
 
 def _agent_of(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> str | None:
-    """Return for which agent a model spoke: the nearest agent around it, else as its span says; None for the root's own."""
-    around = next((above for above in ancestors(span, within) if above.operation == semconv.INVOKE_AGENT), None)
+    """Return for which agent a model spoke: the nearest agent around it, else as its span says; None for the root's own.
+
+    ``within`` is empty where the root is the only agent.
+    """
+    around = None
+    if within:
+        around = next((above for above in ancestors(span, within) if above.operation == semconv.INVOKE_AGENT), None)
     named = None if around is None or around is root else around.attributes.get(semconv.AGENT_NAME)
     named = span.attributes.get(semconv.AGENT_NAME) if named is None else named
     return as_text(named) if named is not None and named != root.attributes.get(semconv.AGENT_NAME) else None

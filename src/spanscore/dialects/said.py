@@ -21,7 +21,7 @@ _WORDS = 3
 """Words from which on a shorter text is a sentence."""
 _MOST_RUNS = 64
 """Runs searched for what stands behind an answer: each is searched in all that were found."""
-_FENCED = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
+_FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
 
 class Said:
@@ -42,7 +42,7 @@ class Said:
 
     @cached_property
     def _structures(self) -> list[list[Mapping[str, Any]]]:
-        return [_structures(run.said) for run in self._runs]
+        return [_structures(run.said, words) for run, words in zip(self._runs, self._words, strict=True)]
 
     @cached_property
     def _fields(self) -> frozenset[str]:
@@ -125,10 +125,11 @@ def final_text(turn: Sequence[GenAIMessage]) -> str | None:
     if not turn:
         return None
     last = turn[-1]
-    if role_of(last.get("role")) == TOOL:
+    role = role_of(last.get("role"))
+    if role == TOOL:
         responses = tool_responses(last)
         return responses[-1].content if responses else None
-    if role_of(last.get("role")) != ASSISTANT:
+    if role != ASSISTANT:
         return None
     text = message_text(last)
     return None if not text and calls_by_id(last) else text
@@ -151,15 +152,15 @@ def _texts_of(message: GenAIMessage) -> Iterator[str]:
         yield from (response.content for response in tool_responses(message))
 
 
-def _structures(said: Sequence[GenAIMessage]) -> list[Mapping[str, Any]]:
-    """Return the structured answers of a run: the arguments of what it calls, and JSON in its words."""
+def _structures(said: Sequence[GenAIMessage], words: str) -> list[Mapping[str, Any]]:
+    """Return the structured answers of a run: the arguments of what it calls, and JSON in its last words."""
     called: list[Mapping[str, Any]] = [call.args for message in said for call in tool_calls(message)]
-    parsed = _parsed(final_text(said) or "")
+    parsed = _parsed(words)
     return [*called, parsed] if isinstance(parsed, dict) else called
 
 
 def _parsed(text: str) -> Any:
-    fenced = _FENCED.fullmatch(text)
+    fenced = _FENCED.fullmatch(text) if text.startswith("```") else None
     inner = (fenced[1] if fenced else text).strip()
     if not inner.startswith("{"):
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from spanscore.codec.messages import USER, calls_by_id, is_made, is_message, message_text, role_of
@@ -67,17 +68,35 @@ class Side:
         return {**self.value, self.key: list(self.messages)} if isinstance(self.value, dict) else list(self.messages)
 
 
-@dataclass(frozen=True, slots=True)
 class ModelRun:
     """One call of a model: what it was asked, what it said.
 
+    Args:
+        ask: gives what it was asked, which is read on first need: of most runs nobody asks.
+
     Attributes:
+        said: what it said.
         agent: for whom it spoke; None for the unit's own agent, and where no span says.
+        may_hold_calls: whether calls of tools may stand in what it was asked.
     """
 
-    asked: Sequence[GenAIMessage]
-    said: Sequence[GenAIMessage]
-    agent: str | None = None
+    def __init__(
+        self,
+        ask: Callable[[], Sequence[GenAIMessage]],
+        said: Sequence[GenAIMessage],
+        agent: str | None = None,
+        *,
+        may_hold_calls: bool = True,
+    ) -> None:
+        self._ask = ask
+        self.said = said
+        self.agent = agent
+        self.may_hold_calls = may_hold_calls
+
+    @cached_property
+    def asked(self) -> Sequence[GenAIMessage]:
+        """What it was asked, instructions first."""
+        return self._ask()
 
 
 @dataclass(frozen=True, slots=True)

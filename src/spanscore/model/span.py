@@ -25,6 +25,7 @@ __all__ = [
     "SpanStatus",
     "Unit",
     "UnitKey",
+    "Unread",
 ]
 
 SpanStatus = Literal["unset", "ok", "error"]
@@ -42,13 +43,24 @@ class UnitKey(NamedTuple):
     span_id: int
 
 
+class Unread(NamedTuple):
+    """A content value that is still the text that came: most of what models were asked is looked at by nobody.
+
+    Attributes:
+        read: gives the value; never None, and it does not raise.
+    """
+
+    text: str
+    read: Callable[[str], Any]
+
+
 class Attributes(Mapping[str, Any]):
     """Attributes whose content part is rendered on first need, once.
 
     Args:
         plain: what is known already; never content.
-        render: gives the content attributes (``semconv.is_content``) as structured values. Called at most once,
-            when a content key is first read or the attributes are iterated, and forgotten then.
+        render: gives the content attributes (``semconv.is_content``) as structured values, or ``Unread``. Called at most
+            once, when a content key is first read or the attributes are iterated, and forgotten then.
     """
 
     __slots__ = ("_plain", "_render")
@@ -76,13 +88,25 @@ class Attributes(Mapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         if self._render is not None and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
-        return self._plain[key]
+        value = self._plain[key]
+        return self._read(key, value) if type(value) is Unread else value
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value: most look-ups find nothing, and the inherited method learns that by an exception."""
         if self._render is not None and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
-        return self._plain.get(key, default)
+        value = self._plain.get(key, default)
+        return self._read(key, value) if type(value) is Unread else value
+
+    def unread(self, key: str) -> str | None:
+        """Return the text that content still is; None of what was read, or came as a value."""
+        value = self._all().get(key)
+        return value.text if type(value) is Unread else None
+
+    def _read(self, key: str, unread: Unread) -> Any:
+        value = unread.read(unread.text)
+        self._plain[key] = value  # type: ignore[index]  # a dict of ours, as its content was rendered
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

@@ -13,7 +13,7 @@ Read so: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semanti
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
@@ -185,12 +185,12 @@ _TALKS: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
 
 
 def _rendering(older: Render) -> Render:
-    return lambda quoted: _conventional(quoted) or older(quoted)
+    return lambda quoted: _conventional(quoted, unread=_TALKS) or older(quoted)
 
 
-def _conventional(quoted: Mapping[str, Any]) -> dict[str, Any]:
+def _conventional(quoted: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
     """Return content that has the conventions' own names, messages as lists."""
-    content = structures(quoted)
+    content = structures(quoted, unread=unread)
     for name in _TALKS:
         listed = content.get(name)
         if isinstance(listed, dict):  # {"version", "messages": […]}
