@@ -8,9 +8,10 @@ has the same slots and is not frozen; then its class is the value's own, which P
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import fields, make_dataclass, replace
+from dataclasses import MISSING, Field, fields, replace
 from functools import cache, wraps
+from inspect import signature
+from types import CodeType
 from typing import Any, TypeVar
 
 __all__ = ["evolve", "quickly_made"]
@@ -25,27 +26,27 @@ def quickly_made(kind: type[T]) -> type[T]:
         TypeError: it has a base, or fewer than two slots.
     """
     made: Any = kind  # what is read and set of a class here, mypy takes for that of an object
-    layout, slow, check = _layout(made), made.__init__, getattr(made, "__post_init__", None)
+    layout, slow = _layout(made), made.__init__
     if layout is None:
         raise TypeError(f"{kind.__name__} is no dataclass with slots of its own alone")
-    plain, thaw = layout[0], object.__setattr__
-    assigning: Any = make_dataclass(
-        kind.__name__, [(one.name, one.type, copy(one)) for one in fields(made)], slots=True
+    told, takes = fields(made), signature(slow).parameters
+    named = ", ".join(f"{name}={name}" for name in takes if name != "self")
+    quick = _written(
+        f"def __init__({_parameters(slow.__code__)}):",
+        f"if type(self) is not _kind: return _slow(self, {named})",
+        "_thaw(self, '__class__', _plain)",
+        *(f"self.{one.name} = {_value(one)}" for one in told),
+        "self.__class__ = _kind",
+        *(["self.__post_init__()"] if hasattr(made, "__post_init__") else ()),
+        _kind=kind,
+        _plain=layout[0],
+        _slow=slow,
+        _thaw=object.__setattr__,
+        **{f"_made_{one.name}": one.default_factory for one in told},
+        **{f"_at_{one.name}": takes[one.name].default if one.init else one.default for one in told},
     )
-    fill = assigning.__init__
-
-    @wraps(slow)
-    def fill_quickly(self: Any, *values: Any, **named: Any) -> None:
-        if type(self) is not kind:
-            slow(self, *values, **named)
-            return
-        thaw(self, "__class__", plain)
-        fill(self, *values, **named)
-        self.__class__ = kind
-        if check is not None:
-            check(self)
-
-    made.__init__ = fill_quickly
+    quick.__defaults__, quick.__kwdefaults__ = slow.__defaults__, slow.__kwdefaults__
+    made.__init__ = wraps(slow)(quick)
     return kind
 
 
@@ -70,11 +71,29 @@ def evolve(one: T, **changes: Any) -> T:
 def _layout(kind: type) -> tuple[type[Any], Callable[[Any], Any]] | None:
     """Return a class of the same slots, and what copies a value into an object of it; None of a subclass, which may have more.
 
-    The copy is written out, a line for each field, as ``dataclasses`` write what they make: a third of what a loop takes.
+    The copy is written out, a line for each field: a third of what a loop over them takes.
     """
     if kind.__base__ is not object or not isinstance(slots := vars(kind).get("__slots__"), tuple) or len(slots) <= 1:
         return None
-    known: dict[str, Any] = {"plain": (plain := type(kind.__name__, (), {"__slots__": slots}))}
-    lines = ["def copied(one):", "new = plain()", *(f"new.{name} = one.{name}" for name in slots), "return new"]
+    plain = type(kind.__name__, (), {"__slots__": slots})
+    lines = (f"new.{name} = one.{name}" for name in slots)
+    return plain, _written("def copied(one):", "new = _plain()", *lines, "return new", _plain=plain)
+
+
+def _parameters(code: CodeType) -> str:
+    """Return those of a function, without their defaults."""
+    names, by_name = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount], code.co_argcount
+    return ", ".join([*names[:by_name], *(["*"] if len(names) > by_name else ()), *names[by_name:]])
+
+
+def _value(of: Field[Any]) -> str:
+    """Return what a field is set to; in place of a value that is to be made, a constructor is given a mark for that."""
+    if of.default_factory is not MISSING:
+        return f"_made_{of.name}() if {of.name} is _at_{of.name} else {of.name}" if of.init else f"_made_{of.name}()"
+    return of.name if of.init else f"_at_{of.name}"
+
+
+def _written(*lines: str, **known: Any) -> Any:
+    """Return the function of these lines, the first its head: ``dataclasses`` write theirs so, too."""
     exec("\n    ".join(lines), known)
-    return plain, known["copied"]
+    return known[lines[0].removeprefix("def ").partition("(")[0]]
