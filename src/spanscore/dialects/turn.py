@@ -33,6 +33,7 @@ from spanscore.dialects.view import (
     last_human_text,
     turn_of,
 )
+from spanscore.model.evolve import quickly_made
 
 __all__ = [
     "ANSWER_KEYS",
@@ -67,6 +68,7 @@ class Source(StrEnum):
     EXTRACT = "extract"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a search found.

@@ -9,6 +9,7 @@ from typing import Any
 
 from spanscore.codec.messages import USER, calls_by_id, is_made, is_message, message_text, role_of
 from spanscore.codec.text import as_text, safe_text
+from spanscore.model.evolve import quickly_made
 from spanscore.model.span import SpanData, Unit
 
 __all__ = [
@@ -47,6 +48,7 @@ class Retrieved:
     id: str | int | None = None
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Side:
     """The root's input or its output.
@@ -109,6 +111,7 @@ class ToolRun:
     result: Any
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class View:
     """What a unit did.
