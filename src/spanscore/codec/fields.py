@@ -7,21 +7,19 @@ from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any
 
+from spanscore.model.evolve import written
+
 __all__ = ["fields_known", "fields_told", "hex_of", "of_hex"]
 
 
-def fields_told(thing: Any, /, **written: Any) -> dict[str, Any]:
+def fields_told(thing: Any, /, **named: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults.
 
     Args:
-        thing: of a frozen dataclass whose values, but for those that are ``written``, JSON can carry.
-        written: field → how it is written; None = it is left out.
+        thing: of a frozen dataclass whose values, but for those that are ``named``, JSON can carry.
+        named: field → how it is written; None = it is left out.
     """
-    told = {}
-    for name, default in _defaults(thing.__class__):
-        value = written[name] if name in written else getattr(thing, name)
-        if value is not None and value != default:
-            told[name] = value
+    told: dict[str, Any] = _teller(thing.__class__, (*named,))(thing, named)
     return told
 
 
@@ -44,6 +42,20 @@ def hex_of(number: int | None, digits: int) -> str | None:
 def of_hex(text: str | None) -> int | None:
     """Return the number that hex digits stand for; None stays None."""
     return None if text is None else int(text, 16)
+
+
+@cache
+def _teller(kind: type, named: tuple[str, ...]) -> Any:
+    """Return what tells the fields of a class, written out as ``evolve`` is: a job has a hundred of them."""
+    lines = list[str]()
+    for name, default in _defaults(kind):
+        differs = "" if default is None or default is MISSING else f" and value != _at_{name}"
+        lines += [
+            f"value = named['{name}']" if name in named else f"value = thing.{name}",
+            f"if value is not None{differs}: told['{name}'] = value",
+        ]
+    defaults = {f"_at_{name}": default for name, default in _defaults(kind)}
+    return written("def tell(thing, named):", "told = {}", *lines, "return told", **defaults)
 
 
 @cache

@@ -185,7 +185,7 @@ def _told_span(span: SpanData, resource: _Given | None) -> dict[str, Any]:
         span_id=hex_of(span.span_id, _SPAN_ID),
         parent_id=hex_of(span.parent_id, _SPAN_ID),
         attributes=dict(span.attributes) or None,
-        metadata=jsonable(dict(span.metadata)) or None,  # the application's own objects
+        metadata=jsonable(dict(span.metadata)) if span.metadata else None,  # the application's own objects
         resource=None if whose is None else dict(whose),
         events=[[name, dict(attributes)] for name, attributes in span.events] or None,
         no_content=None if span.no_content is None else [*span.no_content],
@@ -259,6 +259,8 @@ def _told_model(model: BaseModel | None) -> dict[str, Any] | None:
 
 
 def _told_value(value: Any) -> Any:
+    if type(value) is str or value is None:  # most are; to ask whether a value is a model runs code of pydantic's
+        return value
     if isinstance(value, BaseModel):
         return _told_model(value)
     return [*map(_told_value, value)] if isinstance(value, list) else value

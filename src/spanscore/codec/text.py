@@ -42,7 +42,7 @@ MAX_NODES = 20_000
 MAX_CHARS = 4_000_000
 """Characters of a value; further text is cut. Beyond the context of any model."""
 _WIRE_INT_BITS = 63
-_read = json.JSONDecoder(parse_constant=str).decode
+_decoder = json.JSONDecoder(parse_constant=str)
 """``json.loads`` with an argument makes a decoder each time, which takes longer than a message of 700 characters."""
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 """``json.dumps`` with arguments makes an encoder each time, likewise."""
@@ -127,7 +127,8 @@ def from_wire(text: str) -> Any:
     if not text.startswith(("{", "[", '"')):
         return text
     try:
-        return _read(text)
+        value, end = _decoder.raw_decode(text)
+        return value if end == len(text) else _decoder.decode(text)  # blanks may follow, and nothing else
     except (ValueError, RecursionError):  # cut by an attribute limit, or never JSON
         return text
 

@@ -14,7 +14,7 @@ from inspect import signature
 from types import CodeType
 from typing import Any, TypeVar
 
-__all__ = ["evolve", "quickly_made"]
+__all__ = ["evolve", "quickly_made", "written"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def quickly_made(kind: type[T]) -> type[T]:
         raise TypeError(f"{kind.__name__} is no dataclass with slots of its own alone")
     told, takes = fields(made), signature(slow).parameters
     named = ", ".join(f"{name}={name}" for name in takes if name != "self")
-    quick = _written(
+    quick = written(
         f"def __init__({_parameters(slow.__code__)}):",
         f"if type(self) is not _kind: return _slow(self, {named})",
         "_thaw(self, '__class__', _plain)",
@@ -77,7 +77,7 @@ def _layout(kind: type) -> tuple[type[Any], Callable[[Any], Any]] | None:
         return None
     plain = type(kind.__name__, (), {"__slots__": slots})
     lines = (f"new.{name} = one.{name}" for name in slots)
-    return plain, _written("def copied(one):", "new = _plain()", *lines, "return new", _plain=plain)
+    return plain, written("def copied(one):", "new = _plain()", *lines, "return new", _plain=plain)
 
 
 def _parameters(code: CodeType) -> str:
@@ -93,7 +93,7 @@ def _value(of: Field[Any]) -> str:
     return of.name if of.init else f"_at_{of.name}"
 
 
-def _written(*lines: str, **known: Any) -> Any:
-    """Return the function of these lines, the first its head: ``dataclasses`` write theirs so, too."""
+def written(*lines: str, **known: Any) -> Any:
+    """Return the function of these lines, the first its head: ``dataclasses`` write theirs so, too. Lines of ours alone."""
     exec("\n    ".join(lines), known)
     return known[lines[0].removeprefix("def ").partition("(")[0]]

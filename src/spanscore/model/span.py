@@ -204,7 +204,8 @@ class SpanData:
             known: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
         else:
             known = self.attributes
-        return evolve(self, attributes={k: v for k, v in known.items() if not semconv.is_content(k)}, events=())
+        told = {k: v for k, v in known.items() if not (k in _CONTENT or k.startswith(_CONTENT_PREFIXES))}
+        return evolve(self, attributes=told, events=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,7 @@ class Unit:
             duration_ns=root.end_ns - root.start_ns,
             metadata=root.metadata if speaker is root else {**root.metadata, **speaker.metadata},
             any_error=root.failed_inside or any(span.status == "error" for span in self.spans),
-            tool_calls=sum(span.operation == semconv.EXECUTE_TOOL for span in self.spans),
+            tool_calls=[span.attributes.get(semconv.OPERATION_NAME) for span in self.spans].count(semconv.EXECUTE_TOOL),
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},
             conversation_id=root.conversation_id or root.attributes.get(semconv.CONVERSATION_ID) or "",
             decided=root.decided,
