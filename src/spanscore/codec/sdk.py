@@ -159,7 +159,7 @@ def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict
     return {
         name: Unread(value, from_wire) if name in unread and _is_list(value) else _structure(name, value)
         for name, value in wire.items()
-        if semconv.is_content(name)
+        if name in semconv.CONTENT_ATTRIBUTES or name.startswith(semconv.CONTENT_PREFIXES)
     }
 
 

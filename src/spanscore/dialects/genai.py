@@ -109,9 +109,10 @@ def _run_end(unit: Unit, root: SpanData) -> str:
 
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
-    tools, retrievers, models = _by_operation(unit)
+    told = [(str(span.operation), span) for span in unit.spans]
+    tools, retrievers, models = _by_operation(told)
     callers = sorted(models, key=lambda span: span.end_ns)
-    has_agents = any(span.operation == semconv.INVOKE_AGENT for span in unit.spans if span is not root)
+    has_agents = any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in told)
     within = by_id(unit) if has_agents else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.EXPECTED)
@@ -138,9 +139,10 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     )
 
 
-def _by_operation(unit: Unit) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
+def _by_operation(
+    told: Sequence[tuple[str, SpanData]],
+) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
     """Return the tools, the retrievers, and the models whose content is known."""
-    told = [(str(span.operation), span) for span in unit.spans]
     tools = [span for operation, span in told if operation == semconv.EXECUTE_TOOL]
     retrievers = [span for operation, span in told if operation == semconv.RETRIEVAL]
     models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.sdk import WireAttributes
-from spanscore.codec.text import from_wire, safe_text, wire_value
+from spanscore.codec.text import fits_wire, from_wire, safe_text, wire_value
 from spanscore.model.evolve import evolve
 from spanscore.model.foreign import plain_text
 from spanscore.model.span import Attributes, NoContent, SpanData
@@ -121,11 +121,10 @@ def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool)
 def _plain_values(plain: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name, given in plain.items():
-        if given is None:
-            continue
-        if type(given) is str and given.isascii():  # most are
+        kind = type(given)
+        if (kind is str and given.isascii()) or (kind is int and fits_wire(given)):  # most are
             known[name] = given
-        elif (value := _plain(given)) is not None:
+        elif given is not None and (value := _plain(given)) is not None:
             known[name] = value
     return known
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.model.span import SpanData
+from spanscore.model.span import NoContent, SpanData
 from spanscore.protocols import Translation
 from spanscore.runtime.plugins import Entry, Registry
 
@@ -92,20 +92,21 @@ class Translator:
                 found = translation, translation.translate(span)
                 if found[1].no_content is None:
                     break
-        if found is None or str(found[1].operation) in NOT_READ:
+        if found is None:
             return None
-        if count:
-            self._count(*found)
-        return found[1]
+        translation, translated = found
+        operation = translated.operation
+        if str(operation) in NOT_READ:
+            return None
+        if count and operation != semconv.EXECUTE_TASK:
+            self._count(translation.name, translated.no_content)
+        return translated
 
     def reads(self, span: SpanData) -> str | None:
         """Return the name of the first translation that claims a span; None where none does."""
         return next((one.name for one in self._translations if one.claims(span)), None)
 
-    def _count(self, translation: Translation, translated: SpanData) -> None:
-        if translated.operation == semconv.EXECUTE_TASK:
-            return
-        name, lacking = translation.name, translated.no_content
+    def _count(self, name: str, lacking: NoContent | None) -> None:
         if lacking is not None:
             self._without[name] += 1
             self._remedies[name] = lacking.remedy
