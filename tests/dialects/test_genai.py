@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +12,10 @@ from hypothesis import strategies as st
 from tests.codec.payloads import MESSAGES, SCALARS, payloads
 
 from spanscore import semconv
-from spanscore.codec.sdk import exported
+from spanscore.codec.sdk import exported, structured
 from spanscore.codec.text import from_wire
 from spanscore.dialects import Extract, GenAIDialect
+from spanscore.dialects.translations.genai import GenAITranslation
 from spanscore.model import sample as ours
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
@@ -155,6 +158,41 @@ def test_the_wire_changes_nothing(content: dict[str, Any]) -> None:
     again = {name: from_wire(value) if isinstance(value, str) else value for name, value in exported(clean).items()}
 
     assert samples(span(1, "invoke_agent", attributes=clean)) == samples(span(1, "invoke_agent", attributes=again))
+
+
+@settings(max_examples=200)
+@given(st.lists(SPANS, min_size=1, max_size=5), st.sampled_from(["tool_call", "\\u0074ool_call"]), DIALECTS)
+def test_messages_that_nobody_has_read_yet_make_the_same_samples(
+    runs: list[Any], written: str, dialect: GenAIDialect
+) -> None:
+    def translated(n: int, run: Any) -> SpanData:
+        operation, parent, status, content = run
+        told = exported({semconv.OPERATION_NAME: str(operation), **content})
+        wire = {name: one.replace("tool_call", written) if isinstance(one, str) else one for name, one in told.items()}
+        came = span(n, None, parent=parent or None, scope="x", status=status)
+        return GenAITranslation().translate(replace(came, attributes=structured(wire)))
+
+    unread, other = ([translated(n, run) for n, run in enumerate(runs, 1)] for _ in range(2))
+    read = [replace(one, attributes=dict(one.attributes)) for one in other]
+
+    assert samples(*unread, dialect=dialect) == samples(*read, dialect=dialect)
+
+
+def test_a_call_that_only_a_prompt_holds_is_found_however_its_json_is_written() -> None:
+    call = {"type": "tool_call", "id": "c1", "name": "search", "arguments": {"q": "a"}}
+    asked = json.dumps([{"role": "user", "parts": []}, {"role": "assistant", "parts": [call]}])
+    said = '[{"role": "assistant", "parts": [{"type": "text", "content": "a"}]}]'
+    tool = {semconv.OPERATION_NAME: "execute_tool", semconv.TOOL_NAME: "search", semconv.TOOL_CALL_ID: "c1"}
+    for text in (asked, asked.replace("tool_call", "tool\\u005fcall")):
+        talk = {semconv.OPERATION_NAME: "chat", semconv.INPUT_MESSAGES: text, semconv.OUTPUT_MESSAGES: said}
+        held = ({semconv.OPERATION_NAME: "invoke_agent", semconv.OUTPUT_MESSAGES: said}, talk, tool)
+        came = [span(n, None, parent=n > 1 or None, scope="x") for n in (1, 2, 3)]
+        spans = [replace(one, attributes=structured(wire)) for one, wire in zip(came, held, strict=True)]
+        made = samples(*map(GenAITranslation().translate, spans))
+
+        assert made.multi is not None
+        calls = [one.tool_calls for one in made.multi.user_input if isinstance(one, ours.AIMessage) and one.tool_calls]
+        assert calls == [[ours.ToolCall(name="search", args={"q": "a"}, id="c1")]]
 
 
 def test_documents_in_instructions_that_stand_apart_are_in_the_prompt() -> None:
