@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import islice
+from types import FunctionType
 from typing import Any, Final
 
 from spanscore.model.sample import (
@@ -24,7 +25,7 @@ _ENTRY: Final = 80  # bytes of a container's entry, roughly
 _MOST: Final = 20_000  # things looked at, 10 ms at worst
 _LONG: Final = 1_000  # a longer text is counted once
 _FIRST: Final = slice(_MOST)
-_SMALL: Final = frozenset({type(None), bool, int, float})  # nothing inside, and not counted
+_SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})  # nothing inside, and not counted
 _MODELS: Final = frozenset({SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall})
 
 
@@ -51,28 +52,27 @@ def _size_bytes(held: list[Any]) -> int:
             break
         thing = left.pop()
         kind = type(thing)
-        if kind in _SMALL:
-            continue
-        if kind is not str and kind is not bytes:
+        if kind is str or kind is bytes:
+            if len(thing) <= _LONG:
+                total += len(thing)
+            elif id(thing) not in seen:
+                seen.add(id(thing))
+                total += len(thing)
+        elif kind not in _SMALL:
             inside = _inside(thing, kind)
             total += _ENTRY * len(inside)
             left += inside
-        elif len(thing) <= _LONG:
-            total += len(thing)
-        elif id(thing) not in seen:
-            seen.add(id(thing))
-            total += len(thing)
     return total
 
 
 def _inside(thing: Any, kind: type) -> Collection[Any]:
     """Return what a container holds, as far as it is looked at; nothing for any other thing."""
-    if kind is list:
-        return thing if len(thing) <= _MOST else thing[:_MOST]  # type: ignore[no-any-return]
     if kind is dict:
         return thing.values() if len(thing) <= _MOST else list(islice(thing.values(), _MOST))
-    if issubclass(kind, tuple):
-        return tuple.__getitem__(thing, _FIRST)
     if kind is partial:
         return thing.args  # type: ignore[no-any-return]
+    if kind is list:
+        return thing if len(thing) <= _MOST else thing[:_MOST]  # type: ignore[no-any-return]
+    if issubclass(kind, tuple):
+        return tuple.__getitem__(thing, _FIRST)
     return list(vars(thing).values()) if kind in _MODELS else ()
