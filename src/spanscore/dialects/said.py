@@ -101,12 +101,12 @@ class Said:
         if answer is None:
             return None
         text = answer.strip()
-        at = self._last(lambda n: text != "" and self._words[n] == text)
-        if at is None:
-            at = self._last(lambda n: any(text in _leaves(one) or text == as_text(one) for one in self._structures[n]))
-        if at is None and len(self._runs) == 1:
-            at = 0
-        return None if at is None else self._runs[at]
+        if text and text in self._words:
+            return self._runs[-1 - self._words[::-1].index(text)]
+        for run, structures in [*zip(self._runs, self._structures, strict=True)][::-1]:
+            if any(text in _leaves(one) or text == as_text(one) for one in structures):
+                return run
+        return self._runs[0] if len(self._runs) == 1 else None
 
     def prompts_behind(self, answering: ModelRun) -> str:
         """Return the prompt of a run, and those of the runs whose answers stand in it: documents are read one by one, too."""
@@ -115,9 +115,6 @@ class Said:
             if run is not answering and len(words) >= _A_SENTENCE and any(words in reached for reached in behind):
                 behind.append(prompt)
         return "\n".join(behind)
-
-    def _last(self, fits: Any) -> int | None:
-        return next((n for n in reversed(range(len(self._runs))) if fits(n)), None)
 
 
 def final_text(turn: Sequence[GenAIMessage]) -> str | None:
