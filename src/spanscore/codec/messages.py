@@ -131,8 +131,12 @@ def _said(message: Mapping[str, Any]) -> Sequence[Message]:
 
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     parts = message["parts"] if "parts" in message else message.get("content")
-    if type(parts) is list and ((len(parts) == 1 and type(parts[0]) is dict) or _DICTS.issuperset(map(type, parts))):
-        return parts  # as our own codec writes them
+    if type(parts) is list and _DICTS.issuperset(map(type, parts)):  # as our own codec writes them
+        return parts
+    return _as_parts(parts)
+
+
+def _as_parts(parts: Any) -> list[Mapping[str, Any]]:
     if isinstance(parts, str):
         return [{"type": "text", "content": parts}]
     if not isinstance(parts, Sequence) or isinstance(parts, (bytes, bytearray)):

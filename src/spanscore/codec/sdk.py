@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore import semconv
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
-from spanscore.model.span import Attributes, SpanData, SpanStatus, Unread
+from spanscore.model.span import Attributes, SpanData, SpanStatus, UnreadContent
 
 __all__ = [
     "STATUS",
@@ -157,7 +157,7 @@ def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict
         unread: names under which a list need not be read before somebody asks for it.
     """
     return {
-        name: Unread(value, from_wire) if name in unread and _is_list(value) else _structure(name, value)
+        name: UnreadContent(value, from_wire) if name in unread and _is_list(value) else _structure(name, value)
         for name, value in wire.items()
         if name in semconv.CONTENT_ATTRIBUTES or name.startswith(semconv.CONTENT_PREFIXES)
     }

@@ -43,7 +43,7 @@ def calls_of(view: View) -> list[Called]:
     known: set[Any] = set()
     found: list[Called] = []
     for at, run in enumerate(view.callers):
-        for message in [*(turn_of(run.asked) if run.may_hold_calls else ()), *run.said]:
+        for message in _exchanged(run):
             named = calls_by_id(message)
             if not named or (named in known and all(identity for _, identity in named)):
                 continue
@@ -58,6 +58,11 @@ def calls_of(view: View) -> list[Called]:
                 text = message_text(message) or ""
                 found.append(Called(at, AIMessage(content=text, tool_calls=called, metadata=agent), answered))
     return found
+
+
+def _exchanged(run: ModelRun) -> list[GenAIMessage]:
+    """Return the messages of a run's turn that may call tools."""
+    return [*(turn_of(run.asked) if run.may_hold_calls else ()), *run.said]
 
 
 class _Answers:

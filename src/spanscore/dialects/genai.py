@@ -112,8 +112,7 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     told = [(str(span.operation), span) for span in unit.spans]
     tools, retrievers, models = _by_operation(told)
     callers = sorted(models, key=lambda span: span.end_ns)
-    has_agents = any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in told)
-    within = by_id(unit) if has_agents else {}
+    within = by_id(unit) if _has_agents(told, root) else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.EXPECTED)
     top = unit.speaker or root
@@ -147,6 +146,10 @@ def _by_operation(
     retrievers = [span for operation, span in told if operation == semconv.RETRIEVAL]
     models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]
     return tools, retrievers, models
+
+
+def _has_agents(told: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
+    return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in told)
 
 
 _INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}

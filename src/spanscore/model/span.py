@@ -25,7 +25,7 @@ __all__ = [
     "SpanStatus",
     "Unit",
     "UnitKey",
-    "Unread",
+    "UnreadContent",
 ]
 
 SpanStatus = Literal["unset", "ok", "error"]
@@ -43,7 +43,7 @@ class UnitKey(NamedTuple):
     span_id: int
 
 
-class Unread(NamedTuple):
+class UnreadContent(NamedTuple):
     """A content value that is still the text that came: most of what models were asked is looked at by nobody.
 
     Attributes:
@@ -59,7 +59,7 @@ class Attributes(Mapping[str, Any]):
 
     Args:
         plain: what is known already; never content.
-        render: gives the content attributes (``semconv.is_content``) as structured values, or ``Unread``. Called at most
+        render: gives the content attributes (``semconv.is_content``) as structured values, or ``UnreadContent``. Called at most
             once, when a content key is first read or the attributes are iterated, and forgotten then.
     """
 
@@ -89,21 +89,21 @@ class Attributes(Mapping[str, Any]):
         if self._render is not None and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
         value = self._plain[key]
-        return self._read(key, value) if type(value) is Unread else value
+        return self._read(key, value) if type(value) is UnreadContent else value
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value: most look-ups find nothing, and the inherited method learns that by an exception."""
         if self._render is not None and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
         value = self._plain.get(key, default)
-        return self._read(key, value) if type(value) is Unread else value
+        return self._read(key, value) if type(value) is UnreadContent else value
 
     def unread(self, key: str) -> str | None:
         """Return the text that content still is; None of what was read, or came as a value."""
         value = self._all().get(key)
-        return value.text if type(value) is Unread else None
+        return value.text if type(value) is UnreadContent else None
 
-    def _read(self, key: str, unread: Unread) -> Any:
+    def _read(self, key: str, unread: UnreadContent) -> Any:
         value = unread.read(unread.text)
         self._plain[key] = value  # type: ignore[index]  # a dict of ours, as its content was rendered
         return value
