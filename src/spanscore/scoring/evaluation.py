@@ -20,7 +20,7 @@ from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, signed
 from spanscore.protocols import Metric
 from spanscore.runtime.pool import DaemonPool, run_without_loop
-from spanscore.scoring.asked import accounts_asked
+from spanscore.scoring.asked import accounts_asked, awaits_nothing
 from spanscore.scoring.deadline import Deadline
 from spanscore.scoring.metric_turn import MetricTurn
 
@@ -132,6 +132,10 @@ class Evaluation:
         if sample is None:
             at_work.take_in(name, _without_sample(metric, job.samples))
             return
+        if not metric.cpu_bound and awaits_nothing(metric):
+            score = suppressed_context().run(run_without_loop, self._guarded(metric, sample, None))
+            at_work.take_in(name, _placed(score, metric, sample, job.samples))
+            return
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
         one = self._asker(name, job.taken_s, job.held_until_s, self._purse)
         turn = MetricTurn(self._places[name]) if name in self._places else None
@@ -180,9 +184,7 @@ class MetricAtWork:
         """Return the score that it came to, which may be that it came to none."""
         if self.task.cancelled():  # by the metric itself, or by a client of its judge
             return _unscored(self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
-        score = self.task.result()
-        missing = score.outcome is Outcome.MISSING_FIELD
-        return _with_places(score, self.metric, self.sample, samples) if missing else score
+        return _placed(self.task.result(), self.metric, self.sample, samples)
 
     def late(self) -> Score:
         """Return the score of a metric that took too long."""
@@ -312,7 +314,10 @@ def _without_sample(metric: Metric, samples: Samples) -> Score:
     return replace(score, missing=tuple(metric.requires))
 
 
-def _with_places(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
+def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
+    """Return a score; of one that lacks a field with the places where that was looked for."""
+    if score.outcome is not Outcome.MISSING_FIELD:
+        return score
     kind = "multi_turn" if sample is samples.multi else "single_turn"
     missing = tuple(missing_fields(sample, metric.requires[kind]))
     places = [f"{name} was looked for in {where}" for name, where in samples.looked_in if name in missing]

@@ -31,6 +31,7 @@ class MemoryQueue:
         self._bytes = 0
         self._jobs: deque[Job] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._woken: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         """Places reserved."""
@@ -69,17 +70,27 @@ class MemoryQueue:
             try:
                 await waiter
             except asyncio.CancelledError:
+                self._looks(waiter)
                 if self._jobs:  # it had just been woken for one of them, which the next worker must learn of
                     self._wake_one()
                 raise
-        return self._jobs.popleft()
+            self._looks(waiter)
+        job = self._jobs.popleft()
+        if self._jobs:
+            self._wake_one()
+        return job
+
+    def _looks(self, waiter: asyncio.Future[None]) -> None:
+        if waiter is self._woken:
+            self._woken = None
 
     def _wake_one(self) -> None:
-        while self._waiters:
+        """Wake a worker, if none is about to look: that one wakes the next, and a worker that is quick leaves nothing to it."""
+        while self._waiters and self._woken is None:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                return
+                self._woken = waiter
 
     def ack(self, job: Job) -> None:
         """Say that the job is done: its place is free."""

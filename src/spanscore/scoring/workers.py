@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Final
 
 from spanscore.judges.suppress import suppressed, suppressed_context
@@ -41,6 +42,8 @@ _STAYS_S: Final = 0.2
 """How long a worker stays with a unit of which nothing computes: 32 begin at most 160 of those a second, so that a burst is not
 rendered in one go. With judges that answer sooner it is as if they stayed.
 """
+_IN_A_TURN: Final = 8
+"""Jobs that are over at once, and that one worker begins before the loop looks after the others of its guests."""
 _OTHERS: Final = "another process has taken it"
 _LEFT: Final = "the scorer was shut down: it is in the spool"
 
@@ -273,31 +276,36 @@ class Engine:
             self._post(JobResult(unit, ()))
 
     async def _work(self) -> None:
-        while True:
+        for jobs in count(1):
             try:
                 job = await self._queue.get()
                 if self._shared is None:  # else it was told when the job had been put
                     self._ahead -= 1
                     self._make_jobs()
-                await self._begin(job)
+                worker = self._begin(job)
+                if worker is not None:
+                    await worker
+                elif jobs % _IN_A_TURN == 0:
+                    await asyncio.sleep(0)
             except asyncio.CancelledError:
                 if self._stopped:
                     raise
             yield_gil()
 
-    def _begin(self, job: Job) -> asyncio.Future[None]:
-        """Begin a job; done is what is returned when it needs no worker."""
-        loop = asyncio.get_running_loop()
-        begun = _Begun(worker=loop.create_future())
+    def _begin(self, job: Job) -> asyncio.Future[None] | None:
+        """Begin a job; done is what is returned when it needs no worker, and None where it is over."""
+        begun = _Begun()
         if job.handed_over:
             self._came(job)
             job = job.unscored()
         begun.job = self._evaluation.begin(job, lambda: self._changed(begun))
         begun.job.scores += job.scored
-        begun.staying = loop.call_later(_STAYS_S, self._stayed, begun)
         self._begun.add(begun)
         if job.undecided is not None:
             self._undecided[job.unit.key] = begun
+        if not begun.job.is_over:
+            loop = asyncio.get_running_loop()
+            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._stayed, begun)
         self._begin_shadows(job)
         self._changed(begun)
         return begun.worker
@@ -374,14 +382,14 @@ class _Begun:
     """A job that was begun.
 
     Attributes:
-        worker: what its worker waits for.
+        worker: what its worker waits for; None where it was over at once.
         staying: while it does so in any case.
         posting: whether scores that are in are about to be posted.
         told: the scores so far, where anybody wants all of them.
         lost: another process has it.
     """
 
-    worker: asyncio.Future[None]
+    worker: asyncio.Future[None] | None = None
     staying: asyncio.TimerHandle | None = None
     posting: bool = False
     told: list[Score] = field(default_factory=list)
@@ -392,5 +400,5 @@ class _Begun:
         """Let the worker go on to another unit."""
         if self.staying is not None:
             self.staying.cancel()
-        if not self.worker.done():
+        if self.worker is not None and not self.worker.done():
             self.worker.set_result(None)
