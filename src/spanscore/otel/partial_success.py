@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from spanscore.otel.session_environment import read_environment_once
+
 if TYPE_CHECKING:
     from requests import Response, Session
 
@@ -39,6 +41,7 @@ class PartialSuccess:
         self.is_known = True
         session = Session()
         session.hooks["response"].append(self._read)
+        read_environment_once(session)
         return session
 
     def take(self) -> tuple[int, str]:
