@@ -324,10 +324,16 @@ def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:
 
 def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
     """Return why each chosen metric gave no score: few texts, which quote nothing."""
-    reasons = {score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing)))) for score in scores}
-    reasons |= {metric: outcome.value for metric, outcome in others.items()}
-    nothing_to_say = {Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.HANDED_OVER}
-    return {semconv.UNSCORED + metric: why for metric, why in reasons.items() if why not in nothing_to_say}
+    reasons = {
+        score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing))))
+        for score in scores
+        if score.outcome not in _NOTHING_TO_SAY
+    }
+    reasons |= {metric: outcome.value for metric, outcome in others.items() if outcome not in _NOTHING_TO_SAY}
+    return {semconv.UNSCORED + metric: why for metric, why in reasons.items()}
+
+
+_NOTHING_TO_SAY = frozenset({Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.HANDED_OVER})
 
 
 def refuse_taken_name(metric: str) -> None:

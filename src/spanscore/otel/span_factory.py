@@ -123,9 +123,10 @@ class PresetSpanFactory:
         status: Status,
         start_ns: int,
         end_ns: int,
+        links: Sequence[Link] = (),
     ) -> None:
         """Let a span leave that began and has ended, and that nobody looked at in between; see ``emit_finished``."""
-        emit_finished(self._own, name, ids, above, kind, attributes, status, start_ns, end_ns)
+        emit_finished(self._own, name, ids, above, kind, attributes, status, start_ns, end_ns, links)
 
     def _flags(self, above: SpanContext | None) -> TraceFlags:
         if above is not None:

@@ -6,7 +6,7 @@ Late scores arrive this way, and backends that cannot wait for a held root see n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer, get_current_span
@@ -19,13 +19,15 @@ from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope
 from spanscore.otel.span_factory import PresetSpanFactory
-from spanscore.sinks.emission import context_of, error_type_of, result_attributes, span_context_of
+from spanscore.sinks.emission import context_of, error_type_of, result_attributes
 from spanscore.sinks.label_span import LabelSpans
 
 __all__ = ["EvaluationSpans"]
 
 _COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
 """What queries group by, beside the unit's model: a structural query may see one block only, not the unit's span beside it."""
+_INTERNAL = SpanKind.INTERNAL
+_UNSET = Status(StatusCode.UNSET)
 _LASTS_NS = 1_000
 """Of a span that ends where it starts Jaeger mends the end, with a warning; then it ends after its parent, with another."""
 
@@ -74,17 +76,16 @@ class EvaluationSpans:
     ) -> None:
         root = unit.root
         assert root is not None
-        self._chosen = self._chosen or PresetSpanFactory.of(tracer)
-        start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=span_id)
-        context = context_of(root)
-        span = start(
-            f"{semconv.EVALUATION} {score.metric}",
-            context=context,
-            kind=SpanKind.INTERNAL,
-            attributes=attributes,
-            links=_links(unit, get_current_span(context).get_span_context()),
-            start_time=_start_ns(root),
-        )
+        self._chosen = chosen = self._chosen or PresetSpanFactory.of(tracer)
+        name, context = f"{semconv.EVALUATION} {score.metric}", context_of(root)
+        above = get_current_span(context).get_span_context()
+        links, start_ns = _links(unit, above), _start_ns(root)
+        if chosen is not None and above.is_valid and not chosen.watched and chosen.keeps(above):
+            ids = chosen.ids_of(above, above.trace_id, span_id, above.trace_state)
+            chosen.finish(name, ids, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links)
+            return
+        start = tracer.start_span if chosen is None else partial(chosen.start_span, span_id=span_id)
+        span = start(name, context=context, kind=_INTERNAL, attributes=attributes, links=links, start_time=start_ns)
         if score.outcome.failed:
             span.set_status(_status(score))
         span.end(end_time=root.end_ns)
@@ -189,18 +190,17 @@ def _start_ns(root: SpanData) -> int:
 def _status(score: Score) -> Status:
     """ERROR is for an evaluation that failed, never for a low score. Its reason holds no content."""
     if not score.outcome.failed:
-        return Status(StatusCode.UNSET)
+        return _UNSET
     return Status(StatusCode.ERROR, safe_text(score.reason or error_type_of(score) or ""))
 
 
 def _hand_built(unit: Unit, score: Score, span_id: int, attributes: dict[str, Any], resource: Any) -> Any:
     """Build a span with the resource of the scored application, which a tracer of this process cannot give."""
     from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     root = unit.root
     assert root is not None
-    parent = span_context_of(root)
+    parent = get_current_span(context_of(root)).get_span_context()
     return ReadableSpan(
         name=f"{semconv.EVALUATION} {score.metric}",
         context=SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state),
@@ -208,9 +208,16 @@ def _hand_built(unit: Unit, score: Score, span_id: int, attributes: dict[str, An
         resource=resource,
         attributes=attributes,
         links=_links(unit, parent),
-        kind=SpanKind.INTERNAL,
+        kind=_INTERNAL,
         status=_status(score),
         start_time=_start_ns(root),
         end_time=root.end_ns,
-        instrumentation_scope=InstrumentationScope(*scope()),
+        instrumentation_scope=_scope(),
     )
+
+
+@cache
+def _scope() -> Any:
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    return InstrumentationScope(*scope())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spanscore.model.score import Outcome, Score
@@ -17,32 +17,33 @@ _SCORE_BYTES = 2_000
 """A score with its usage and an explanation, roughly."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ScoreBatch:
-    """Scores of one unit."""
+    """Scores of one unit.
+
+    Attributes:
+        spans: that it makes, roughly: one per score, and one per call of a judge that is traced.
+        size: approximate bytes held.
+    """
 
     sink: Sink
     unit: Unit
     scores: Sequence[Score]
+    spans: int = field(init=False)
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """Approximate bytes held."""
-        said = (call.transcript.size for score in self.scores for call in score.usage.calls if call.transcript)
-        return _SCORE_BYTES * self.spans + sum(said)
-
-    @property
-    def spans(self) -> int:
-        """How many it makes, roughly: one per score, and one per call of a judge that is traced."""
-        traced = sum(call.transcript is not None for score in self.scores for call in score.usage.calls)
-        return len(self.scores) + traced
+    def __post_init__(self) -> None:
+        """Count both: they are asked for when it comes and when it goes."""
+        said = [call.transcript.size for score in self.scores for call in score.usage.calls if call.transcript]
+        self.spans = len(self.scores) + len(said)
+        self.size = _SCORE_BYTES * self.spans + sum(said)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Emit the scores."""
         self.sink.emit(self.unit, self.scores)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ShadowBatch(ScoreBatch):
     """Scores of second judges, which are counted by a ledger of their own."""
 
