@@ -175,11 +175,11 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
     if longest is None and (most is None or len(attributes) <= most):
         if _PLAIN.issuperset(map(type, attributes.values())):  # most are
             return attributes
-        for name, value in attributes.items():
-            if type(value) not in _PLAIN:
-                if type(value) not in {list, tuple} or not all(type(item) in _PLAIN for item in value):
-                    break
-                attributes[name] = tuple(value)
+        for name in [name for name, value in attributes.items() if type(value) not in _PLAIN]:
+            value = attributes[name]
+            if type(value) not in {list, tuple} or not _PLAIN.issuperset(map(type, value)):
+                break
+            attributes[name] = tuple(value)
         else:
             return attributes
     return BoundedAttributes(most, attributes, max_value_len=longest)
