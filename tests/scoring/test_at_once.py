@@ -1,0 +1,182 @@
+"""A metric that awaits nothing is scored where its job is begun, as if it had had a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any, cast
+
+import pytest
+from tests.scoring.parts import Computes, a_job, a_sampled_unit
+from tests.scoring.virtual_time import run
+
+from spanscore.context import is_judging
+from spanscore.model.job import Job, JobResult
+from spanscore.model.score import Outcome, Score
+from spanscore.scoring.asked import awaits_nothing
+from spanscore.scoring.evaluation import Evaluation
+from spanscore.scoring.jobs import Pipeline
+from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.scoring.workers import Engine
+
+mark: ContextVar[str] = ContextVar("mark", default="nobody's")
+
+
+class Says(Computes):
+    """Says what it is told, and waits for nobody."""
+
+    def __init__(self, answer: Any = 1.0, name: str = "says") -> None:
+        super().__init__(name)
+        self.answer, self.seen = answer, list[Any]()
+
+    async def score(self, sample: Any) -> Score:
+        self.begun += 1
+        self.seen = [is_judging(), mark.get()]
+        mark.set("the metric's")
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        if not isinstance(self.answer, float):
+            return cast(Score, self.answer)  # it breaks the protocol
+        return Score(metric=self.name, version="1", outcome=Outcome.SCORED, value=self.answer, quality=self.answer)
+
+
+async def awaits(this: Any) -> Any:
+    return await this
+
+
+async def enters(this: Any) -> None:
+    async with this:
+        pass
+
+
+async def goes_through(this: Any) -> None:
+    async for _ in this:
+        pass
+
+
+async def lists(this: Any) -> Any:
+    return [one async for one in this]
+
+
+async def awaits_in_a_loop(this: Any) -> Any:
+    return [await one for one in this]
+
+
+async def computes(this: Any) -> Any:
+    async def inner() -> Any:
+        return await this
+
+    return [one + 1 for one in this], inner
+
+
+@pytest.mark.parametrize("score", [awaits, enters, goes_through, lists, awaits_in_a_loop])
+def test_who_awaits_has_a_task(score: Any) -> None:
+    assert not awaits_nothing(type("Metric", (), {"score": score})())
+
+
+@pytest.mark.parametrize("score", [lambda self, sample: awaits(sample), print, len], ids=["plain", "built in", "other"])
+def test_so_has_what_cannot_be_looked_into(score: Any) -> None:
+    assert not awaits_nothing(type("Metric", (), {"score": score})())
+
+
+def test_who_awaits_nothing_has_none() -> None:
+    assert awaits_nothing(type("Metric", (), {"score": computes})())
+    assert awaits_nothing(Says())
+    assert not awaits_nothing(Computes())
+
+
+def test_its_score_is_in_when_its_job_is_begun_and_its_context_is_its_own() -> None:
+    says, changes = Says(0.75), list[None]()
+
+    async def begun() -> Any:
+        mark.set("the caller's")
+        at_work = Evaluation({"says": says}).begin(a_job("says"), lambda: changes.append(None))
+        return at_work.is_over, at_work.take(), mark.get(), len(asyncio.all_tasks())
+
+    over, (score,), left, tasks = run(begun())
+    assert (over, score.value, score.metric, score.probability) == (True, 0.75, "says", 1.0)
+    assert score.id is not None
+    assert (says.seen, left) == ([True, "the caller's"], "the caller's")
+    assert (tasks, changes) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_type"),
+    [
+        (ValueError("secret"), "ValueError"),
+        (SystemExit(1), "SystemExit"),
+        (asyncio.CancelledError(), "CancelledError"),
+        ("no score", "no_score"),
+    ],
+)
+def test_what_it_raises_is_its_score(answer: Any, error_type: str) -> None:
+    (score,) = run(Evaluation({"says": Says(answer)}).scores(a_job("says")))
+
+    assert (score.outcome, score.error_type) == (Outcome.METRIC_ERROR, error_type)
+    assert "secret" not in str(score.reason)
+
+
+def test_beside_one_that_waits_each_has_its_score() -> None:
+    metrics = {"says": Says(), "waits": Computes("waits", 5)}
+
+    assert [score.value for score in run(Evaluation(metrics).scores(a_job("says", "waits")))] == [1.0, 1.0]
+
+
+def test_jobs_that_are_over_at_once_leave_the_loop_its_turns() -> None:
+    posted, turns, says = list[JobResult](), list[int](), Says()
+    queue = MemoryQueue()
+    engine = Engine(queue, Pipeline(()), Evaluation({"says": says}), post=posted.append, workers=2)
+
+    async def work() -> None:
+        for _ in range(40):
+            queue.reserve(0)
+        engine._accept([a_sampled_unit(number, "says") for number in range(40)])
+        while len(posted) < 40:
+            turns.append(len(posted))
+            await asyncio.sleep(0)
+        engine._stopped = True
+        await engine._stop(1.0)
+
+    run(work())
+    assert [result.unit.key.span_id for result in posted] == list(range(40))
+    assert max(after - before for before, after in zip(turns, [*turns[1:], 40], strict=True)) <= 16
+    assert all(result.over for result in posted)
+    assert len(queue) == 0
+
+
+def test_a_worker_is_woken_for_what_is_left_and_not_for_each_job() -> None:
+    queue, looked = MemoryQueue(), list[int]()
+    jobs = [a_job("says") for _ in range(6)]
+
+    async def worker(number: int, most: int) -> list[Job]:
+        taken = []
+        for _ in range(most):
+            taken.append(await queue.get())
+            looked.append(number)
+        return taken
+
+    async def work() -> Any:
+        first = asyncio.ensure_future(worker(1, 4))
+        others = [asyncio.ensure_future(worker(number, 1)) for number in (2, 3, 4)]
+        await asyncio.sleep(0)
+        for job in jobs:
+            queue.put(job)
+        await asyncio.wait({first, *others}, timeout=1)
+        return first.done(), [other.done() for other in others]
+
+    assert run(work()) == (True, [True, True, False])
+    assert looked == [1, 1, 1, 1, 2, 3]
+
+
+def test_a_worker_that_is_cancelled_when_it_was_woken_leaves_the_job_to_the_next() -> None:
+    queue = MemoryQueue()
+
+    async def work() -> Any:
+        first, second = asyncio.ensure_future(queue.get()), asyncio.ensure_future(queue.get())
+        await asyncio.sleep(0)
+        queue.put(a_job("says"))
+        first.cancel()
+        await asyncio.wait({first, second}, timeout=1)
+        return first.cancelled(), second.done()
+
+    assert run(work()) == (True, True)
