@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
@@ -27,7 +27,8 @@ from spanscore.runtime import loop
 from spanscore.runtime.duty_cycle import Turns
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
-from spanscore.scoring.evaluation import Evaluation, JobAtWork, cancelled_tell
+from spanscore.scoring.begun_job import BegunJob
+from spanscore.scoring.evaluation import Evaluation, cancelled_tell
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.passing import Passing
 from spanscore.scoring.shadows import Shadows
@@ -98,8 +99,8 @@ class Engine:
         """Forget the workers: in a forked child their loop does not run."""
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: deque[SampledUnit] = deque()
-        self._begun: set[_Begun] = set()
-        self._undecided: dict[UnitKey, _Begun] = {}
+        self._begun: set[BegunJob] = set()
+        self._undecided: dict[UnitKey, BegunJob] = {}
         self._makers: set[asyncio.Task[None]] = set()
         self._ahead = 0
         self._slow = 0
@@ -294,7 +295,7 @@ class Engine:
 
     def _begin(self, job: Job) -> asyncio.Future[None] | None:
         """Begin a job; done is what is returned when it needs no worker, and None where it is over."""
-        begun = _Begun()
+        begun = BegunJob()
         if job.handed_over:
             self._came(job)
             job = job.unscored()
@@ -310,11 +311,11 @@ class Engine:
         self._changed(begun)
         return begun.worker
 
-    def _stayed(self, begun: _Begun) -> None:
+    def _stayed(self, begun: BegunJob) -> None:
         begun.staying = None
         self._changed(begun)
 
-    def _changed(self, begun: _Begun) -> None:
+    def _changed(self, begun: BegunJob) -> None:
         if begun.job.is_over:
             self._end(begun)
             return
@@ -324,18 +325,18 @@ class Engine:
         if begun.staying is None and not begun.job.computes:
             begun.free_worker()
 
-    def _post_scores(self, begun: _Begun) -> None:
+    def _post_scores(self, begun: BegunJob) -> None:
         begun.posting = False
         if begun in self._begun and (scores := begun.job.take()):
             job = begun.job.job
             self._tell(begun, JobResult(job.unit, scores, job.samples.attributes(), over=False))
 
-    def _end(self, begun: _Begun) -> None:
+    def _end(self, begun: BegunJob) -> None:
         job, scores = begun.job.job, begun.job.take()
         self._leave(begun)
         self._tell(begun, JobResult(job.unit, scores, job.samples.attributes()))
 
-    def _tell(self, begun: _Begun, result: JobResult) -> None:
+    def _tell(self, begun: BegunJob, result: JobResult) -> None:
         """Post scores: where others may have the job, too, when they are kept."""
         if self._shared is not None or self._ended is not None:
             begun.told += result.scores
@@ -344,30 +345,30 @@ class Engine:
             return
         self._shared.keep(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
 
-    def _kept(self, begun: _Begun, result: JobResult, *, kept: bool) -> None:
+    def _kept(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
         if kept and not begun.lost:
             self._publish(begun, result)
         elif not begun.lost:
             begun.job.give_up()
             self._lose(begun, _OTHERS)
 
-    def _publish(self, begun: _Begun, result: JobResult) -> None:
+    def _publish(self, begun: BegunJob, result: JobResult) -> None:
         if result.over:
             self._say_ended(begun)  # first: who waits for the scores finds it told
         self._post(result)
 
-    def _say_ended(self, begun: _Begun) -> None:
+    def _say_ended(self, begun: BegunJob) -> None:
         if self._ended is not None:
             self._ended(begun.job.job, begun.told)
 
-    def _lose(self, begun: _Begun, reason: str) -> None:
+    def _lose(self, begun: BegunJob, reason: str) -> None:
         """Leave a job to others: what is not posted of it is made there."""
         begun.lost = True
         if begun in self._begun:
             self._leave(begun)
         self._post(JobResult(begun.job.job.unit, (), rest=Outcome.HANDED_OVER, reason=reason))
 
-    def _leave(self, begun: _Begun) -> None:
+    def _leave(self, begun: BegunJob) -> None:
         self._begun.discard(begun)
         self._undecided.pop(begun.job.job.unit.key, None)
         begun.free_worker()
@@ -375,30 +376,3 @@ class Engine:
             self._queue.ack(begun.job.job)
         except Exception as error:  # noqa: BLE001  (a user's queue)
             log_internal_error("give a place in the queue back", error)
-
-
-@dataclass(slots=True, eq=False)
-class _Begun:
-    """A job that was begun.
-
-    Attributes:
-        worker: what its worker waits for; None where it was over at once.
-        staying: while it does so in any case.
-        posting: whether scores that are in are about to be posted.
-        told: the scores so far, where anybody wants all of them.
-        lost: another process has it.
-    """
-
-    worker: asyncio.Future[None] | None = None
-    staying: asyncio.TimerHandle | None = None
-    posting: bool = False
-    told: list[Score] = field(default_factory=list)
-    lost: bool = False
-    job: JobAtWork = field(init=False)
-
-    def free_worker(self) -> None:
-        """Let the worker go on to another unit."""
-        if self.staying is not None:
-            self.staying.cancel()
-        if self.worker is not None and not self.worker.done():
-            self.worker.set_result(None)
