@@ -227,18 +227,17 @@ def _rewritten(body: bytes) -> bytes:
 
 
 def _origin(of: ScopePlace) -> Origin:
-    return Origin(of.resource, of.scope, _scope_name(of.scope), of.resource_schema, of.scope_schema)
+    resource, scope, resource_schema, scope_schema, _ = of
+    is_small = len(resource) + len(scope) <= _CACHED_BYTES
+    return (_small_origin if is_small else _made_origin)(resource, scope, resource_schema, scope_schema)
 
 
-def _scope_name(scope: bytes) -> str:
-    return _small_scope_name(scope) if len(scope) <= _CACHED_BYTES else _decoded_scope_name(scope)
+def _made_origin(resource: bytes, scope: bytes, resource_schema: str, scope_schema: str) -> Origin:
+    return Origin(resource, scope, InstrumentationScope.FromString(scope).name, resource_schema, scope_schema)
 
 
-def _decoded_scope_name(scope: bytes) -> str:
-    return InstrumentationScope.FromString(scope).name
-
-
-_small_scope_name = lru_cache(_CACHED)(_decoded_scope_name)
+_small_origin = lru_cache(_CACHED)(_made_origin)
+"""The same object for all that comes of it, whose bytes are hashed once, whatever is looked up by them."""
 
 
 def _resource(resource: bytes) -> Mapping[str, Any]:

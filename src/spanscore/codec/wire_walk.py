@@ -50,26 +50,24 @@ def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
     """
     found: list[ScopePlace] = []
     request = _parts(body, 0, len(body))
-    if request is None or request.second or request.schema:
+    if request is None or request[1] or request[2]:
         return None
-    for start, end in request.first:
+    for start, end in request[0]:
         of = _parts(body, start, end)
-        if of is None or len(of.first) > 1:
+        if of is None or len(of[0]) > 1:
             return None
-        for scope_start, scope_end in of.second:
+        resource = _message(body, of[0])
+        for scope_start, scope_end in of[1]:
             spans: list[SpanPlace] = []
             scope = _parts(body, scope_start, scope_end, partial(_spans, spans, rejected))
-            if scope is None or len(scope.first) > 1:
+            if scope is None or len(scope[0]) > 1:
                 return None
-            messages = _message(body, of.first), _message(body, scope.first)
-            found.append(ScopePlace(*messages, of.schema, scope.schema, spans))
+            found.append(ScopePlace(resource, _message(body, scope[0]), of[2], scope[2], spans))
     return found
 
 
-class _Parts(NamedTuple):
-    first: list[_Place]
-    second: list[_Place]
-    schema: str
+_Parts = tuple[list[_Place], list[_Place], str]
+"""Where first and second fields stand, and the third; a plain tuple, as some are made for each request."""
 
 
 def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Parts | None:
@@ -100,8 +98,10 @@ def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int
             schemas.append((start, at))
         else:
             return None
+    if not schemas:
+        return first, second, ""
     schema = _text(_message(body, schemas))
-    return None if schema is None else _Parts(first, second, schema)
+    return None if schema is None else (first, second, schema)
 
 
 def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int, end: int) -> int:
@@ -124,6 +124,14 @@ def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int
 
 def _length(body: bytes, at: int, end: int) -> tuple[int, int]:
     """Return the length that stands there, and what comes after it; -1 where there is none."""
+    if at + 3 <= end:  # of three bytes at most, as nearly all are
+        low, high, last = body[at : at + 3]
+        if low < _MORE:
+            return low, at + 1
+        if high < _MORE:
+            return low & 0x7F | high << 7, at + 2
+        if last < _MORE:
+            return low & 0x7F | (high & 0x7F) << 7 | last << 14, at + 3
     size = 0
     for number, byte in enumerate(body[at : min(end, at + _LONGEST)]):
         size |= (byte & 0x7F) << 7 * number
