@@ -43,8 +43,8 @@ __all__ = [
 class Admission(Protocol):
     """The part of the ledger that the application's thread sees: units that were turned away at the door."""
 
-    def record_rejected(self, outcome: Outcome) -> None:
-        """Count one unit as eligible and ended in one step, for every metric. Any thread; O(1)."""
+    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
+        """Count units as eligible and ended in one step, for every metric. Any thread; O(1)."""
 
 
 @runtime_checkable

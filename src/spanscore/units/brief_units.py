@@ -6,7 +6,7 @@ Nearly every unit is one, so what is known of it is what came: only when more of
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -19,6 +19,8 @@ from spanscore.units.trace_nodes import SPAN_BYTES, ClosedUnit, unit_key
 __all__ = ["BriefUnit", "BriefUnits"]
 
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
+_closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
+"""Half of what the constructor of a named tuple takes."""
 
 
 class BriefUnit(NamedTuple):
@@ -80,8 +82,9 @@ class BriefUnits:
     def over(self, last_ns: int) -> list[ClosedUnit]:
         """Return those that came by then, and forget them."""
         came = takewhile(lambda unit: unit.last_ns <= last_ns, self._units.values())
-        closed = [ClosedUnit(root, (), _NOT_SAMPLED, 0, size) for root, _, _, _, size in came]
-        for root, *_ in closed:
-            self._units.popitem(last=False)
-            self._past.drop(root)
+        closed = [_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size)) for root, _, _, _, size in came]
+        forget, drop = self._units.popitem, self._past.drop
+        for unit in closed:
+            forget(last=False)
+            drop(unit[0])
         return closed

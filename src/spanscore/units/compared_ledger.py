@@ -39,11 +39,11 @@ class ComparedLedger(Ledger):
         if self.is_open(unit.ledger_key):
             self._values[unit.ledger_key] = self._of_unit(unit)
 
-    def record_rejected(self, outcome: Outcome) -> None:
-        """Count one unit as eligible and ended in one step, for every metric."""
+    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
+        """Count units as eligible and ended in one step, for every metric."""
         with self._lock:
-            super().record_rejected(outcome)
-            for metric in self._metrics if outcome.lost else ():
+            super().record_rejected(outcome, units)
+            for metric in self._metrics * units if outcome.lost else ():
                 self._lose(metric, None, 1.0)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None = None) -> bool:

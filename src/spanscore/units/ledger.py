@@ -69,12 +69,12 @@ class Ledger:
             waiting = self._open.get(key, {})
             waiting |= {name: 1.0 / one.probability for name, one in decisions.items() if name in waiting}
 
-    def record_rejected(self, outcome: Outcome) -> None:
-        """Count one unit as eligible and ended in one step, for every metric."""
+    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
+        """Count units as eligible and ended in one step, for every metric."""
         with self._lock:
-            self._units += 1
-            self._whole[outcome] += 1
-            self._rejected[outcome] += 1
+            self._units += units
+            self._whole[outcome] += units
+            self._rejected[outcome] += units
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None = None) -> bool:
         """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted.
