@@ -17,7 +17,7 @@ STEPS = st.one_of(
     st.tuples(st.just("enter"), KEYS),
     st.tuples(st.just("settle"), KEYS, st.sampled_from(METRICS), st.sampled_from(list(Outcome))),
     st.tuples(st.just("settle_all"), KEYS, st.sampled_from(list(Outcome))),
-    st.tuples(st.just("record_rejected"), st.sampled_from(list(Outcome))),
+    st.tuples(st.just("record_rejected"), st.sampled_from(list(Outcome)), st.integers(1, 3)),
 )
 
 
@@ -33,6 +33,16 @@ def test_eligible_is_outcomes_plus_pending_after_any_steps(steps):
             ended[metric] += units
         for metric in METRICS:
             assert ledger.eligible()[metric] == ended[metric] + ledger.pending()[metric]
+
+
+def test_units_that_end_together_are_weighed_as_one_after_another():
+    together, in_turn = Ledger(METRICS), Ledger(METRICS)
+
+    together.record_rejected(Outcome.REFUSED, 3)
+    for _ in range(3):
+        in_turn.record_rejected(Outcome.REFUSED)
+
+    assert together.counted() == in_turn.counted()
 
 
 def test_a_unit_times_metric_ends_once():
