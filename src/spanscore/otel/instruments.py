@@ -196,9 +196,8 @@ class Telemetry:
             return
         told = (1, w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
         self._sums.add_all(labels, zip(_OF_SCORE, told, strict=True))
-        read = [one for one in self._exported.values() if not one.goes_nowhere]
-        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score))) if read else {}
-        for instruments in read:
+        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score)))
+        for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
 
     def _judged(self, score: Score, call: JudgeCall) -> None:

@@ -61,11 +61,6 @@ class MeterInstruments:
         self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
         self._wait = _histogram(meter, semconv.JUDGE_WAIT, WAIT_BUCKETS)
 
-    @property
-    def goes_nowhere(self) -> bool:
-        """Whether nobody takes what is recorded: of the API's own, until the application sets a provider."""
-        return getattr(self.quality, "_real_instrument", self) is None
-
     def join(self, one: _Told) -> None:
         """Add up the numbers of one more."""
         with self._lock:
