@@ -71,7 +71,7 @@ class DutyCycle:
     def share(self, fill: float) -> float:
         """Return the part of the time that one thread may work now, (0, 1]."""
         hurry = min(max((fill - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
-        calm = max(_LEAST, (1.0 - self._application()) ** 2)
+        calm = max(_LEAST, (1.0 - self._application()) ** 4)
         return calm + (1.0 - calm) * hurry
 
     def _application(self) -> float:
