@@ -14,9 +14,10 @@ from math import inf
 from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Final
 
+from spanscore.runtime.gil import TURN_NS
+
 __all__ = ["DutyCycle", "Turns"]
 
-_TURN_NS: Final = 2_000_000
 _WINDOW_NS: Final = 50_000_000
 """Over this long at least it is looked how busy the application is."""
 _LEAST: Final = 0.1
@@ -102,7 +103,7 @@ class Turns:
         cpu_ns = thread_time_ns()
         self._cpu_ns = min(self._cpu_ns, cpu_ns)  # a new thread's clock begins anew
         worked_ns = int(cpu_ns - self._cpu_ns)
-        if worked_ns < _TURN_NS:
+        if worked_ns < TURN_NS:
             return 0.0
         self._cpu_ns = cpu_ns
         self._cycle.worked(worked_ns)

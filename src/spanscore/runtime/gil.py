@@ -11,9 +11,9 @@ from collections.abc import Callable
 from time import monotonic_ns, sleep
 from typing import Final
 
-__all__ = ["begin_turn", "rest_after_turns", "yield_gil"]
+__all__ = ["TURN_NS", "begin_turn", "rest_after_turns", "yield_gil"]
 
-_TURN_NS: Final = 2_000_000
+TURN_NS: Final = 2_000_000
 """A turn costs the application two waits for a thread to wake and its caches: with 1 ms a tenth more of what a chain pays. A
 longer one is a larger share of the GIL where the application wants all of it: with 4 ms a burst of a thousand waits 0.1 s more.
 """
@@ -39,6 +39,6 @@ def rest_after_turns(rest_s: Callable[[], float]) -> None:
 
 def yield_gil() -> None:
     """Let the GIL go for a moment, if this thread has worked for two milliseconds since it last did. Else 0.2 µs."""
-    if monotonic_ns() - _turn.began_ns >= _TURN_NS:
+    if monotonic_ns() - _turn.began_ns >= TURN_NS:
         sleep(0.0 if _turn.rest_s is None else _turn.rest_s())
         begin_turn()
