@@ -159,7 +159,7 @@ def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict
     return {
         name: UnreadContent(value, from_wire) if name in unread and _is_list(value) else _structure(name, value)
         for name, value in wire.items()
-        if name in semconv.CONTENT_ATTRIBUTES or name.startswith(semconv.CONTENT_PREFIXES)
+        if semconv.is_content(name)
     }
 
 

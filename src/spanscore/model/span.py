@@ -33,7 +33,7 @@ SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "op
 """How a conversation ended; ``open`` = it goes on, and what is scored of it is provisional and in no sum."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _CONTENT, _CONTENT_PREFIXES = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES
-"""As ``semconv.is_content`` asks: attributes of a scored unit are read a hundred times, and a call takes as long as that."""
+"""As ``semconv.is_content`` asks, for what is read one by one, a hundred times a scored unit: a call takes as long as that."""
 
 
 class UnitKey(NamedTuple):
@@ -204,7 +204,7 @@ class SpanData:
             known: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
         else:
             known = self.attributes
-        told = {k: v for k, v in known.items() if not (k in _CONTENT or k.startswith(_CONTENT_PREFIXES))}
+        told = {name: value for name, value in known.items() if not semconv.is_content(name)}
         return evolve(self, attributes=told, events=())
 
 
