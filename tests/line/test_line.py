@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -352,14 +353,16 @@ def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_le
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
         scorer._line.inbox.post(lambda: go_on.wait(20))  # the span thread is held up
-        rag().invoke("x" * 5_000, config=config(scorer))  # what the retriever was asked fills the inbox
+        scorer.handler.on_chain_start(None, QUESTION, run_id=(other := uuid4()), name="other", metadata={})
+        rag().invoke("x" * 5_000, config=config(scorer))  # fills the inbox
+        scorer.handler.on_chain_end("y" * 5_000, run_id=other)
         held = scorer._line.inbox._bytes
         go_on.set()
         assert scorer.flush(5)
 
-    assert scorer.status().outcomes["grounded"] == {"scored": 1, "incomplete": 1}
-    assert held < 6_000
-    assert len(trace.roots) == 2
+    assert scorer.status().outcomes["grounded"] == {"scored": 2, "incomplete": 1}
+    assert held < 11_000
+    assert len(trace.roots) == 3
 
 
 def test_a_submitted_sample_is_taken_by_value():

@@ -71,10 +71,13 @@ def test_what_was_not_sampled_was_not_chosen() -> None:
 
 
 def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
-    go_on = threading.Event()
+    go_on, both = threading.Event(), threading.Event()
     with a_line(Held(go_on), Grounded("dear"), rates={"dear": 0.0}, queue_size=1) as (scorer, trace):
+        scorer._line.span_thread.ensure()
+        scorer._line.inbox.post(lambda: both.wait(20))  # before the span thread reads of one there are two
         for _ in range(2):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        both.set()
         go_on.set()
         assert scorer.flush(5)
         outcomes = scorer.status().outcomes

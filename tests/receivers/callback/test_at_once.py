@@ -1,4 +1,4 @@
-"""A unit that cannot be scored leaves at once, by one event: as it would have left by one for each of its runs."""
+"""A unit is told of by one event, and one that cannot be scored leaves at once: as by an event for each of its runs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ SCENES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "steps": ({}, {"steps": True}),
     "metadata": ({}, {"capture_metadata": ["thread_id", "tier"]}),
     "redactor": ({}, {"redactor": lambda text: text.replace("t", "*")}),
-    "rules": ({}, {"rules": [Rule(name="gold", rate=1e-12, metadata={"tier": "gold"})]}),
+    "rules": ({}, {"rules": [Rule(name="gold", rate=1e-12, metadata={"tier": "gold"})]}),  # each may be scored
+    "content": ({}, {"capture_content": True}),
 }
 
 
@@ -90,7 +91,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], trace: Tra
         for module in (capture, handler, recorder):
             patch.setattr(module, "time_ns", lambda: next(ticks))
         ids._random.seed(5)
-        with a_line(trace=trace, sample_rate=0.0, **options) as (scorer, _):
+        with a_line(trace=trace, **{"sample_rate": 0.0, **options}) as (scorer, _):
             yield scorer
 
 
@@ -221,8 +222,11 @@ def a_chain(on: Any, root: UUID, models: int) -> None:
         on.on_llm_end(ANSWERED, run_id=run_id)
 
 
-def test_nothing_is_put_into_the_inbox_before_the_root_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    with by_hand(monkeypatch, {}, a_trace()) as scorer:
+@pytest.mark.parametrize("sample_rate", [0.0, 1.0])
+def test_nothing_is_put_into_the_inbox_before_the_root_ends(
+    monkeypatch: pytest.MonkeyPatch, sample_rate: float
+) -> None:
+    with by_hand(monkeypatch, {"sample_rate": sample_rate}, a_trace()) as scorer:
         root = uuid4()
         a_chain(scorer.handler, root, 3)
         assert len(scorer._line.inbox) == 0
@@ -257,6 +261,23 @@ def test_a_unit_that_leaves_weighs_what_it_keeps(monkeypatch: pytest.MonkeyPatch
             scorer.handler.on_chain_end("x", run_id=root)
 
         assert not scorer._line.inbox.admits()
+
+
+def test_heavy_content_does_not_wait_for_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    with by_hand(monkeypatch, {"sample_rate": 1.0, "inbox_bytes": 100_000}, a_trace()) as scorer:
+        root, text = uuid4(), iter(f"{n}" * 60_000 for n in range(9))
+        scorer.handler.on_chain_start(None, {}, run_id=root, name="agent", metadata={})
+        for waiting, admits in [(0, True), (0, True), (3, False), (4, False), (5, False)]:
+            run_id = uuid4()
+            scorer.handler.on_retriever_start(None, "q", run_id=run_id, parent_run_id=root, metadata={})
+            scorer.handler.on_retriever_end([Document(next(text))], run_id=run_id)
+            assert (len(scorer._line.inbox), scorer._line.inbox.admits()) == (waiting, admits)
+
+        scorer.handler.on_chain_end("x", run_id=root)
+        scorer._line.span_thread.tick()
+
+        assert scorer._line.inbox._bytes == 0
+        assert identity_holds(scorer)
 
 
 def test_what_runs_when_the_scorer_is_shut_down_is_exported_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

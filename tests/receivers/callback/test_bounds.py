@@ -19,6 +19,9 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
         clock = ManualClock(open_roots(scorer.handler)[0].start_ns)
         scorer._line.span_thread._clock = clock
         scorer.flush(5)
+        clock.advance(10)  # for so long the span thread need not hear of it
+        scorer._line.inbox.nudge()
+        scorer.flush(5)
         assert scorer.status().pending == {"grounded": 1}
 
         clock.advance(HOUR)
@@ -33,8 +36,9 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
 def test_a_root_that_begins_when_the_wall_clock_was_set_back_is_as_young_as_any():
     with a_line() as (scorer, _):
         start(scorer.handler)
-        scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR * 10**9)
+        clock = scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR * 10**9)
         scorer.flush(5)
+        clock.advance(10)
         scorer._line.inbox.nudge()
         scorer.flush(5)
 

@@ -18,7 +18,9 @@ from tests.live import QUESTION, a_line, identity_holds, open_roots, rag
 from tests.receivers.callback.tree import captured, tree
 
 from spanscore.line.span_thread import SpanThread
+from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_over
+from spanscore.runtime.clock import steady_ns
 
 loses_ends = pytest.mark.skipif(
     not hasattr(types, "TracePolicy"),
@@ -80,10 +82,10 @@ def test_a_task_is_over_when_it_is_done_or_forgotten_or_its_loop_is_closed():
 
 
 def goes_on(run: Any, roots: int = 1) -> bool:
-    """Whether the roots are open still, once the span thread has looked for tasks that are over."""
-    assert run.scorer.flush(5)
+    """Whether the roots run still, once the span thread has looked for tasks that are over: those it would open."""
     recorder = run.scorer.handler.receiver
-    return (len(recorder._open), recorder.in_flight()) == (roots, set())
+    assert run.scorer._line.span_thread.call(lambda: recorder._look_at_running(steady_ns()), 5)
+    return (len(recorder._seen), recorder._open, recorder.in_flight()) == (roots, {}, set())
 
 
 async def read(stream: Any) -> None:
@@ -182,19 +184,23 @@ async def test_a_run_that_another_tasks_end_outlives_is_whole():
     assert run.trees()[0].splitlines()[0].endswith(" completed")
 
 
-def test_a_root_whose_end_is_read_when_its_task_is_over_is_no_cancelled_one(monkeypatch):
-    """The span thread looks at the task while the ends of the last child and of the root are still to be read."""
+@pytest.mark.parametrize("unseen", [True, False], ids=["one event", "an event per run"])
+def test_a_root_whose_end_is_read_when_its_task_is_over_is_no_cancelled_one(monkeypatch, unseen):
+    """The span thread looks at the task while the root's end is still to be read, and that of the last child."""
     read, ended, looked = SpanThread._read, Event(), list[None]()
 
-    def two_later(thread: SpanThread, events: int) -> None:
+    def later(thread: SpanThread, events: int) -> None:
         if ended.is_set():
-            read(thread, events if looked else events - 2)
+            read(thread, events if looked else max(0, events - 2))
             looked.append(None)
 
-    monkeypatch.setattr(SpanThread, "_read", two_later)
+    monkeypatch.setattr(SpanThread, "_read", later)
+    monkeypatch.setattr(RunSpans, "unseen", unseen)
     with captured() as run:
         asyncio.run(rag().ainvoke(QUESTION, run.config()))
         ended.set()
+        recorder = run.scorer.handler.receiver
+        assert run.scorer._line.span_thread.call(lambda: recorder._look_at_running(steady_ns()), 5)
 
     assert run.trees()[0].splitlines()[0].endswith(" completed")
     assert run.outcomes == {"scored": 1}

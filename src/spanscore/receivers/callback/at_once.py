@@ -43,9 +43,9 @@ class AtOnce:
         self._count = count
 
     def takes(self, event: Event) -> bool:
-        """Whether it is the only one of a unit: its root has ended, all below has, and nobody looks at its spans before."""
+        """Whether it is the only one of a unit that nobody scores: its root has ended, all below has, nobody looks before."""
         root, end_ns, _, _ = event
-        if not isinstance(root, Root) or not end_ns or root.told is None or root.broken:
+        if not isinstance(root, Root) or not end_ns or root.told is None or root.broken or root.record_content:
             return False
         return not any(list(root.open.values())) and self._spans().unseen
 

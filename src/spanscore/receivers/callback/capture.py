@@ -46,7 +46,9 @@ _MAX_KEYS: Final = 1_000
 _MOST_TOLD: Final = 100
 """Ends of runs that wait for that of their root: an agent's may come hours later."""
 _RUN_BYTES: Final = 1_500
-"""A run that waits so, with the metadata of its start and the usage of its answer, roughly."""
+"""A run without content that waits so, with the metadata of its start and the usage of its answer, roughly."""
+_MOST_TOLD_BYTES: Final = _MOST_TOLD * _RUN_BYTES
+"""Of runs with content, which weighs nothing in the inbox before it is there."""
 _CONTROL_FLOW: Final = "GraphBubbleUp"
 """langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
 _HAND_OVER: Final = "ParentCommand"
@@ -204,8 +206,8 @@ class RunCapture:
         return root
 
     def _announce(self, root: Root) -> None:
-        """Tell the span thread of a root; of one that cannot be scored, and that nobody looks at before, its end tells."""
-        if root.record_content or self._turns is not None or self._spans is None or not self._spans.unseen:
+        """Tell the span thread of a root; of one that nobody looks at before, its end tells."""
+        if self._turns is not None or self._spans is None or not self._spans.unseen:
             self._inbox.put(self.receiver, (root, 0, None, None), must=True)
         else:
             root.told = []
@@ -305,32 +307,38 @@ class RunCapture:
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
         if self._inbox.is_full():  # events of it may have been dropped: it will not be scored
             root.broken, root.input, snapshot = True, None, None
-        self._inbox.put(self.receiver, (root, time_ns(), snapshot, error), _size_bytes(root, snapshot), must=True)
+            if root.record_content:  # likewise those that it would bring along
+                root.told = None
+        size_bytes = root.told_bytes + _size_bytes(root, snapshot)
+        self._inbox.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, must=True)
 
     def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
         root, event = run.root, (run, time_ns(), snapshot, error)
         if root.told is not None:
             self._keep(root, root.told, event)
         elif not root.detached:
-            self._put(event)
+            self._put(event, _size_bytes(run, snapshot))
 
     def _keep(self, root: Root, told: list[Event], event: Event) -> None:
         """Keep the end of a run until that of its root, as long as there are not too many.
 
         No lock: who takes what is kept says so before he reads it, and here that is asked after it was kept: no event is left.
         """
+        run, _, snapshot, _ = event
+        root.told_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
         told.append(event)
         if root.told is not None and not root.ended:
-            root.open.pop(event[0].id, None)
-            if len(told) < _MOST_TOLD:
+            root.open.pop(run.id, None)
+            if len(told) < _MOST_TOLD and root.told_bytes < _MOST_TOLD_BYTES:
                 return
             root.told = None
         for one in each_once(told):
-            self._put(one)
+            size_bytes, root.told_bytes = root.told_bytes, 0  # the first counts for all: a text is counted once
+            self._put(one, size_bytes)
 
-    def _put(self, event: Event) -> None:
-        run, _, snapshot, _ = event
-        if not self._inbox.put(self.receiver, event, _size_bytes(run, snapshot)):
+    def _put(self, event: Event, size_bytes: int) -> None:
+        run = event[0]
+        if not self._inbox.put(self.receiver, event, size_bytes):
             run.root.broken, run.input = True, None
             run.root.open.pop(run.id, None)  # its end will not be read
 
@@ -370,7 +378,7 @@ class RunCapture:
 def _size_bytes(run: Run, snapshot: Any) -> int:
     root = run.root
     if not root.record_content:
-        return _RUN_BYTES * len(root.told) if run is root and root.told else 0
+        return 0
     return glance(run.input, root.counted_texts) + glance(snapshot, root.counted_texts)
 
 

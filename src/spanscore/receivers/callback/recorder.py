@@ -1,6 +1,6 @@
 """Recorder: the handler's events → OpenTelemetry spans and SpanData, with their true times: the receiver of the callback.
 
-A child's span is made when its end arrives (or when a descendant needs its id): one event per run. A root is finished when
+A child's span is made when its end is read (or when a descendant needs its id). A root is finished when
 no recorded descendant is open, or half a second after its end: a broken sync stream ends its root first and drains the
 model afterwards; a cancelled model or retriever never ends at all.
 """

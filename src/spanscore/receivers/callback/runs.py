@@ -85,7 +85,8 @@ class Root(Run):
         history_step: id of the step that asks it.
         open: id → run of every descendant whose end the span thread has not read; None for a step that has not ended.
         ids: of every descendant, to forget them by.
-        told: events of ended descendants that leave with it, as nobody will score it; None where each goes its own way.
+        told: events of ended descendants that leave with it, as nobody looks at them before; None where each goes its own way.
+        told_bytes: of their content, roughly.
         heard: the span thread knows of it.
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
         interrupted: a ``GraphInterrupt`` passed through.
@@ -121,6 +122,7 @@ class Root(Run):
         "session",
         "task",
         "told",
+        "told_bytes",
         "trace_state",
     )
 
@@ -148,6 +150,7 @@ class Root(Run):
         self.open: dict[int, Run | None] = {}
         self.ids: list[int] = []
         self.told: list[Event] | None = None
+        self.told_bytes = 0
         self.heard = self.ignored = False
         self.interrupted = False
         self.broken = self.failed_inside = False
