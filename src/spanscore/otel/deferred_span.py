@@ -16,7 +16,7 @@ from typing import Any
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
-__all__ = ["DeferredSpan", "Watchers", "emit_finished"]
+__all__ = ["DeferredSpan", "Watchers", "emit_finished", "readable_span"]
 
 _UNSET = Status(StatusCode.UNSET)
 _PLAIN = frozenset({str, int, float, bool})
@@ -114,7 +114,7 @@ def emit_finished(
     Raises:
         Exception: whatever a processor of the application raises.
     """
-    finished = _readable_span()(
+    finished = readable_span()(
         name=name,
         context=ids,
         parent=parent,
@@ -151,7 +151,8 @@ class Watchers:
 
 
 @cache
-def _readable_span() -> Any:
+def readable_span() -> Any:
+    """Return the SDK's class of finished spans."""
     from opentelemetry.sdk.trace import ReadableSpan  # whose tracer is the SDK's has loaded it
 
     return ReadableSpan

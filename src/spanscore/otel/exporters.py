@@ -77,10 +77,11 @@ class OwnParts:
         """The resource of our providers; with an instance id, as counters of several replicas must not collide."""
         from opentelemetry.sdk.resources import Resource
 
-        resource = Resource.create({"service.name": self._service_name} if self._service_name else {})
-        if "service.instance.id" in resource.attributes:  # the SDK gives one since 1.45
-            return resource
-        return resource.merge(Resource({"service.instance.id": str(uuid.uuid4())}))
+        from spanscore.otel.hashed_resource import HashedResource
+
+        told = Resource.create({"service.name": self._service_name} if self._service_name else {})
+        instance = told.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK gives one since 1.45
+        return HashedResource({**told.attributes, "service.instance.id": instance}, told.schema_url)
 
     def reset(self) -> None:
         """Be another instance: in a forked child, for what is built from now on. Its parent's counters are not its own."""

@@ -16,6 +16,7 @@ from spanscore.codec.text import safe_text, wire_values
 from spanscore.model.label import HumanLabel
 from spanscore.model.score import Score, Usage, id_of, score_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.otel.deferred_span import readable_span
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope
 from spanscore.otel.span_factory import PresetSpanFactory
@@ -94,9 +95,9 @@ class EvaluationSpans:
         """Return the resource of a scored application; spans of one share theirs, and to make it is half of a span's cost."""
         known, resource = self._latest
         if known is not attributes:
-            from opentelemetry.sdk.resources import Resource
+            from spanscore.otel.hashed_resource import HashedResource
 
-            resource = Resource(dict(attributes))
+            resource = HashedResource(dict(attributes))
             self._latest = attributes, resource
         return resource
 
@@ -196,12 +197,10 @@ def _status(score: Score) -> Status:
 
 def _hand_built(unit: Unit, score: Score, span_id: int, attributes: dict[str, Any], resource: Any) -> Any:
     """Build a span with the resource of the scored application, which a tracer of this process cannot give."""
-    from opentelemetry.sdk.trace import ReadableSpan
-
     root = unit.root
     assert root is not None
     parent = get_current_span(context_of(root)).get_span_context()
-    return ReadableSpan(
+    return readable_span()(
         name=f"{semconv.EVALUATION} {score.metric}",
         context=SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state),
         parent=parent,

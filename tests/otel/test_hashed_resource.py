@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from opentelemetry.sdk import resources
+from opentelemetry.sdk.resources import Resource
+from tests.sinks.builders import score, unit
+from tests.sinks.memory import Memory
+
+from spanscore.otel.exporters import OwnParts
+from spanscore.otel.hashed_resource import HashedResource
+from spanscore.sinks.evaluation_span import EvaluationSpans
+
+ATTRIBUTES = {"service.name": "shop", "ports": (80, 443)}
+
+
+def test_it_is_found_where_the_sdks_own_is() -> None:
+    plain, hashed = Resource(ATTRIBUTES, "https://schema"), HashedResource(ATTRIBUTES, "https://schema")
+
+    assert {plain: 1}[hashed] == {hashed: 1}[plain] == 1
+    assert HashedResource(ATTRIBUTES) not in {plain, HashedResource({"service.name": "shop"})}
+
+
+def test_its_attributes_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(resources, "dumps", lambda *given, **options: written.append(given) or "")
+    hashed = HashedResource(ATTRIBUTES)
+
+    assert len({hash(hashed) for _ in range(3)}) == len(written) == 1
+
+
+def test_evaluation_spans_of_another_application_have_one() -> None:
+    memory = Memory()
+
+    EvaluationSpans(memory.providers).emit(unit(resource=ATTRIBUTES), [score()])
+
+    assert [type(span.resource) for span in memory.spans] == [HashedResource]
+
+
+def test_what_our_own_providers_send_has_one_whatever_the_sdk_says_of_the_instance() -> None:
+    parts = OwnParts("shop")
+
+    assert type(parts.resource) is type(parts.provider("traces").resource) is HashedResource
+    assert parts.resource.attributes["service.name"] == "shop"
+    assert parts.resource.attributes["service.instance.id"]
