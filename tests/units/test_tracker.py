@@ -16,6 +16,7 @@ from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.testing import MemorySink, a_score, a_span, a_unit
+from spanscore.units import tracker
 from spanscore.units.assembly import Assembler
 from spanscore.units.keeping import Keeping
 from spanscore.units.lanes import Lanes
@@ -172,3 +173,20 @@ def test_what_waits_for_a_revision_leaves_at_once():
     world.tick()
 
     assert late.left == [{}]
+
+
+def test_nothing_is_made_for_a_root_that_is_not_here(monkeypatch):
+    """Beside a Collector every root is another's: there the attributes of a unit's span would be made for nobody."""
+    made = []
+    monkeypatch.setattr(tracker, "unit_attributes", lambda *scores, **of: made.append(scores) or {})
+    world, unit = World(Random(1)), a_unit(a_span())
+    monkeypatch.setattr(world, "decide", lambda facts, metric: Decision(take=True, probability=1.0, threshold=0))
+    world.units.submitted(unit, SAMPLES, None, sampled=True, now_ns=0)
+    world.tick()
+
+    made.clear()
+    world.units.settled(JobResult(unit, [a_score(metric=metric) for metric in LANES]))
+    world.tick()
+
+    assert (made, len(world.sink.emitted)) == ([], 1)
+    assert counted(world.ledger, Outcome.SCORED) == dict.fromkeys(LANES, 1)

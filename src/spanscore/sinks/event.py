@@ -42,11 +42,11 @@ class Events:
         root = unit.root
         if root is None:
             return
-        from opentelemetry._logs import SeverityNumber
-
         logger = self._providers.logger()
         if not getattr(logger, "enabled", _always)(event_name=semconv.EVALUATION_EVENT):
             return
+        from opentelemetry._logs import SeverityNumber
+
         context = context_of(root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:

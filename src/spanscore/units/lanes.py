@@ -97,8 +97,9 @@ class Lanes:
         size_bytes, open_ones = self._open[key]
         metrics = [name for name in metrics if name in self._of]  # another process may have chosen one of its own
         new = self._lanes_of(metrics) - self._lanes_of(open_ones)
-        open_ones.update(dict.fromkeys(metrics))
-        self.under_way.update([*metrics])
+        for name in metrics:
+            open_ones[name] = None
+            self.under_way[name] += 1
         for lane in new:
             self._lanes[lane].add(1, size_bytes)
 
@@ -109,7 +110,7 @@ class Lanes:
         done = left.keys() & metrics
         for name in done:
             del left[name]
-        self.under_way.subtract(done)
+            self.under_way[name] -= 1
         for lane in before - self._lanes_of(left):
             self._lanes[lane].add(-1, -size_bytes)
 

@@ -47,4 +47,5 @@ class Notes:
 
     def sampled(self, made: Mapping[str, Any]) -> None:
         """Note how a sample was made."""
-        self.sources.update([source] if (source := made.get(semconv.SAMPLE_SOURCE)) else ())
+        if source := made.get(semconv.SAMPLE_SOURCE):
+            self.sources[source] += 1

@@ -284,11 +284,13 @@ class Units:
             self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
 
     def _finish(self, key: UnitKey, at_work: AtWork, result: JobResult) -> bool:
-        """Let a unit leave of which all scores are in. False: it has left already."""
+        """Let a unit leave of which all scores are in. False: it has left already, or none of its spans was ever here."""
         del self._at_work[key]
         self._lanes.leave(key)
         at_work.others |= self._settle_rest(key, result.rest, result.reason)
         self.notes.sampled(at_work.made)
+        if not self._hold.holds(key):
+            return False
         made = at_work.made if self._attach else {}
         return self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
