@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from opentelemetry.sdk import resources
 from opentelemetry.sdk.resources import Resource
@@ -14,15 +16,21 @@ ATTRIBUTES = {"service.name": "shop", "ports": (80, 443)}
 
 
 def test_it_is_found_where_the_sdks_own_is() -> None:
-    plain, hashed = Resource(ATTRIBUTES, "https://schema"), HashedResource(ATTRIBUTES, "https://schema")
+    kinds: list[type[Resource]] = [Resource, HashedResource]
 
-    assert {plain: 1}[hashed] == {hashed: 1}[plain] == 1
-    assert HashedResource(ATTRIBUTES) not in {plain, HashedResource({"service.name": "shop"})}
+    for kind, other in (kinds, reversed(kinds)):
+        assert {kind(ATTRIBUTES, "https://schema"): 1}[other(ATTRIBUTES, "https://schema")] == 1
+    assert Resource(ATTRIBUTES) not in {HashedResource({"service.name": "shop"}), HashedResource({})}
 
 
 def test_its_attributes_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = []
-    monkeypatch.setattr(resources, "dumps", lambda *given, **options: written.append(given) or "")
+    written: list[Any] = []
+
+    def dumps(attributes: Any, **_: Any) -> str:
+        written.append(attributes)
+        return ""
+
+    monkeypatch.setattr(resources, "dumps", dumps)
     hashed = HashedResource(ATTRIBUTES)
 
     assert len({hash(hashed) for _ in range(3)}) == len(written) == 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
-from spanscore.otel.session_environment import read_environment_once
+from spanscore.otel.session_environment import prepare_once, read_environment_once
 
 
 class Sent(HTTPAdapter):
@@ -17,9 +18,11 @@ class Sent(HTTPAdapter):
     def __init__(self) -> None:
         super().__init__()
         self.requests: list[dict[str, Any]] = []
+        self.prepared: list[PreparedRequest] = []
 
     def send(self, request: PreparedRequest, *_: Any, **how: Any) -> Response:
         self.requests.append(how)
+        self.prepared.append(request)
         answer = Response()
         answer.status_code, answer.request, answer.url, answer._content = 200, request, str(request.url), b""
         return answer
@@ -70,3 +73,63 @@ def test_the_environment_is_read_once_for_an_address(monkeypatch: pytest.MonkeyP
 
     assert asked == ADDRESSES
     assert len(sent.requests) == 6
+
+
+def what_is_sent(sent: Sent) -> list[tuple[Any, ...]]:
+    return [(one.method, one.url, dict(one.headers), one.body) for one in sent.prepared]
+
+
+def test_what_is_prepared_once_is_sent_as_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Logins of a file, headers of the session and of the request, other bodies, other kinds of request."""
+    (netrc := tmp_path / "netrc").write_text("machine elsewhere login me password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    ours, theirs = Sent(), Sent()
+    session, plain = a_session(ours), a_session(theirs)
+    prepare_once(session)
+
+    for one in (session, plain):
+        one.headers["x-tenant"] = "shop"
+        for url in ADDRESSES * 2:
+            one.post(url, data=b"x", headers={"x-own": "1"})
+            one.post(url, data=b"longer", headers={"x-own": "2"})
+            one.post(url, data=b"")
+            one.post(url, data={"a": "form"})
+            one.post(url, data=b"x", params={"page": "2"}, auth=("other", "login"), cookies={"of": "mine"})
+            one.get(url)
+
+    assert what_is_sent(ours) == what_is_sent(theirs)
+    assert "Authorization" in ours.prepared[6].headers
+
+
+def test_a_cookie_that_a_backend_sets_comes_with_the_next_request() -> None:
+    sent = Sent()
+    session = a_session(sent)
+    prepare_once(session)
+
+    session.post(ADDRESSES[0], data=b"x")
+    session.cookies.set("node", "7")
+    session.post(ADDRESSES[0], data=b"x")
+    session.cookies.set("node", "8")
+    session.post(ADDRESSES[0], data=b"x")
+
+    assert [one.headers.get("Cookie") for one in sent.prepared] == [None, "node=7", "node=8"]
+
+
+def test_an_address_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = Sent()
+    session = a_session(sent)
+    asked: list[Any] = []
+    prepare: Any = session.prepare_request
+
+    def counted(one: Any) -> Any:
+        asked.append(one.url)
+        return prepare(one)
+
+    monkeypatch.setattr(session, "prepare_request", counted)
+    prepare_once(session)
+
+    for number, url in enumerate(ADDRESSES * 3):
+        session.post(url, data=b"x" * (number + 1))
+
+    assert asked == ADDRESSES
+    assert [one.headers["Content-Length"] for one in sent.prepared] == ["1", "2", "3", "4", "5", "6"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from spanscore.otel.session_environment import read_environment_once
+from spanscore.otel.session_environment import prepare_once, read_environment_once
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -42,6 +42,7 @@ class PartialSuccess:
         session = Session()
         session.hooks["response"].append(self._read)
         read_environment_once(session)
+        prepare_once(session)
         return session
 
     def take(self) -> tuple[int, str]:
