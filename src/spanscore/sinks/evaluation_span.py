@@ -55,10 +55,10 @@ class EvaluationSpans:
         root = unit.root
         if root is None or not root.sampled:
             return
-        tracer = self._providers.tracer(semconv.SCOPE)
+        tracer, of_unit = self._providers.tracer(semconv.SCOPE), _of_unit(unit, root)
         for score in scores:
             identity = score.id or id_of(score, unit)
-            span_id, attributes = int(identity[:16], 16), self._attributes(unit, root, score, identity)
+            span_id, attributes = int(identity[:16], 16), self._attributes(of_unit, unit, score, identity)
             if root.resource is None or not hasattr(tracer, "span_processor"):
                 self._start_and_end(tracer, unit, score, span_id, attributes)
             else:
@@ -101,12 +101,11 @@ class EvaluationSpans:
             self._latest = attributes, resource
         return resource
 
-    def _attributes(self, unit: Unit, root: SpanData, score: Score, identity: str) -> dict[str, Any]:
+    def _attributes(self, of_unit: Mapping[str, Any], unit: Unit, score: Score, identity: str) -> dict[str, Any]:
         result = result_attributes(score, content=self._content)
         return wire_values(
             {
-                **{name: root.attributes[name] for name in _COPIED if name in root.attributes},
-                semconv.SCORED_REQUEST_MODEL: unit.request_model,
+                **of_unit,
                 **score_attributes(score),
                 **result,
                 **_openinference(score, result),
@@ -115,6 +114,12 @@ class EvaluationSpans:
                 **_session(unit),
             }
         )
+
+
+def _of_unit(unit: Unit, root: SpanData) -> dict[str, Any]:
+    """Return what the spans of all scores of a unit say of it."""
+    copied = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
+    return copied | {semconv.SCORED_REQUEST_MODEL: unit.request_model}
 
 
 _NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
