@@ -134,6 +134,11 @@ BYTES_OF_TAGS = st.lists(st.sampled_from([10, 18, 26, 8, 0, 1, 2, 3, 4, 5, 6, 12
 @given(BYTES_OF_TAGS | st.lists(WRITTEN, max_size=3).map(lambda spans: sent(*(written(*span) for span in spans))))
 @example(b"")
 @example(b"\n\x0c\x1a\x01a\x12\x05\x12\x01s\x1a\x00\n\x00")  # a schema's URL first, the resource last
+@example(
+    b"\n\x0a\x12\x05\x12\x00\n\x01s\n\x01r"
+)  # as the Collector writes it: scope and resource behind what is theirs
+@example(b"\n\x0a\n\x01r\x12\x05\n\x01s\x12\x00")  # as SDKs do
+@example(b"\n\x0d\n\x01r\x12\x08\n\x01s\x12\x00\n\x01t")  # two scopes, which are one
 @example(b"\n\x05\x12\x03\x1a\x01\xff")  # a URL that is no text
 @example(b"\n\x04\x1a\x00\x1a\x00")  # two of them
 def test_what_is_walked_is_what_protobuf_reads(body: bytes) -> None:

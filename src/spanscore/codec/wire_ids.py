@@ -18,10 +18,14 @@ __all__ = ["SpanPlace", "decoded", "in_place", "read_row"]
 _ROW = Struct(">5s16sH8sH8s").unpack_from
 _FRONT = Struct(">H16sH8sH8s").unpack_from
 _END = Struct(">H8sH8sH16s").unpack_from
+_NAMED = Struct(">BxB8xB8x").unpack_from
 _IDS_SIZE, _FLAGS_SIZE, _READ_SIZE = 38, 6, 44
 _FIRST_TAG, _SECOND_TAG, _THIRD_TAG = 0x0A10, 0x1208, 0x2208
 """Of the trace's id, the span's and its parent's, each with its right length."""
 _FIRST: Final = _FIRST_TAG.to_bytes(2)
+_NAME_AT, _NAME, _NAMED_SIZE = 28, 0x2A, 20
+_KIND_AND_TIMES: Final = (0x30, 0x39, 0x41)
+"""The tags behind the name: a kind, of one byte, start and end."""
 _ROW_SIZE, _SPAN_TAG, _MORE = 47, 0x12, 0x80
 """Of a span with its own tag, and its length in two bytes as most have it; the first of them says that another one follows."""
 _STEPS: dict[bytes, int] = {}
@@ -48,7 +52,7 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
 
     The way that nearly every span takes, so it is written for speed; ``in_place`` and ``decoded`` say what it is about.
     """
-    steps, last = _STEPS, end - _ROW_SIZE
+    steps, last, trace, parent = _STEPS, end - _ROW_SIZE, b"", b""
     while at <= last:
         begin, trace_id, second, span_id, third, parent_id = _ROW(body, at)
         if second != _SECOND_TAG or third != _THIRD_TAG:
@@ -58,9 +62,17 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
         stop = at + steps[begin]
         if stop > end or body[stop - _FLAGS_SIZE : stop] not in _LOCAL_FLAGS:
             break
-        if trace_id in _NONE or span_id in _NONE or parent_id in _NONE:
+        if trace_id != trace:  # of neighbours they are mostly the same, and are hashed once
+            if trace_id in _NONE:
+                break
+            trace = trace_id
+        if parent_id != parent:
+            if parent_id in _NONE:
+                break
+            parent = parent_id
+        if span_id in _NONE:
             break
-        into.append((trace_id, span_id, parent_id, False, at + 3, stop, None))
+        into.append((trace, span_id, parent, False, at + 3, stop, None))
         at = stop
     return at
 
@@ -76,7 +88,7 @@ def _learnt(begin: bytes) -> bool:
 
 
 def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
-    """Return a span with a parent in the same process whose ids are where they are expected; None where they are not."""
+    """Return a span with no parent, or one in the same process, whose ids are where they are expected; None where not."""
     if end - start < _READ_SIZE:
         return None
     first, trace_id, second, span_id, third, parent_id = _FRONT(body, start)
@@ -84,14 +96,29 @@ def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
     if first != _FIRST_TAG:
         third, parent_id, second, span_id, first, trace_id = _END(body, end - _IDS_SIZE)
         flags -= _IDS_SIZE
-    if first != _FIRST_TAG or second != _SECOND_TAG or third != _THIRD_TAG:
+    if first != _FIRST_TAG or second != _SECOND_TAG:
         return None
+    if third != _THIRD_TAG:
+        return _root_in_place(body, start, end, trace_id, span_id) if flags + _FLAGS_SIZE == end else None
     is_told = body[flags] == _FLAG and body[flags + 1] == 1
     if body[flags + 3] & _REMOTE_BIT if is_told else body.find(_FLAG, start, end) >= 0:
         return None
     if trace_id == _NO_TRACE or span_id == _NO_SPAN or parent_id == _NO_SPAN:  # noqa: PLR1714  it would build a tuple
         return None
     return trace_id, span_id, parent_id, False, start, end, None
+
+
+def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: bytes) -> SpanPlace | None:
+    """Return a span of which name, kind and times follow the ids: in order, so that no tracestate and no parent comes."""
+    length = body[start + _NAME_AT + 1]
+    named = start + _NAME_AT + 2 + length
+    if body[start + _NAME_AT] != _NAME or length >= _MORE or named + _NAMED_SIZE > end:
+        return None
+    if _NAMED(body, named) != _KIND_AND_TIMES:
+        return None
+    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
+        return None
+    return trace_id, span_id, b"", False, start, end, b""
 
 
 def decoded(body: bytes, start: int, end: int) -> SpanPlace | str:

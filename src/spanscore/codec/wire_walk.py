@@ -15,8 +15,11 @@ __all__ = ["ScopePlace", "walked"]
 
 _FIRST, _SECOND, _SCHEMA = 0x0A, 0x12, 0x1A
 """Tags of fields 1 to 3, each of which has a length; 3 is the schema's URL."""
+_SDKS, _COLLECTORS = (_FIRST, _SECOND), (_SECOND, _FIRST)
+"""How resource and scopes stand in a ``ResourceSpans``."""
 _MORE: Final = 0x80
 """Of a byte of a number: another one follows."""
+_TWO_MORE: Final = _MORE + (_MORE << 7)
 _LONGEST: Final = 5
 """Bytes of a length: protobuf has none of more than 2 GiB."""
 
@@ -48,6 +51,56 @@ def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
         body: the request.
         rejected: is told what is wrong → how many spans are not valid for it.
     """
+    whole = _one_scope(body, rejected)
+    if whole is not None:
+        return [whole]
+    rejected.clear()
+    return _any_scopes(body, rejected)
+
+
+def _one_scope(body: bytes, rejected: dict[str, int]) -> ScopePlace | None:
+    """Return what a request of one scope is of, as nearly all are; None where it is not, or anything else stands in it.
+
+    SDKs write the resource and the scope before what is theirs, the Collector after it.
+    """
+    size = len(body)
+    start, end = _field(body, 0, size)
+    if end != size or body[0] != _FIRST:
+        return None
+    first = _field(body, start, size)
+    if first[1] < 0:
+        return None
+    second = _field(body, first[1], size)
+    if second[1] != size:
+        return None
+    tags = body[start], body[first[1]]
+    if tags == _SDKS:
+        resource, inner = first, second
+    elif tags == _COLLECTORS:
+        inner, resource = first, second
+    else:
+        return None
+    spans: list[SpanPlace] = []
+    scope = _scope(body, *inner, spans, rejected)
+    return None if scope is None else ScopePlace(body[resource[0] : resource[1]], scope, "", "", spans)
+
+
+def _scope(body: bytes, at: int, end: int, spans: list[SpanPlace], rejected: dict[str, int]) -> bytes | None:
+    """Return the scope of one ``ScopeSpans``, whose spans are read; None where it has none, or anything else."""
+    is_first = at < end and body[at] == _FIRST
+    start = stop = at
+    if is_first:
+        start, stop = _field(body, at, end)
+        at = stop
+    if 0 <= at < end:
+        at = _spans(spans, rejected, body, at, end)
+    if not is_first and 0 <= at < end and body[at] == _FIRST:
+        start, stop = _field(body, at, end)
+        at = stop
+    return body[start:stop] if at == end and start < stop else None
+
+
+def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
     found: list[ScopePlace] = []
     request = _parts(body, 0, len(body))
     if request is None or request[1] or request[2]:
@@ -86,9 +139,8 @@ def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int
             if at < 0:
                 return None
             continue
-        size, start = _length(body, at + 1, end)
-        at = start + size
-        if not start <= at <= end:
+        start, at = _field(body, at, end)
+        if at < 0:
             return None
         if tag == _SECOND:
             second.append((start, at))
@@ -110,8 +162,7 @@ def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int
         if at + 2 < end and body[at + 1] >= _MORE > body[at + 2]:  # a length as most spans have
             start, at = at + 3, at + 3 + (body[at + 1] & 0x7F | body[at + 2] << 7)
         else:
-            size, start = _length(body, at + 1, end)
-            at = start + size
+            start, at = _field(body, at, end)
         if not start <= at <= end:
             return -1
         place = in_place(body, start, at) or decoded(body, start, at)
@@ -122,26 +173,41 @@ def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int
     return at
 
 
-def _length(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the length that stands there, and what comes after it; -1 where there is none."""
-    if at + 3 <= end:  # of three bytes at most, as nearly all are
-        low, high, last = body[at : at + 3]
-        if low < _MORE:
-            return low, at + 1
-        if high < _MORE:
-            return low & 0x7F | high << 7, at + 2
-        if last < _MORE:
-            return low & 0x7F | (high & 0x7F) << 7 | last << 14, at + 3
-    size = 0
-    for number, byte in enumerate(body[at : min(end, at + _LONGEST)]):
+def _field(body: bytes, at: int, end: int) -> _Place:
+    """Return where the field there begins, behind its tag and length, and ends; an end of -1 where there is none."""
+    if at + 4 > end:
+        return _long_field(body, at, end)
+    low = body[at + 1]
+    if low < _MORE:
+        start = at + 2
+        stop = start + low
+    elif (high := body[at + 2]) < _MORE:
+        start = at + 3
+        stop = start + low - _MORE + (high << 7)
+    elif (last := body[at + 3]) < _MORE:
+        start = at + 4
+        stop = start + low + (high << 7) + (last << 14) - _TWO_MORE
+    else:
+        return _long_field(body, at, end)
+    return start, stop if stop <= end else -1
+
+
+def _long_field(body: bytes, at: int, end: int) -> _Place:
+    """As ``_field``, whatever its length."""
+    size, start = 0, at + 1
+    for number, byte in enumerate(body[start : min(end, start + _LONGEST)]):
         size |= (byte & 0x7F) << 7 * number
         if byte < _MORE:
-            return size, at + number + 1
-    return -1, at
+            start += number + 1
+            return start, start + size if start + size <= end else -1
+    return start, -1
 
 
 def _message(body: bytes, places: Sequence[_Place]) -> bytes:
-    return body[slice(*places[0])] if places else b""
+    if not places:
+        return b""
+    start, end = places[0]
+    return body[start:end]
 
 
 def _text(message: bytes) -> str | None:
