@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 from spanscore.codec.wire import WireSpan
@@ -81,10 +80,12 @@ class BriefUnits:
 
     def over(self, last_ns: int) -> list[ClosedUnit]:
         """Return those that came by then, and forget them."""
-        came = takewhile(lambda unit: unit.last_ns <= last_ns, self._units.values())
-        closed = [_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size)) for root, _, _, _, size in came]
-        forget, drop = self._units.popitem, self._past.drop
-        for unit in closed:
-            forget(last=False)
-            drop(unit[0])
+        units, closed = self._units, list[ClosedUnit]()
+        for root, _, _, came_ns, size in units.values():
+            if came_ns > last_ns:
+                break
+            closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size)))
+        for _ in closed:
+            units.popitem(last=False)
+        self._past.drop([unit[0][:2] for unit in closed])
         return closed

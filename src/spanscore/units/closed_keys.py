@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
@@ -33,12 +34,18 @@ class ClosedKeys:
 
     def add(self, trace_id: bytes, root_id: bytes) -> None:
         """Remember a unit."""
-        roots, trace, root = self._roots, hash(trace_id) & _BITS, hash(root_id) & _BITS
-        before = roots.pop(trace, None)
-        if before is not None and before != root:
-            roots[hash(trace_id + root_id) & _BITS] = 0
-            root = before
-        roots[trace] = root
+        self.add_all([(trace_id, root_id)])
+
+    def add_all(self, ids: Iterable[tuple[bytes, bytes]]) -> None:
+        """Remember units, each by its trace and its root."""
+        roots = self._roots
+        for trace_id, root_id in ids:
+            trace, root = hash(trace_id) & _BITS, hash(root_id) & _BITS
+            before = roots.pop(trace, None)
+            if before is not None and before != root:
+                roots[hash(trace_id + root_id) & _BITS] = 0
+                root = before
+            roots[trace] = root
         if len(roots) > self._most + self._most // _SLACK:
             for key in [*islice(roots, len(roots) - self._most)]:
                 del roots[key]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import Final
 
-from spanscore.codec.wire import WireSpan
 from spanscore.units.closed_keys import ClosedKeys
 from spanscore.units.trace_nodes import FORGOTTEN, NO_SPANS, ORPHANED, GatheredUnit, OpenTrace
 
@@ -35,9 +35,9 @@ class PastUnits:
         trace_id, root_id, *_ = unit.root
         (self._decided if unit.followed else self._dropped).add(trace_id, root_id)
 
-    def drop(self, root: WireSpan) -> None:
-        """Remember a unit that was not followed, by its root."""
-        self._dropped.add(root[0], root[1])
+    def drop(self, ids: Iterable[tuple[bytes, bytes]]) -> None:
+        """Remember units that were not followed, each by its trace and its root."""
+        self._dropped.add_all(ids)
 
     def knows(self, trace_id: bytes) -> bool:
         """Whether anything of a trace is over."""

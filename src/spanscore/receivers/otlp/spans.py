@@ -351,18 +351,19 @@ class OtlpSpans:
         return stands_alone(span, self._translator)
 
     def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int) -> None:
-        unsampled = 0
+        unsampled, is_unit, is_proxy = 0, self._claims.is_unit, bool(self._kept)
         for number, unit in enumerate(closed):
+            is_sampled = unit[2] is not _NOT_SAMPLED
             try:
-                if unit.outcome is not _NOT_SAMPLED:
+                if is_sampled:
                     self._close(unit, now_ns)
-                elif self._claims.is_unit(unit.root):
+                elif is_unit(unit[0]):
                     unsampled += 1
             except Exception as error:  # noqa: BLE001  (the other units go on)
                 log_internal_error("read a unit", error)
-            if self._kept:
+            if is_proxy:
                 self._kept.let_go([unit.key, *map(key_of, unit.spans)])
-            if unit.outcome is not _NOT_SAMPLED or number % _FEW == 0:
+            if is_sampled or number % _FEW == 0:
                 yield_gil()
         if unsampled:
             self.units += unsampled
