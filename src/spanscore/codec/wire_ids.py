@@ -30,6 +30,8 @@ _ROW_SIZE, _SPAN_TAG, _MORE = 47, 0x12, 0x80
 """Of a span with its own tag, and its length in two bytes as most have it; the first of them says that another one follows."""
 _STEPS: dict[bytes, int] = {}
 """How such a span begins, up to its trace's id → bytes to the next one; of the lengths that were seen, 16,256 at most."""
+_TOO_FAR: Final = 1 << 40
+"""Bytes: more than a request has."""
 _FLAG, _REMOTE_BIT = 0x85, 2
 """The first byte of the flags' tag; of their own second one what is set only where the parent is known to be remote."""
 _LOCAL_FLAGS: Final = frozenset(bytes((_FLAG, 1, trace, told, 0, 0)) for trace in range(4) for told in (0, 1))
@@ -57,9 +59,10 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
         begin, trace_id, second, span_id, third, parent_id = _ROW(body, at)
         if second != _SECOND_TAG or third != _THIRD_TAG:
             break
-        if begin not in steps and not _learnt(begin):
-            break
-        stop = at + steps[begin]
+        try:
+            stop = at + steps[begin]
+        except KeyError:
+            stop = at + _learnt(begin)
         if stop > end or body[stop - _FLAGS_SIZE : stop] not in _LOCAL_FLAGS:
             break
         if trace_id != trace:  # of neighbours they are mostly the same, and are hashed once
@@ -77,14 +80,17 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
     return at
 
 
-def _learnt(begin: bytes) -> bool:
-    """Remember how far it is to the next span, if one begins so that is long enough and whose trace's id comes first."""
+def _learnt(begin: bytes) -> int:
+    """Return how far it is to the next span, and remember it; further than any request goes where none begins so.
+
+    It is to be long enough, and its trace's id is to come first.
+    """
     tag, low, high, *first = begin
     size = low + _MORE * high - _MORE
     if tag != _SPAN_TAG or not high < _MORE <= low or bytes(first) != _FIRST or size < _READ_SIZE:
-        return False
+        return _TOO_FAR
     _STEPS[begin] = size + 3
-    return True
+    return size + 3
 
 
 def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:

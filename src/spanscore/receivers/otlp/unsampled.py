@@ -32,6 +32,10 @@ class UnsampledUnit(NamedTuple):
     ids: dict[bytes, bytes]
 
 
+_unit: Callable[[type[UnsampledUnit], tuple[WireSpan, _Ids]], UnsampledUnit] = tuple.__new__
+"""Half of what the constructor of a named tuple takes."""
+
+
 class Sorting:
     """The spans of one request → what is of unsampled units, and all others.
 
@@ -76,16 +80,18 @@ class Sorting:
             places: where they stand.
             marked: tells claimed ones; None = all are.
         """
-        alone, body = self._alone, self._body
+        alone, body, known, ids = self._alone, self._body, b"", None
         self.read_spans += len(places)
         for place in reversed(places):
             trace_id, span_id, parent_id, is_remote, start, end, _ = place
             claimed = marked is None or marked(body, start, end) is not None
-            ids = alone.get(trace_id)
+            if trace_id is not known:
+                known, ids = trace_id, alone.get(trace_id)
             if ids is not None and claimed and parent_id in ids and not is_remote and span_id not in ids:
                 ids[span_id] = parent_id
             else:
                 self._look_closer(place, origin, claimed=claimed)
+                known = b""
 
     def _look_closer(self, place: SpanPlace, origin: Origin, *, claimed: bool) -> None:
         """Read a span that is not just one more of the one unsampled unit of its trace."""
@@ -114,12 +120,13 @@ class Sorting:
         self.size += len(span.raw) if claimed else 0
 
     def _begin(self, root: WireSpan) -> None:
-        ids = {root.span_id: root.parent_id}
-        self.unsampled.append(UnsampledUnit(self._shortened(root), ids))
-        if root.trace_id in self._alone or root.trace_id in self._mixed:
-            self._known(root.trace_id)[root.span_id] = ids
+        trace_id, span_id, parent_id, *_ = root
+        ids = {span_id: parent_id}
+        self.unsampled.append(_unit(UnsampledUnit, (self._shortened(root), ids)))
+        if trace_id in self._alone or trace_id in self._mixed:
+            self._known(trace_id)[span_id] = ids
         else:
-            self._alone[root.trace_id] = ids
+            self._alone[trace_id] = ids
 
     def _above(self, trace_id: bytes, parent_id: bytes) -> _Ids | None:
         """Return the ids of what a span is of; None where its parent is not known."""
