@@ -196,7 +196,8 @@ class Doors:
     def _hear_the_wire(self, units: WireUnits) -> OtlpSpans:
         from spanscore.dialects.translations.registry import Translator
         from spanscore.receivers.otlp.claims import WireClaims
-        from spanscore.receivers.otlp.spans import OtlpSpans, bounds_of
+        from spanscore.receivers.otlp.spans import OtlpSpans
+        from spanscore.receivers.otlp.streams import bounds_of
 
         line, options, translator = self._line, self._line.options, Translator(self._line.options.translations)
         made = OtlpSpans(

@@ -13,7 +13,7 @@ from spanscore.line.options import Options
 from spanscore.model.span import SpanData, Unit
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.reading import stands_alone, unit_of
-from spanscore.receivers.otlp.spans import bounds_of
+from spanscore.receivers.otlp.streams import bounds_of
 from spanscore.receivers.scopes import Role
 from spanscore.replay.evaluated import EvaluatedUnit, EvaluatedUnits
 from spanscore.settings.serving import WireUnits

@@ -165,6 +165,7 @@ class KafkaSource:
         self._press()
         for message in self._member.messages():
             self._read(message)
+        self._topic.hand_over()
         if self._is_old:
             self._is_old = False
             self._member.go_classic()

@@ -29,6 +29,8 @@ __all__ = ["Left", "Topic"]
 
 _ROOM: Final = 2
 """Reading goes on when half of the queue is free again."""
+_TOGETHER: Final = 64
+"""Messages that are handed over as one: a millisecond of the span thread, which gives way in between."""
 _CALL_S: Final = 10.0
 """For the span thread to look at what is open: milliseconds, unless an exporter of a user blocks it."""
 _NO_TRACES: Final[Collection[bytes]] = frozenset()
@@ -67,6 +69,7 @@ class Topic:
         self._max_age_ns = int(max_pinned_s * 1e9)
         self._full = False
         self._settled: dict[int, Collection[int]] = {}
+        self._read: list[StreamRead] = []  # of one partition, to be handed over
         self._offsets: dict[int, PartitionOffsets] = {}  # the span thread's
         self._told: Mapping[int, int] = {}
         self._open_at_end: Mapping[int, Collection[bytes]] | None = None
@@ -78,8 +81,9 @@ class Topic:
     def begin(self, partition: int, settled: Collection[int] = ()) -> None:
         """Read a partition from now on; ``settled``: offsets that are passed, as they were settled by another worker."""
         self._settled[partition] = frozenset(settled)
+        self.hand_over()
         self._spans.begin_stream(partition, self._max_age_ns)
-        self._spans.then(lambda _: self._offsets.update({partition: PartitionOffsets()}))
+        self._then(lambda _: self._offsets.update({partition: PartitionOffsets()}))
 
     def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
         """Take a message of a partition that is read. Never raises for what is in it: what cannot be read is counted.
@@ -91,9 +95,30 @@ class Topic:
         at_ns = steady_ns() if log_ns is None else log_ns
         taken = self._taken(value) if value and offset not in self._settled[partition] else None
         if taken is None:
-            self._spans.then(lambda _: self._note(partition, offset, at_ns, _NO_TRACES))
+            self._then(lambda _: self._note(partition, offset, at_ns, _NO_TRACES))
             return
-        self._spans.take(taken, read=StreamRead(partition, at_ns, partial(self._note, partition, offset, at_ns)))
+        arrived = self._spans.read(taken)
+        if arrived is not None:
+            self._gather(StreamRead(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
+
+    def hand_over(self) -> None:
+        """Hand over what was taken; ``take`` leaves messages of which nobody scores anything for their neighbours."""
+        read, self._read = self._read, []
+        if read:
+            self._spans.hand_over(read)
+
+    def _gather(self, read: StreamRead) -> None:
+        if self._read and self._read[0].stream != read.stream:
+            self.hand_over()
+        self._read.append(read)
+        if (
+            len(self._read) >= _TOGETHER or read.arrived.spans or read.arrived.copies
+        ):  # what is heavy waits for no company
+            self.hand_over()
+
+    def _then(self, work: Callable[[int], None]) -> None:
+        self.hand_over()
+        self._spans.then(work)
 
     @property
     def oldest_ns(self) -> int | None:
@@ -183,7 +208,7 @@ class Topic:
             if (stream := self._spans.streams.get(partition)) is not None:
                 getattr(stream.clock, what)(now_ns)
 
-        self._spans.then(tell)
+        self._then(tell)
 
     def _on_span_thread(self, work: Callable[[], None]) -> None:
         self._line.span_thread.call(work, _CALL_S)

@@ -191,7 +191,9 @@ def test_who_reads_is_told_the_traces_of_a_message_but_for_evaluations(rate: flo
     root = agent(trace=1)
     spans = (tool(root), root, a_wire_span(None, trace=2), a_wire_span(trace=3, scope=semconv.SCOPE))
 
-    served.receiver.take(taken(spans), read=StreamRead("a partition", 0, told.append))
+    arrived = served.receiver.read(taken(spans))
+    assert arrived is not None
+    served.receiver.hand_over([StreamRead("a partition", 0, arrived, told.append)])
     served.read()
 
     assert told == [{number.to_bytes(16) for number in (1, 2)}]

@@ -32,20 +32,6 @@ class Looked(NamedTuple):
     scores: Sequence[WireSpan] = ()
 
 
-class StreamRead(NamedTuple):
-    """Where a request was read, and not received.
-
-    Attributes:
-        stream: which; spans of one that has ended are left.
-        log_ns: what its log says when it was written, nanoseconds.
-        noted: called on the span thread with the traces of its spans, when these are where they belong.
-    """
-
-    stream: Hashable
-    log_ns: int
-    noted: Callable[[Collection[bytes]], None]
-
-
 class Arrived(NamedTuple):
     """The spans of one request.
 
@@ -57,6 +43,7 @@ class Arrived(NamedTuple):
         beside: traces of unclaimed ones and of copies.
         kept: those that wait for their exit.
         copies: of units that another process took.
+        size: bytes of claimed ones, and of copies.
     """
 
     unsampled: Sequence[UnsampledUnit]
@@ -66,5 +53,21 @@ class Arrived(NamedTuple):
     beside: Set[bytes]
     kept: Sequence[WireSpan]
     exit: Exit | None
-    read: StreamRead | None
     copies: Sequence[WireSpan]
+    size: int
+
+
+class StreamRead(NamedTuple):
+    """Where a request was read, and not received.
+
+    Attributes:
+        stream: which; spans of one that has ended are left.
+        log_ns: what its log says when it was written, nanoseconds.
+        arrived: its spans.
+        noted: called on the span thread with the traces of its spans, when these are where they belong.
+    """
+
+    stream: Hashable
+    log_ns: int
+    arrived: Arrived
+    noted: Callable[[Collection[bytes]], None]

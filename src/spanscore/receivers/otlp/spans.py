@@ -32,10 +32,9 @@ from spanscore.receivers.scopes import Role, scope_notes
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
-from spanscore.settings.serving import WireUnits
 from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 
-__all__ = ["OtlpSpans", "bounds_of"]
+__all__ = ["OtlpSpans"]
 
 _OURS: Final = Role.OURS
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
@@ -125,17 +124,25 @@ class OtlpSpans:
             return "traces"
         return None if self._inbox.admits() else "inbox"
 
-    def take(self, taken: Taken, exit: Exit | None = None, read: StreamRead | None = None) -> Sequence[WireSpan]:
+    def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
         """Take the spans of one request; return those that are kept. Does not block, but for the first one.
 
         Args:
             taken: the request; ``overloaded`` was asked before.
             exit: where kept spans go on to, once each, whatever happens; None = none is kept.
-            read: where it was read; None = it was received.
         """
         looked = self.look(taken, keep=exit is not None)
-        self.take_in(looked, exit, read)
+        self.take_in(looked, exit)
         return looked.kept
+
+    def read(self, taken: Taken) -> Arrived | None:
+        """Return what ``hand_over`` is to be given of a request that was read, and not received. None: nothing is taken."""
+        return None if self._closed else self._arrived(self.look(taken, keep=False), None)
+
+    def hand_over(self, read: Sequence[StreamRead]) -> None:
+        """Take requests that were read of one stream, in their order; at least one."""
+        self._ready()
+        self._inbox.put(self, read, sum([one.arrived.size for one in read]), must=True)
 
     def then(self, work: Callable[[int], None]) -> None:
         """Have something done on the span thread, given the time, after all that was taken by now. Any thread."""
@@ -179,7 +186,7 @@ class OtlpSpans:
         scores = () if self.foreign is None else self.foreign.sought(taken, roles)
         return Looked(taken, sorting, kept, copies, private, scores)
 
-    def take_in(self, looked: Looked, exit: Exit | None, read: StreamRead | None = None) -> None:
+    def take_in(self, looked: Looked, exit: Exit | None) -> None:
         """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
         if self._closed:
             if exit is not None:
@@ -187,6 +194,11 @@ class OtlpSpans:
                     exit.pass_on(span, None)
             return
         self._ready()
+        arrived = self._arrived(looked, exit)
+        self._inbox.put(self, arrived, arrived.size, must=True)
+
+    def _arrived(self, looked: Looked, exit: Exit | None) -> Arrived:
+        """Count what is taken of a request, and return it."""
         taken, sorting, kept, copies, _, scores = looked
         if scores and self.foreign is not None:
             self.foreign.read(scores)
@@ -201,9 +213,7 @@ class OtlpSpans:
         self._taken += roots
         # A burst is read later, and may be many times what the table may hold.
         self._traces_taken += len(sorting.traces)
-        others = sorting.others[::-1]
-        arrived = Arrived(sorting.unsampled, others, roots, sorting.traces, beside, kept, exit, read, copies)
-        self._inbox.put(self, arrived, size, must=True)
+        return Arrived(sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size)
 
     def _claimed(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
         claimed = list[WireSpan]()
@@ -241,25 +251,30 @@ class OtlpSpans:
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
-    def handle(self, event: Arrived | Callable[[int], None], now_ns: int) -> None:
-        """Read one request, or do what is to be done after those before."""
-        if not isinstance(event, Arrived):
-            event(now_ns)
-            return
-        self._read += event.roots
-        if event.exit is not None:
-            self._kept.keep(event.kept, event.exit, now_ns)
-        if event.read is None:
+    def handle(self, event: Arrived | Sequence[StreamRead] | Callable[[int], None], now_ns: int) -> None:
+        """Read one request, or some of one stream, or do what is to be done after those before."""
+        if isinstance(event, Arrived):
+            if event.exit is not None:
+                self._kept.keep(event.kept, event.exit, now_ns)
             self._add(self.table, event, now_ns)
             if event.copies:
                 self._take_copies(event.copies, now_ns, once=True)
-        elif (stream := self.streams.get(event.read.stream)) is not None:
-            stream.clock.read(event.read.log_ns, now_ns)
-            self._add(stream.table, event, stream.clock.now_ns(now_ns))
-            if event.copies:
-                stream.copies.append(event.copies)
-            event.read.noted(event.traces | event.beside if event.beside else event.traces)
-        self._traces_read += len(event.traces)
+        elif callable(event):
+            event(now_ns)
+        else:
+            self._handle_read(event, now_ns)
+
+    def _handle_read(self, read: Sequence[StreamRead], now_ns: int) -> None:
+        stream, at_ns = self.streams.read(read, now_ns)
+        for _, _, arrived, noted in read:
+            try:
+                self._add(None if stream is None else stream.table, arrived, at_ns)
+                if stream is not None:
+                    if arrived.copies:
+                        stream.copies.append(arrived.copies)
+                    noted(arrived.traces | arrived.beside if arrived.beside else arrived.traces)
+            except Exception as error:  # noqa: BLE001  (the other requests go on)
+                log_internal_error("read a message", error)
 
     def due(self, now_ns: int) -> None:
         """Hand on the units that are whole, and send on what waits in vain."""
@@ -326,13 +341,21 @@ class OtlpSpans:
         return told + mended + self._translator.notes() + self.copies.notes()
 
     def _table(self, bounds: Bounds) -> TraceTable:
-        return TraceTable(bounds, follows=self._follows, stands_alone=self._stands_alone)
+        return TraceTable(
+            bounds, follows=self._follows, stands_alone=lambda span: stands_alone(span, self._translator)
+        )
 
-    def _add(self, table: TraceTable, event: Arrived, now_ns: int) -> None:
-        add_unsampled(table, event.unsampled, now_ns)
-        add = table.add
-        for span, claimed in event.spans:
-            add(span, claimed=claimed, now_ns=now_ns)
+    def _follows(self, root: WireSpan) -> bool:
+        return self._may_begin(root) and self._claims.asks(root)
+
+    def _add(self, table: TraceTable | None, event: Arrived, now_ns: int) -> None:
+        """Put spans into a table; None: they are read no more."""
+        self._read += event.roots
+        if table is not None:
+            add_unsampled(table, event.unsampled, now_ns)
+            for span, claimed in event.spans:
+                table.add(span, claimed=claimed, now_ns=now_ns)
+        self._traces_read += len(event.traces)
 
     def _take_copies(self, copies: Sequence[WireSpan], now_ns: int, *, once: bool) -> None:
         for unit, samples in self.copies.units(copies, once=once):
@@ -342,13 +365,6 @@ class OtlpSpans:
             else:
                 self._port.submitted(unit, samples, None, sampled=True, now_ns=now_ns)
             yield_gil()
-
-    def _follows(self, root: WireSpan) -> bool:
-        return self._may_begin(root) and self._claims.asks(root)
-
-    def _stands_alone(self, span: WireSpan) -> bool:
-        """Whether a span whose parent never came is a unit."""
-        return stands_alone(span, self._translator)
 
     def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int) -> None:
         unsampled, is_unit, is_proxy = 0, self._claims.is_unit, bool(self._kept)
@@ -377,20 +393,6 @@ class OtlpSpans:
             self.units += not unit.revision
             kept = self._kept.give([unit.key, *map(key_of, closed.spans)])
             self._port.assembled(unit, kept, now_ns, lost=closed.outcome or Outcome.INCOMPLETE)
-
-
-def bounds_of(units: WireUnits) -> Bounds:
-    """Return the bounds of a configuration: times in nanoseconds."""
-    return Bounds(
-        quiet_ns=int(units.quiet * 1e9),
-        orphan_wait_ns=int(units.orphan_wait * 1e9),
-        max_age_ns=int(units.max_age * 1e9),
-        max_spans=units.max_spans,
-        max_bytes=units.max_bytes,
-        traces=units.traces,
-        bytes=units.bytes,
-        late=units.late,
-    )
 
 
 def _shut_down(closed: ClosedUnit) -> ClosedUnit:

@@ -14,10 +14,12 @@ from typing import NamedTuple, Self
 
 from spanscore.codec.wire import WireSpan
 from spanscore.model.span import UnitKey
+from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.stream_clock import StreamClock
-from spanscore.units.traces import ClosedUnit, TraceTable
+from spanscore.settings.serving import WireUnits
+from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 
-__all__ = ["OpenStream", "Streams", "TableCounts"]
+__all__ = ["OpenStream", "Streams", "TableCounts", "bounds_of"]
 
 _NO_LIMIT = 1_000_000_000
 
@@ -106,6 +108,15 @@ class Streams:
         """Return a stream; None where it is not read."""
         return self._streams.get(name)
 
+    def read(self, read: Sequence[StreamRead], now_ns: int) -> tuple[OpenStream | None, int]:
+        """Return the stream of which these were read, in their order, and its time; None where it is read no more."""
+        stream = self._streams.get(read[0].stream)
+        if stream is None:
+            return None, now_ns
+        stream.clock.read(read[0].log_ns, now_ns)
+        stream.clock.read(max([one.log_ns for one in read]), now_ns)
+        return stream, stream.clock.now_ns(now_ns)
+
     def gathered(self, table: TraceTable) -> TableCounts:
         """Return what all streams, gone ones too, and one other table hold and have counted. Any thread."""
         return reduce(TableCounts.plus, (TableCounts.of(one) for one in (table, *self._tables())), self._gone)
@@ -137,3 +148,17 @@ class Streams:
 
     def _tables(self) -> list[TraceTable]:
         return [stream.table for stream in [*self._streams.values()]] if self._streams else []
+
+
+def bounds_of(units: WireUnits) -> Bounds:
+    """Return the bounds of a configuration: times in nanoseconds."""
+    return Bounds(
+        quiet_ns=int(units.quiet * 1e9),
+        orphan_wait_ns=int(units.orphan_wait * 1e9),
+        max_age_ns=int(units.max_age * 1e9),
+        max_spans=units.max_spans,
+        max_bytes=units.max_bytes,
+        traces=units.traces,
+        bytes=units.bytes,
+        late=units.late,
+    )
