@@ -105,7 +105,7 @@ def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
     if first != _FIRST_TAG or second != _SECOND_TAG:
         return None
     if third != _THIRD_TAG:
-        return _root_in_place(body, start, end, trace_id, span_id) if flags + _FLAGS_SIZE == end else None
+        return _root_in_place(body, start, end, trace_id, span_id)
     is_told = body[flags] == _FLAG and body[flags + 1] == 1
     if body[flags + 3] & _REMOTE_BIT if is_told else body.find(_FLAG, start, end) >= 0:
         return None
@@ -116,6 +116,8 @@ def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
 
 def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: bytes) -> SpanPlace | None:
     """Return a span of which name, kind and times follow the ids: in order, so that no tracestate and no parent comes."""
+    if body[start : start + len(_FIRST)] != _FIRST:  # its ids come last
+        return None
     length = body[start + _NAME_AT + 1]
     named = start + _NAME_AT + 2 + length
     if body[start + _NAME_AT] != _NAME or length >= _MORE or named + _NAMED_SIZE > end:

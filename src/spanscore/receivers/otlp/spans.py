@@ -341,9 +341,7 @@ class OtlpSpans:
         return told + mended + self._translator.notes() + self.copies.notes()
 
     def _table(self, bounds: Bounds) -> TraceTable:
-        return TraceTable(
-            bounds, follows=self._follows, stands_alone=lambda span: stands_alone(span, self._translator)
-        )
+        return TraceTable(bounds, follows=self._follows, stands_alone=lambda span: stands_alone(span, self._translator))
 
     def _follows(self, root: WireSpan) -> bool:
         return self._may_begin(root) and self._claims.asks(root)
