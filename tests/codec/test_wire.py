@@ -28,8 +28,17 @@ from spanscore.codec.wire import (
     with_attributes,
 )
 
+
+def parent_last(raw: bytes) -> bytes:
+    span = Span.FromString(raw)
+    parent = span.parent_span_id
+    span.ClearField("parent_span_id")
+    return span.SerializeToString() + Span(parent_span_id=parent).SerializeToString()
+
+
 ORDERS: dict[str, Callable[[bytes], bytes]] = {
     "in order": bytes,
+    "its parent last": parent_last,
     "backwards": backwards,
     **{f"shuffled {seed}": lambda raw, seed=seed: shuffled(raw, seed) for seed in range(8)},
 }  # fmt: skip

@@ -23,6 +23,7 @@ _IDS_SIZE, _FLAGS_SIZE, _READ_SIZE = 38, 6, 44
 _FIRST_TAG, _SECOND_TAG, _THIRD_TAG = 0x0A10, 0x1208, 0x2208
 """Of the trace's id, the span's and its parent's, each with its right length."""
 _FIRST: Final = _FIRST_TAG.to_bytes(2)
+_PARENT: Final = _THIRD_TAG.to_bytes(2)
 _NAME_AT, _NAME, _NAMED_SIZE = 28, 0x2A, 20
 _KIND_AND_TIMES: Final = (0x30, 0x39, 0x41)
 """The tags behind the name: a kind, of one byte, start and end."""
@@ -115,14 +116,14 @@ def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
 
 
 def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: bytes) -> SpanPlace | None:
-    """Return a span of which name, kind and times follow the ids: in order, so that no tracestate and no parent comes."""
+    """Return a span of which name, kind and times follow the ids: in order, so that no tracestate comes; nor does a parent."""
     if body[start : start + len(_FIRST)] != _FIRST:  # its ids come last
         return None
     length = body[start + _NAME_AT + 1]
     named = start + _NAME_AT + 2 + length
     if body[start + _NAME_AT] != _NAME or length >= _MORE or named + _NAMED_SIZE > end:
         return None
-    if _NAMED(body, named) != _KIND_AND_TIMES:
+    if _NAMED(body, named) != _KIND_AND_TIMES or body.find(_PARENT, named, end) >= 0:
         return None
     if trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
