@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spanscore import semconv
+from spanscore.codec.otlp_pairs import attributes_in, attributes_of
 from spanscore.codec.sdk import STATUS, metadata_of, structured
 from spanscore.model.span import SpanData
 
-__all__ = ["IS_REMOTE", "KINDS", "SAYS_REMOTE", "attributes_of", "span_data_of_message"]
+__all__ = ["IS_REMOTE", "KINDS", "SAYS_REMOTE", "span_data_of_message"]
 
 IS_REMOTE = 0x300
 """Of a span's flags the bits that say that it is known where its parent is, and that it is in another process
@@ -23,8 +24,13 @@ KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
 
 
 def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> SpanData:
-    """Return a valid ``Span`` as we see it. An end before the start is read as the start."""
-    attributes = attributes_of(span.attributes)
+    """Return a valid ``SpanOfPairs`` as we see it. An end before the start is read as the start.
+
+    Raises:
+        DecodeError: one of its attributes is none.
+        UnicodeDecodeError: likewise.
+    """
+    attributes, events = attributes_in(span.attributes[:]), span.events
     start_ns, parent_id, status = span.start_time_unix_nano, span.parent_span_id, span.status.code
     return SpanData(
         trace_id=int.from_bytes(span.trace_id),
@@ -43,24 +49,9 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         resource=resource,
         failed_inside=attributes.get(semconv.RUN_FAILED_INSIDE) is True,
         parent_is_remote=_parent_is_remote(span.flags) if parent_id else None,
-        events=tuple((event.name, attributes_of(event.attributes)) for event in span.events),
+        events=tuple([(event.name, attributes_of(event.attributes)) for event in events]) if events else (),
     )
-
-
-def attributes_of(pairs: Iterable[Any]) -> dict[str, Any]:
-    """Return ``KeyValue`` messages as plain values; of a key that comes twice, the last."""
-    return {pair.key: pair.value.string_value or _value(pair.value) for pair in pairs}  # most are texts
 
 
 def _parent_is_remote(flags: int) -> bool | None:
     return flags & IS_REMOTE == IS_REMOTE if flags & SAYS_REMOTE else None
-
-
-def _value(value: Any) -> Any:
-    kind = value.WhichOneof("value")
-    if kind is None:
-        return None
-    held = getattr(value, kind)
-    if kind == "array_value":
-        return [_value(item) for item in held.values]
-    return attributes_of(held.values) if kind == "kvlist_value" else held

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore import semconv
+from spanscore.codec.by_names import ByNames
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.model.span import Attributes, SpanData, SpanStatus, UnreadContent
 
@@ -18,6 +19,7 @@ __all__ = [
     "attributes_of",
     "exported",
     "metadata_of",
+    "names_under",
     "span_data",
     "structured",
     "structures",
@@ -71,15 +73,23 @@ def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:
 
 def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata that a span says its run was called with."""
-    return under(semconv.METADATA, attributes)
+    return {key: attributes[name] for key, name in _METADATA[(*attributes,)]}
+
+
+def names_under(beginning: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return what follows in names that begin so, and the names."""
+    start = len(beginning)
+    return tuple([(name[start:], name) for name in names if name.startswith(beginning)])
+
+
+_METADATA = ByNames(partial(names_under, semconv.METADATA))
 
 
 def under(beginning: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes whose names begin so, by what follows; most have none, which one look at all names tells."""
     if beginning not in "\n".join(attributes):
         return {}
-    start = len(beginning)
-    return {name[start:]: value for name, value in attributes.items() if name.startswith(beginning)}
+    return {key: attributes[name] for key, name in names_under(beginning, attributes)}
 
 
 def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:

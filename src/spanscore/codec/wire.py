@@ -17,7 +17,8 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanscore.codec.otlp_span import attributes_of, span_data_of_message
+from spanscore.codec.otlp_pairs import SpanOfPairs, attributes_of
+from spanscore.codec.otlp_span import span_data_of_message
 from spanscore.codec.skeleton import RequestSkeleton, SpanHead
 from spanscore.codec.text import safe_text
 from spanscore.codec.wire_ids import SpanPlace
@@ -149,12 +150,13 @@ def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData
     """
     resource = resource_of(span.origin)
     try:
-        message = Span.FromString(span.raw)
-    except DecodeError as error:
+        message = SpanOfPairs.FromString(span.raw)
+        data = span_data_of_message(message, span.origin.scope_name, resource)
+    except (DecodeError, UnicodeDecodeError) as error:
         raise UnreadableRequest(type_name(error)) from None
     if mended is not None and message.end_time_unix_nano < message.start_time_unix_nano:
         mended["an end before its start"] += 1
-    return span_data_of_message(message, span.origin.scope_name, resource)
+    return data
 
 
 def resource_of(origin: Origin) -> Mapping[str, Any]:

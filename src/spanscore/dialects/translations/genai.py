@@ -13,13 +13,14 @@ Read so: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semanti
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.codec.blocks import joined
-from spanscore.codec.sdk import structures, under
-from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.codec.by_names import ByNames
+from spanscore.codec.sdk import names_under, structures
+from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, wire_of
 from spanscore.dialects.translations.older import (
     Events,
     older_chat,
@@ -107,31 +108,68 @@ def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanDat
         nothing: gives what to say where there is no content on it.
     """
     raw = wire_of(span)
-    metadata = under(semconv.LANGSMITH_METADATA, raw)
+    names = _NAMES[(*raw,)]
+    metadata = {key: raw[name] for key, name in names.metadata}
     operation = _operation(raw)
-    plain = {**_older_plain(raw), **plain_of(raw), semconv.OPERATION_NAME: operation}
-    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    plain = {name: raw[under] for name, under in names.plain}
+    plain[semconv.OPERATION_NAME] = operation
+    if names.has_conversation:
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
     if operation == semconv.INVOKE_WORKFLOW:
         plain.setdefault(semconv.WORKFLOW_NAME, span.name)
     render = _RENDERERS.get(operation, _ROOT)
-    quoted = _quoted(raw, span.events)
+    quoted = _quoted(raw, names.newest, span.events)
     lacking = None if quoted else nothing()
     return in_genai_names(span, plain, quoted, render, nothing=lacking, metadata=metadata or None)
 
 
-def _quoted(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
+class _Names(NamedTuple):
+    """Names of a span's attributes, by what they are for.
+
+    Attributes:
+        plain: names of the conventions for what quotes nothing, each with the name that its value stands under.
+        newest: of content, in the newest form.
+        metadata: key of what LangSmith's run was called with, and the name of the attribute.
+        has_conversation: whether any may name the conversation.
+    """
+
+    plain: tuple[tuple[str, str], ...]
+    newest: tuple[str, ...]
+    metadata: tuple[tuple[str, str], ...]
+    has_conversation: bool
+
+
+def _by_use(names: tuple[str, ...]) -> _Names:
+    older = {name: other for name, other in _OLDER_PLAIN.items() if name in names or other in names}
+    plain = older | {name: name for name in names if name in semconv.PLAIN_ATTRIBUTES}
+    metadata = names_under(semconv.LANGSMITH_METADATA, names)
+    told = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
+    return _Names((*plain.items(),), _newest(names), metadata, told)
+
+
+def _newest(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple([name for name in names if name in _NEWEST])
+
+
+_NAMES: Final = ByNames(_by_use)
+_OLDER_PLAIN: Final[Mapping[str, str]] = {
+    semconv.PROVIDER_NAME: semconv.SYSTEM,
+    semconv.USAGE_INPUT_TOKENS: semconv.USAGE_PROMPT_TOKENS,
+    semconv.USAGE_OUTPUT_TOKENS: semconv.USAGE_COMPLETION_TOKENS,
+    semconv.USAGE_CACHE_READ_INPUT_TOKENS: semconv.USAGE_CACHE_READ_TOKENS,
+}
+"""Names of the conventions → what they were before."""
+
+
+def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
     """Return what quotes, older forms only where there is none of the newest; nothing where nobody asked or said anything."""
-    quoted = _newest(raw)
+    quoted = {name: raw[name] for name in newest}
     for name, held in events:
         if name == semconv.DETAILS_EVENT:
-            quoted |= _newest(held)
+            quoted |= {name: held[name] for name in _newest(held)}
     if _NO_TALK.issuperset(quoted):
         quoted |= older_content(raw, events)
     return {} if _NO_TALK.issuperset(quoted) else quoted
-
-
-def _newest(held: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in held.items() if name in _NEWEST}
 
 
 _NEWEST: Final = frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai."))
@@ -147,15 +185,6 @@ def _operation(raw: Mapping[str, Any]) -> str:
     if isinstance(operation, str):
         return semconv.CHAT if operation.startswith(semconv.CHAT) else operation  # Semantic Kernel: chat.completions
     return _OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
-
-
-def _older_plain(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        semconv.PROVIDER_NAME: raw.get(semconv.SYSTEM),
-        semconv.USAGE_INPUT_TOKENS: raw.get(semconv.USAGE_PROMPT_TOKENS),
-        semconv.USAGE_OUTPUT_TOKENS: raw.get(semconv.USAGE_COMPLETION_TOKENS),
-        semconv.USAGE_CACHE_READ_INPUT_TOKENS: raw.get(semconv.USAGE_CACHE_READ_TOKENS),
-    }
 
 
 def _nothing() -> NoContent:

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
-from spanscore.codec.otlp_span import attributes_of
+from spanscore.codec.otlp_pairs import attributes_of
 from spanscore.codec.text import plain_number
 from spanscore.codec.wire import UnreadableRequest, WireSpan
 from spanscore.codec.wire_json import logs_from_json
