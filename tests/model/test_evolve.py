@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.sinks.builders import score, unit
 
-from spanscore.model.evolve import evolve, quickly_made
+from spanscore.model.evolve import constructor, evolve, quickly_made
 from spanscore.model.job import Decision
 from spanscore.model.score import Outcome, Score, id_of, signed
 
@@ -110,6 +110,20 @@ def test_what_is_made_quickly_is_looked_at_and_its_arguments_are_named() -> None
         Made(-1)
     with pytest.raises(TypeError, match=r"Made.__init__\(\) missing 1 required positional argument: 'first'"):
         Made()  # type: ignore[call-arg]
+
+
+def test_a_constructor_makes_what_the_class_makes() -> None:
+    quick = constructor(Made)
+
+    for one, as_ever in ((quick(1), Made(1)), (quick(1, second=[2], third="d"), Made(1, [2], third="d"))):
+        assert (type(one), repr(one), one) == (Made, repr(as_ever), as_ever)
+    assert quick(1).second is not quick(1).second
+    with pytest.raises(FrozenInstanceError):
+        quick(1).first = 2  # type: ignore[misc]
+    with pytest.raises(ValueError, match="first=-1"):
+        quick(-1)
+    with pytest.raises(TypeError, match=r"made\(\) missing 1 required positional argument: 'first'"):
+        quick()  # type: ignore[call-arg]
 
 
 def test_a_subclass_of_what_is_made_quickly_is_made_as_ever() -> None:

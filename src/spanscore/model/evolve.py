@@ -12,10 +12,11 @@ from dataclasses import MISSING, Field, fields, replace
 from functools import cache, wraps
 from inspect import signature
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["evolve", "quickly_made", "written"]
+__all__ = ["constructor", "evolve", "quickly_made", "written"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -26,58 +27,90 @@ def quickly_made(kind: type[T]) -> type[T]:
         TypeError: it has a base, or fewer than two slots.
     """
     made: Any = kind  # what is read and set of a class here, mypy takes for that of an object
-    layout, slow = _layout(made), made.__init__
-    if layout is None:
+    slow = made.__init__
+    if _layout(made) is None:
         raise TypeError(f"{kind.__name__} is no dataclass with slots of its own alone")
-    told, takes = fields(made), signature(slow).parameters
-    named = ", ".join(f"{name}={name}" for name in takes if name != "self")
+    named = ", ".join(f"{name}={name}" for name in signature(slow).parameters if name != "self")
+    made.__init__ = wraps(slow)(
+        _setting(
+            made,
+            f"def __init__({_parameters(slow.__code__)}):",
+            f"if type(self) is not _kind: return _slow(self, {named})",
+            "_thaw(self, '__class__', _plain)",
+        )
+    )
+    return kind
+
+
+def constructor(kind: Callable[P, T]) -> Callable[P, T]:
+    """Return what makes values of a class that is ``quickly_made``, as the class itself does, which takes three times as long.
+
+    Python calls a class by way of a dictionary of what is given by name, and so it does any function of more than some fifteen
+    arguments; those by position count half.
+    """
+    made: Any = kind
+    parameters = _parameters(made.__init__.__wrapped__.__code__).removeprefix("self").lstrip(", ")
+    quick: Callable[P, T] = _setting(made, f"def made({parameters}):", "self = _plain()", last="return self")
+    return quick
+
+
+def _setting(kind: Any, *lines: str, last: str = "return") -> Any:
+    """Return a function that begins so, and goes on by setting each field of ``self``."""
+    slow = getattr(kind.__init__, "__wrapped__", kind.__init__)
+    told, takes = fields(kind), signature(slow).parameters
     quick = written(
-        f"def __init__({_parameters(slow.__code__)}):",
-        f"if type(self) is not _kind: return _slow(self, {named})",
-        "_thaw(self, '__class__', _plain)",
+        *lines,
         *(f"self.{one.name} = {_value(one)}" for one in told),
         "self.__class__ = _kind",
-        *(["self.__post_init__()"] if hasattr(made, "__post_init__") else ()),
+        *(["self.__post_init__()"] if hasattr(kind, "__post_init__") else ()),
+        last,
         _kind=kind,
-        _plain=layout[0],
+        _plain=_layout(kind),
         _slow=slow,
         _thaw=object.__setattr__,
         **{f"_made_{one.name}": one.default_factory for one in told},
         **{f"_at_{one.name}": takes[one.name].default if one.init else one.default for one in told},
     )
     quick.__defaults__, quick.__kwdefaults__ = slow.__defaults__, slow.__kwdefaults__
-    made.__init__ = wraps(slow)(quick)
-    return kind
+    return quick
 
 
-def evolve(one: T, **changes: Any) -> T:
+def evolve(one: T, /, **changes: Any) -> T:
     """Return a copy with other values of these fields. What ``__post_init__`` looks at is not to be changed: it is not asked.
 
     Raises:
         AttributeError: there is no such field.
     """
     kind: Any = type(one)
-    layout = _layout(kind)
-    if layout is None:
-        return replace(one, **changes)  # type: ignore[type-var]
-    new = layout[1](one)
-    for name, value in changes.items():
-        setattr(new, name, value)
-    new.__class__ = kind
-    return new  # type: ignore[no-any-return]
+    copied = _copier(kind, (*changes,))
+    return replace(one, **changes) if copied is None else copied(one, changes)  # type: ignore[type-var]
 
 
 @cache
-def _layout(kind: type) -> tuple[type[Any], Callable[[Any], Any]] | None:
-    """Return a class of the same slots, and what copies a value into an object of it; None of a subclass, which may have more.
+def _copier(kind: type, changed: tuple[str, ...]) -> Any:
+    """Return what copies a value with other values of these fields, a line for each field; None of a subclass."""
+    plain = _layout(kind)
+    if plain is None:
+        return None
+    kept = [f"new.{name} = one.{name}" for name in plain.__slots__ if name not in changed]
+    return written(
+        "def copied(one, told):",
+        "new = _plain()",
+        *kept,
+        *(f"new.{name} = told['{name}']" for name in changed),
+        "new.__class__ = _kind",
+        "return new",
+        _plain=plain,
+        _kind=kind,
+    )
 
-    The copy is written out, a line for each field: a third of what a loop over them takes.
-    """
+
+@cache
+def _layout(kind: type) -> type[Any] | None:
+    """Return a class of the same slots, None of a subclass, which may have more."""
     if kind.__base__ is not object or not isinstance(slots := vars(kind).get("__slots__"), tuple) or len(slots) <= 1:
         return None
-    plain = type(kind.__name__, (), {"__slots__": slots})
-    lines = (f"new.{name} = one.{name}" for name in slots)
-    return plain, written("def copied(one):", "new = _plain()", *lines, "return new", _plain=plain)
+    return type(kind.__name__, (), {"__slots__": slots})
 
 
 def _parameters(code: CodeType) -> str:

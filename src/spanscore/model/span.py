@@ -7,7 +7,7 @@ a thousand requests under one ambient span are a thousand units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -142,7 +142,7 @@ class Decided(NamedTuple):
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SpanData:
     """One span as we see it, frozen, wherever it came from.
 
@@ -171,6 +171,7 @@ class SpanData:
     span_id: int
     parent_id: int | None
     name: str
+    _: KW_ONLY
     start_ns: int
     end_ns: int
     scope: str = semconv.CAPTURE_SCOPE
