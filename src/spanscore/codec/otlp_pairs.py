@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from sys import intern
 from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
@@ -83,13 +84,13 @@ def _text_head(size: int) -> tuple[bytes, ...]:
 @lru_cache(_REMEMBERED)
 def _name(key: bytes) -> str | None:
     """Return the name in the first field of a pair; None where that is another, or a longer one."""
-    return str(key[2:], "utf-8") if key[0] == _KEY and key[1] < _ONE_BYTE else None
+    return intern(str(key[2:], "utf-8")) if key[0] == _KEY and key[1] < _ONE_BYTE else None
 
 
 def _pair(pair: bytes) -> tuple[str, Any]:
     message = KeyValue.FromString(pair)
     value = message.value
-    return message.key, value.string_value or _value(value)
+    return intern(message.key), value.string_value or _value(value)  # by this name it is looked up, again and again
 
 
 _small = lru_cache(_REMEMBERED)(_pair)
