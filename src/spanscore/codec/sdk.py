@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -164,13 +164,19 @@ def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict
     """Return the content of attributes from the wire, parsed.
 
     Args:
-        unread: names under which a list need not be read before somebody asks for it.
+        unread: names of content under which a list need not be read before somebody asks for it.
     """
-    return {
-        name: UnreadContent(value, from_wire) if name in unread and _is_list(value) else _structure(name, value)
-        for name, value in wire.items()
-        if semconv.is_content(name)
-    }
+    content: dict[str, Any] = {}
+    for name, value in wire.items():
+        if name in unread and type(value) is str and value.startswith("["):
+            content[name] = _unread(UnreadContent, (value, from_wire))
+        elif semconv.is_content(name):
+            content[name] = _structure(name, value)
+    return content
+
+
+_unread: Callable[[type[UnreadContent], tuple[str, Callable[[str], Any]]], UnreadContent] = tuple.__new__
+"""Half of what the constructor of a named tuple takes."""
 
 
 def _wire(name: str, value: Any) -> Any:
@@ -183,10 +189,6 @@ def _structure(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return jsonable(_lists(value))  # the SDK keeps structured values as tuples and mappings of its own
     return value if _is_text(name) else from_wire(value)
-
-
-def _is_list(value: Any) -> bool:
-    return type(value) is str and value.startswith("[")
 
 
 def _is_text(name: str) -> bool:

@@ -32,8 +32,10 @@ SpanStatus = Literal["unset", "ok", "error"]
 SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
 """How a conversation ended; ``open`` = it goes on, and what is scored of it is provisional and in no sum."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-_CONTENT, _CONTENT_PREFIXES = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES
-"""As ``semconv.is_content`` asks, for what is read one by one, a hundred times a scored unit: a call takes as long as that."""
+_CONTENT, _CONTENT_PREFIXES, _PLAIN = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES, semconv.PLAIN_ATTRIBUTES
+"""As ``semconv.is_content`` asks, for what is read one by one, a hundred times a scored unit: a call takes as long as that, and
+so does the look at how a name begins, which those that are read most need not have.
+"""
 
 
 class UnitKey(NamedTuple):
@@ -86,14 +88,14 @@ class Attributes(Mapping[str, Any]):
         return self._plain
 
     def __getitem__(self, key: str) -> Any:
-        if self._render is not None and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
+        if self._render is not None and key not in _PLAIN and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
         value = self._plain[key]
         return self._read(key, value) if type(value) is UnreadContent else value
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value: most look-ups find nothing, and the inherited method learns that by an exception."""
-        if self._render is not None and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
+        if self._render is not None and key not in _PLAIN and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
         value = self._plain.get(key, default)
         return self._read(key, value) if type(value) is UnreadContent else value

@@ -46,7 +46,8 @@ def _held(attributes: Mapping[str, Any]) -> Any:
 
 
 def _size_bytes(held: list[Any]) -> int:
-    total, left, seen = 0, held, set[int]()
+    seen: set[int] = set()
+    total, left = 0, held
     for _ in range(_MOST):
         if not left:
             break

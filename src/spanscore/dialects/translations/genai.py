@@ -167,9 +167,10 @@ def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> di
     for name, held in events:
         if name == semconv.DETAILS_EVENT:
             quoted |= {name: held[name] for name in _newest(held)}
-    if _NO_TALK.issuperset(quoted):
+    if quoted.keys() <= _NO_TALK:
         quoted |= older_content(raw, events)
-    return {} if _NO_TALK.issuperset(quoted) else quoted
+        return {} if quoted.keys() <= _NO_TALK else quoted
+    return quoted
 
 
 _NEWEST: Final = frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai."))
@@ -224,7 +225,7 @@ def _conventional(quoted: Mapping[str, Any], *, unread: Collection[str] = ()) ->
         listed = content.get(name)
         if isinstance(listed, dict):  # {"version", "messages": […]}
             content[name] = listed.get("messages", [listed])
-    return {} if _NO_TALK.issuperset(content) else content
+    return {} if content.keys() <= _NO_TALK else content
 
 
 _ROOT: Final = _rendering(older_root)

@@ -26,7 +26,8 @@ def unit_of(closed: ClosedUnit, translator: Translator, mended: Counter[str]) ->
         mended: counts what was not as it should be.
     """
     complete = closed.outcome is None
-    spans, means = list[SpanData](), False
+    spans: list[SpanData] = []
+    means = False
     for span in closed.spans if complete else (closed.root,):
         try:
             data = span_data_of(span, mended)
