@@ -94,7 +94,7 @@ def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
 def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[Any, Any], ...]:
     """Return name and id, as they stand, of each call a message makes: reading the calls themselves costs twenty times that."""
     parts = [part for part in _parts(message) if part.get("type") == "tool_call"]
-    return tuple((_name_in(part), as_text(part["id"]) if part.get("id") else None) for part in parts)
+    return tuple([(_name_in(part), as_text(part["id"]) if part.get("id") else None) for part in parts]) if parts else ()
 
 
 def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
@@ -131,8 +131,11 @@ def _said(message: Mapping[str, Any]) -> Sequence[Message]:
 
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     parts = message["parts"] if "parts" in message else message.get("content")
-    if type(parts) is list and _DICTS.issuperset(map(type, parts)):  # as our own codec writes them
-        return parts
+    if type(parts) is list:
+        if len(parts) == 1 and type(parts[0]) is dict:  # as most have
+            return parts
+        if _DICTS.issuperset(map(type, parts)):  # as our own codec writes them
+            return parts
     return _as_parts(parts)
 
 
