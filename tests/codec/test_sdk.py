@@ -148,3 +148,7 @@ def test_content_is_parsed_when_it_is_first_read() -> None:
 def test_a_span_without_ids_is_refused() -> None:
     with pytest.raises(ValueError, match="has no context"):
         span_data(ReadableSpan(name="x"))
+
+
+def test_no_attribute_both_quotes_and_does_not() -> None:
+    assert not [name for name in semconv.PLAIN_ATTRIBUTES if semconv.is_content(name)]

@@ -73,7 +73,8 @@ def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:
 
 def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata that a span says its run was called with."""
-    return {key: attributes[name] for key, name in _METADATA[(*attributes,)]}
+    named = _METADATA[(*attributes,)]
+    return {key: attributes[name] for key, name in named} if named else {}  # most have none
 
 
 def names_under(beginning: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:

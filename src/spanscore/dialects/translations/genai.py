@@ -109,7 +109,7 @@ def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanDat
     """
     raw = wire_of(span)
     names = _NAMES[(*raw,)]
-    metadata = {key: raw[name] for key, name in names.metadata}
+    metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
     operation = _operation(raw)
     plain = {name: raw[under] for name, under in names.plain}
     plain[semconv.OPERATION_NAME] = operation
