@@ -10,9 +10,9 @@ own:
 - *beside*: every run is scored, by ``spanscore worker`` on the spool that the application writes (``score_here: false``);
 - *inside*: every run is scored in the application's own process.
 
-The inbox has room for the burst (``limits: {inbox: 40000}``), and so has the queue *inside*; ``--inbox 10000`` is the default one, of
-which the span thread must empty a part during the burst. The judge answers at once, so that the worker takes what CPU it can
-get: with a judge that is waited for it takes less.
+The inbox has room for the burst (``limits: {inbox: 40000}``), and so has the queue *inside*; ``--inbox 10000`` is the default
+one, of which the span thread must empty a part during the burst. The judge answers at once, so that the worker takes what CPU
+it can get: with a judge that is waited for it takes less.
 Target: the mean call *beside* takes at most 1.3 × that of *capture*. In every run each unit must have one outcome in the
 application, and each that was handed over one in the worker.
 """

@@ -37,8 +37,8 @@ serve:
 """
 SERVED = {"tee, 1 %": ("tee", 0.01), "tee, none": ("tee", 1e-9), "proxy, 1 %": ("proxy", 0.01)}
 """Name → mode and rate. A rate of 0 would be no sampling at all, which is another thing."""
-ENVIRONMENT = {"OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
-"""Scores leave within the block that caused them."""
+ENVIRONMENT = {"OTEL_BSP_SCHEDULE_DELAY": "1000", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
+"""Scores leave within the block that caused them: by the SDK's five seconds there would be a few more to an export."""
 
 
 @dataclass(frozen=True, slots=True)
