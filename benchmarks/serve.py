@@ -33,7 +33,7 @@ MOST_ADDED_US = 4.0
 WARM_UP = 20_000
 """Spans to each before anything is measured: enough for some units to be scored, as the first one imports what that takes."""
 SETTLED_S = 1.7
-"""After a block: units close after 0.3 s, scores leave every 0.2 s."""
+"""After a block: units close after 0.3 s, scores leave every second."""
 LATER_S = 0.1
 """After a refusal for overload: the client is faster than a server on one core."""
 GROWTH_MIB = 32
