@@ -53,6 +53,7 @@ VARIANTS = {
     "again": "decodes only, again (A/A)",
     READS: "reads: each span's ids, name, times and attributes, too",
     "0": "worker, nothing sampled",
+    "0.01": "worker, 1 % scored",
     "0.05": "worker, 5 % scored",
     "1": "worker, all scored",
 }
