@@ -127,6 +127,9 @@ def _value(of: Field[Any]) -> str:
 
 
 def written(*lines: str, **known: Any) -> Any:
-    """Return the function of these lines, the first its head: ``dataclasses`` write theirs so, too. Lines of ours alone."""
-    exec("\n    ".join(lines), known)
+    """Return the function of these lines, the first its head: ``dataclasses`` write theirs so, too. Lines of ours alone.
+
+    They are compiled apart: where it runs text, CPython forgets that the process ends of an interrupt, and exits with 1.
+    """
+    exec(compile("\n    ".join(lines), "<written>", "exec"), known)
     return known[lines[0].removeprefix("def ").partition("(")[0]]
