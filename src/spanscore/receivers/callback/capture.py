@@ -379,7 +379,10 @@ def _size_bytes(run: Run, snapshot: Any) -> int:
     root = run.root
     if not root.record_content:
         return 0
-    return glance(run.input, root.counted_texts) + glance(snapshot, root.counted_texts)
+    counted = root.counted_texts or set()
+    size_bytes = glance(run.input, counted) + glance(snapshot, counted)
+    root.counted_texts = counted or None  # most have no long text, and an empty set takes 216 bytes
+    return size_bytes
 
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:

@@ -92,7 +92,7 @@ class Root(Run):
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
         failed_inside: a step that gets no span ended in error, handled or not.
-        counted_texts: ids of its long texts that the inbox has counted.
+        counted_texts: ids of its long texts that the inbox has counted; None where there are none.
         session: id of the conversation, where ``spanscore.session`` gives one; else metadata may.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is not recorded.
         task: the one whose end is the root's, where no end is told (``tasks.own_task``); None where there is none.
@@ -158,7 +158,7 @@ class Root(Run):
         self.task: ReferenceType[Task[Any]] | None = None
         self.is_trace_root = False
         self.trace_state = ""
-        self.counted_texts: set[int] = set()
+        self.counted_texts: set[int] | None = None
 
 
 Event = tuple[Run, int, Any, BaseException | None]
