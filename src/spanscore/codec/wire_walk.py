@@ -80,24 +80,14 @@ def _one_scope(body: bytes, rejected: dict[str, int]) -> ScopePlace | None:
         inner, resource = first, second
     else:
         return None
+    return _scope(body, body[resource[0] : resource[1]], "", inner, rejected)
+
+
+def _scope(body: bytes, resource: bytes, schema: str, place: _Place, rejected: dict[str, int]) -> ScopePlace | None:
+    """Return one ``ScopeSpans``, whose spans are read; None where anything else stands in it."""
     spans: list[SpanPlace] = []
-    scope = _scope(body, *inner, spans, rejected)
-    return None if scope is None else ScopePlace(body[resource[0] : resource[1]], scope, "", "", spans)
-
-
-def _scope(body: bytes, at: int, end: int, spans: list[SpanPlace], rejected: dict[str, int]) -> bytes | None:
-    """Return the scope of one ``ScopeSpans``, whose spans are read; None where it has none, or anything else."""
-    is_first = at < end and body[at] == _FIRST
-    start = stop = at
-    if is_first:
-        start, stop = _field(body, at, end)
-        at = stop
-    if 0 <= at < end:
-        at = _spans(spans, rejected, body, at, end)
-    if not is_first and 0 <= at < end and body[at] == _FIRST:
-        start, stop = _field(body, at, end)
-        at = stop
-    return body[start:stop] if at == end and start < stop else None
+    of = _parts(body, *place, partial(_spans, spans, rejected))
+    return None if of is None or len(of[0]) > 1 else ScopePlace(resource, _message(body, of[0]), schema, of[2], spans)
 
 
 def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
@@ -110,12 +100,11 @@ def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | Non
         if of is None or len(of[0]) > 1:
             return None
         resource = _message(body, of[0])
-        for scope_start, scope_end in of[1]:
-            spans: list[SpanPlace] = []
-            scope = _parts(body, scope_start, scope_end, partial(_spans, spans, rejected))
-            if scope is None or len(scope[0]) > 1:
+        for place in of[1]:
+            scope = _scope(body, resource, of[2], place, rejected)
+            if scope is None:
                 return None
-            found.append(ScopePlace(resource, _message(body, scope[0]), of[2], scope[2], spans))
+            found.append(scope)
     return found
 
 
