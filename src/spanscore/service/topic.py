@@ -111,9 +111,8 @@ class Topic:
         if self._read and self._read[0].stream != read.stream:
             self.hand_over()
         self._read.append(read)
-        if (
-            len(self._read) >= _TOGETHER or read.arrived.spans or read.arrived.copies
-        ):  # what is heavy waits for no company
+        is_heavy = read.arrived.spans or read.arrived.copies
+        if is_heavy or len(self._read) >= _TOGETHER:
             self.hand_over()
 
     def _then(self, work: Callable[[int], None]) -> None:
