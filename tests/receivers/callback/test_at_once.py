@@ -280,6 +280,27 @@ def test_heavy_content_does_not_wait_for_its_root(monkeypatch: pytest.MonkeyPatc
         assert identity_holds(scorer)
 
 
+@pytest.mark.parametrize("of_a_child", [True, False])
+def test_a_run_id_that_comes_again_before_its_unit_was_read_is_another_unit(
+    monkeypatch: pytest.MonkeyPatch, of_a_child: bool
+) -> None:
+    with by_hand(monkeypatch, {}, a_trace()) as scorer:
+        on, root, child = scorer.handler, uuid4(), uuid4()
+        on.on_chain_start(None, {}, run_id=root, name="one", metadata={})
+        on.on_retriever_start(None, "q", run_id=child, parent_run_id=root, metadata={})
+        on.on_retriever_end([], run_id=child)
+        on.on_chain_end("x", run_id=root)
+        again = child if of_a_child else root
+        on.on_chain_start(None, {}, run_id=again, name="other", metadata={})
+        scorer._line.span_thread.tick()
+        assert [one.name for one in open_roots(on)] == ["other"]
+        on.on_chain_end("y", run_id=again)
+        scorer._line.span_thread.tick()
+
+        assert scorer.status().outcomes["grounded"] == {"not_sampled": 2}
+        assert (open_roots(on), on.remembered()) == ([], 0)
+
+
 def test_what_runs_when_the_scorer_is_shut_down_is_exported_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = a_trace()
     with by_hand(monkeypatch, {}, trace) as scorer:

@@ -137,12 +137,14 @@ class RunCapture:
 
     def forget(self, root: Root) -> None:
         """Drop what is left of a root whose unit has closed. Any thread."""
-        self._roots.pop(root.id, None)
+        if self._roots.get(root.id) is root:  # not its repetition under the same run id
+            self._roots.pop(root.id, None)
         if self._spans is not None and not root.ignored:
             self._spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
         root.input = root.history = None  # its content is not remembered with it
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
-            self._runs[run_id] = root
+            if (run := self._runs.get(run_id)) is None or run.root is root:
+                self._runs[run_id] = root
         if root.key is not None:
             self._keys[root.id] = root.key
             if len(self._keys) > _MAX_KEYS:
@@ -308,7 +310,7 @@ class RunCapture:
         if self._inbox.is_full():  # events of it may have been dropped: it will not be scored
             root.broken, root.input, snapshot = True, None, None
             if root.record_content:  # likewise those that it would bring along
-                root.told = None
+                root.told, root.told_bytes = None, 0
         size_bytes = root.told_bytes + _size_bytes(root, snapshot)
         self._inbox.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, must=True)
 
@@ -357,10 +359,10 @@ class RunCapture:
                 _, root = self._recently_closed.popleft()
             except IndexError:  # another thread swept
                 return
-            for run_id in root.ids:
-                self._runs.pop(run_id, None)
-            if self._runs.get(root.id) is root:  # an application may give one run id to a run and to its repetition
-                del self._runs[root.id]
+            for run_id in (root.id, *root.ids):  # an application may give one run id to a run and to its repetition
+                run = self._runs.get(run_id)
+                if run is not None and run.root is root:
+                    self._runs.pop(run_id, None)
             root.open.clear()
 
     def _give_up_oldest(self, now_ns: int) -> None:
