@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanscore import OnlineScorer, semconv
 from spanscore.metrics import BaseMetric, Finding
+from spanscore.testing import ManualClock
 
 QUESTION = "What is the capital of France?"
 ANSWER = "Paris is the capital of France."
@@ -169,6 +170,17 @@ def a_line(*metrics: Any, trace: Trace | None = None, **options: Any):
 def open_roots(handler: Any) -> list[Any]:
     """The recorded roots that have not ended."""
     return [root for root in list(handler._roots.values()) if not root.ignored]
+
+
+def looked_at(scorer: OnlineScorer, clock: ManualClock, *later_s: float) -> None:
+    """Have the span thread look at what runs, each time so many seconds later by its clock, set before the first root began.
+
+    It sees a root with the first look that is ten seconds after another, and hears of it ten seconds later.
+    """
+    for seconds in later_s:
+        clock.advance(seconds)
+        scorer._line.inbox.nudge()
+        assert scorer.flush(5)
 
 
 def identity_holds(scorer: OnlineScorer) -> bool:

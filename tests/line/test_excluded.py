@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from time import time_ns
 from typing import Any
 from uuid import uuid4
 
-from tests.live import QUESTION, Failing, Held, a_line, open_roots, rag
+from tests.live import QUESTION, Failing, Held, a_line, looked_at, rag
 from tests.servers.server import poll
 
 from spanscore.model.counted import Weights
@@ -37,13 +38,9 @@ def test_a_chosen_unit_that_finds_no_room_stands_for_those_that_were_not_chosen(
 
 def test_a_unit_that_never_ended_stands_for_those_that_were_not_followed() -> None:
     with a_line(sample_rate=RATE) as (scorer, _):
+        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
         begin(scorer)
-        scorer._line.span_thread._clock = clock = ManualClock(open_roots(scorer.handler)[-1].start_ns)
-        scorer._line.inbox.nudge()
-        assert scorer.flush(5)
-        clock.advance(3_600)
-        scorer._line.inbox.nudge()
-        assert scorer.flush(5)
+        looked_at(scorer, clock, 10, 3_600)
         outcomes = scorer.status().outcomes["grounded"]
 
     weights = scorer._line.ledger.excluded()["grounded", Outcome.INCOMPLETE, None]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from time import time_ns
 from typing import Any
 from uuid import uuid4
 
-from tests.live import QUESTION, Failing, Grounded, Held, a_line, model, open_roots, rag
+from tests.live import QUESTION, Failing, Grounded, Held, a_line, looked_at, model, rag
 from tests.servers.server import poll
 
 from spanscore import JudgeError
@@ -88,13 +89,9 @@ def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
 
 def test_an_incomplete_unit_says_so_of_every_metric() -> None:
     with a_line(Grounded(), Grounded("other")) as (scorer, trace):
+        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
         scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
-        scorer._line.span_thread._clock = clock = ManualClock(open_roots(scorer.handler)[0].start_ns)
-        scorer._line.inbox.nudge()
-        assert scorer.flush(5)
-        clock.advance(3_600)
-        scorer._line.inbox.nudge()
-        assert scorer.flush(5)
+        looked_at(scorer, clock, 10, 3_600)
 
     assert unscored(trace.roots[0]) == {"grounded": "incomplete", "other": "incomplete"}
 

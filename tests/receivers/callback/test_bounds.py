@@ -1,8 +1,9 @@
 """What never ends is given up: by age on the span thread, by count at the door."""
 
+from time import time_ns
 from uuid import uuid4
 
-from tests.live import QUESTION, a_line, open_roots, rag
+from tests.live import QUESTION, a_line, looked_at, rag
 
 from spanscore.testing import ManualClock
 
@@ -15,18 +16,12 @@ def start(handler, run_id=None, name="endless"):
 
 def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
     with a_line() as (scorer, trace):
+        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
         start(scorer.handler)
-        clock = ManualClock(open_roots(scorer.handler)[0].start_ns)
-        scorer._line.span_thread._clock = clock
-        scorer.flush(5)
-        clock.advance(10)  # for so long the span thread need not hear of it
-        scorer._line.inbox.nudge()
-        scorer.flush(5)
+        looked_at(scorer, clock, 10, 10)
         assert scorer.status().pending == {"grounded": 1}
 
-        clock.advance(HOUR)
-        scorer._line.inbox.nudge()
-        scorer.flush(5)
+        looked_at(scorer, clock, HOUR)
 
         assert scorer.status().outcomes["grounded"] == {"incomplete": 1}
         assert scorer.handler.remembered() == 0
@@ -35,12 +30,9 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
 
 def test_a_root_that_begins_when_the_wall_clock_was_set_back_is_as_young_as_any():
     with a_line() as (scorer, _):
+        scorer._line.span_thread._clock = clock = ManualClock(time_ns() + HOUR * 10**9)
         start(scorer.handler)
-        clock = scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR * 10**9)
-        scorer.flush(5)
-        clock.advance(10)
-        scorer._line.inbox.nudge()
-        scorer.flush(5)
+        looked_at(scorer, clock, 10, 10)
 
         assert scorer.status().pending == {"grounded": 1}
 
@@ -48,13 +40,9 @@ def test_a_root_that_begins_when_the_wall_clock_was_set_back_is_as_young_as_any(
 def test_an_end_after_that_changes_nothing():
     late = uuid4()
     with a_line() as (scorer, trace):
+        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
         start(scorer.handler, late)
-        clock = ManualClock(open_roots(scorer.handler)[0].start_ns)
-        scorer._line.span_thread._clock = clock
-        scorer.flush(5)
-        clock.advance(HOUR)
-        scorer._line.inbox.nudge()
-        scorer.flush(5)
+        looked_at(scorer, clock, 10, HOUR)
 
         scorer.handler.on_chain_end("too late", run_id=late)
         scorer.flush(5)

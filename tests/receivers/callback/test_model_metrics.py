@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 from contextlib import suppress
+from time import time_ns
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from langchain_core.runnables import RunnableLambda
 from opentelemetry import trace as api
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, TraceIdRatioBased
-from tests.live import QUESTION, Grounded, a_line, a_trace, model, open_roots, rag
+from tests.live import QUESTION, Grounded, a_line, a_trace, looked_at, model, rag
 from tests.receivers.callback.test_neighbours import patched
 from tests.sinks.memory import Memory
 
@@ -23,7 +24,7 @@ from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.neighbours import who_counts
 from spanscore.testing import ManualClock
 
-HOUR_NS = 3_600 * 10**9
+HOUR = 3_600
 
 TOKENS, DURATION = "gen_ai.client.token.usage", "gen_ai.client.operation.duration"
 CHAT = {"gen_ai.operation.name": "chat"}
@@ -120,10 +121,10 @@ def test_a_run_that_never_ended_has_no_duration() -> None:
 def test_a_run_that_was_given_up_has_no_duration() -> None:
     memory = Memory()
     with a_line(meter_provider=memory.meter_provider) as (scorer, trace):
+        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
         scorer.handler.on_chat_model_start(None, [[HumanMessage("q")]], run_id=uuid4(), name="endless")
-        scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR_NS)
-        scorer._line.inbox.nudge()
-        assert scorer.flush(5)
+        looked_at(scorer, clock, 10, HOUR)
+        assert scorer.handler.receiver.abandoned == 1
 
     assert [root.attributes["spanscore.run.end"] for root in trace.roots] == ["abandoned"]
     assert memory.points(DURATION) == {}

@@ -156,8 +156,7 @@ class Recorder:
         One whose task is over has its grace, too: its end may be told by a task of its own, as LangChain shields it.
         """
         self._looked_ns = now_ns
-        if now_ns - self._seen_ns >= _LOOK_NS:
-            self._look_at_running(now_ns)
+        self._look_at_running(now_ns)
         for key, (deadline_ns, event) in list(self._closing.items()):
             if now_ns >= deadline_ns:
                 self._finish(key, event, now_ns)
@@ -265,6 +264,7 @@ class Recorder:
     def _hear(self, root: Root, now_ns: int) -> None:
         """Open a root, with what is told of it so far."""
         told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
+        root.told_bytes = 0  # its end is not to weigh what has been read
         self._read += 1
         self._safely(self._open_root, root, now_ns)
         for event in each_once(told or []):
@@ -280,9 +280,11 @@ class Recorder:
 
     def _look_at_running(self, now_ns: int) -> None:
         """Open what runs for long, or was left behind by its task: it has an age, and is in the books."""
-        self._seen = {root: self._seen.get(root, now_ns) for root in self._capture.running()}
-        self._seen_ns = now_ns
-        for root, since_ns in self._seen.items():
+        running = self._capture.running()
+        if now_ns - self._seen_ns >= _LOOK_NS:
+            self._seen, self._seen_ns = {root: self._seen.get(root, now_ns) for root in running}, now_ns
+        for root in running:
+            since_ns = self._seen.get(root, now_ns)
             if now_ns - since_ns >= _LOOK_NS or (root.task is not None and is_over(root.task)):
                 self._hear(root, since_ns)
 
