@@ -33,7 +33,8 @@ class Process:
         self._process = process
         self.emitted, self.counted = [], (0, 0, {})
         self._begun = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self):
         for line in self._process.stdout:
@@ -56,16 +57,18 @@ class Process:
     def kill(self):
         self._process.kill()
         self._process.wait(10)
+        self._reader.join(10)  # who leaves a_process closes what it reads
 
 
 @contextmanager
 def a_process(path, what, units=0, *rest):
     command = [sys.executable, "-m", "tests.line.spooling", str(path), what, str(units), *map(str, rest)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        one = Process(process)
         try:
-            yield Process(process)
+            yield one
         finally:
-            process.kill()
+            one.kill()
 
 
 def rows(path):

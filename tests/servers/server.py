@@ -23,6 +23,7 @@ __all__ = ["Server", "cache_dir", "children", "fetch_json", "free_port", "listen
 
 T = TypeVar("T")
 _PORTS = random.SystemRandom()  # tests seed the other one
+_given: set[int] = set()
 
 LEASH = Path(__file__).with_name("leash.py")
 BELOW_EPHEMERAL = 15_000, 32_768  # a server that is told its port may begin seconds after the port was looked for
@@ -98,12 +99,17 @@ def cache_dir() -> Path:
 
 
 def free_port() -> int:
-    """Return a TCP port on loopback that was free just now, and that no system gives to whoever asks for any port."""
+    """Return a TCP port on loopback that was free just now, and that no system gives to whoever asks for any port.
+
+    Each is another one: who asks for two binds neither in between.
+    """
     while True:
         port = _PORTS.randrange(*BELOW_EPHEMERAL)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 def fetch_json(url: str, parameters: Mapping[str, str] | None = None) -> Any:

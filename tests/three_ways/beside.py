@@ -9,8 +9,9 @@ instrumentation makes of the same run. For each test is written how they differ,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.traces.recordings import differences
 from spanscore.testing import MemorySink
 
 Judge = Callable[..., list[Judged]]
+MOST_AT_ONCE = 4
+"""Requests of a batch: each instrumentation tells for itself which of them began first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,6 +71,12 @@ class Beside:
 def _differences(ours: list[Judged], theirs: list[Judged]) -> list[str]:
     if len(ours) != len(theirs):
         return [f"{len(theirs)} units, not {len(ours)}"]
+    if len(ours) > MOST_AT_ONCE:
+        return _in_order(ours, theirs)
+    return min((_in_order(ours, order) for order in permutations(theirs)), key=len)
+
+
+def _in_order(ours: Sequence[Judged], theirs: Sequence[Judged]) -> list[str]:
     return sorted({how for one, other in zip(ours, theirs, strict=True) for how in _differing(one, other)})
 
 
