@@ -1,5 +1,7 @@
 """The span thread sleeps until the next thing is due, wherever it is due."""
 
+from threading import Event
+
 from tests.live import QUESTION, a_line, rag
 
 from spanscore.model.span import UnitKey
@@ -59,3 +61,24 @@ def test_a_flush_is_not_given_way_to_the_application():
 def test_a_process_without_an_application_gives_way_to_nobody():
     with a_line() as (scorer, _):
         assert not scorer._line.duty.gives_way
+
+
+def test_a_flush_looks_at_all_units_only_when_the_last_it_waits_for_is_out():
+    with a_line() as (scorer, _):
+        thread, units, looks = scorer._line.span_thread, scorer._line.units, []
+        waited_for = units.waited_for
+        units.waited_for = lambda: (looks.append(len(units.in_flight)), waited_for())[1]
+        keys = [UnitKey(1, number) for number in range(1, 101)]
+        units._parking.in_flight.update(dict.fromkeys(keys))
+        flushes = [Event(), Event()]
+        thread._markers += [({*keys[:50]}, flushes[0], None), ({*keys}, flushes[1], None)]
+
+        for key in keys:
+            thread._answer_markers()
+            del units._parking.in_flight[key]
+            assert flushes[0].is_set() == (key.span_id > 50)
+        assert not flushes[1].is_set()
+        thread._answer_markers()
+
+        assert flushes[1].is_set()
+        assert len(looks) == 3

@@ -76,7 +76,7 @@ class SpanThread:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._markers: list[tuple[set[UnitKey], threading.Event]] = []
+        self._markers: list[tuple[set[UnitKey], threading.Event, UnitKey | None]] = []
 
     def now_ns(self) -> int:
         """Return the time by the thread's own clock."""
@@ -100,7 +100,7 @@ class SpanThread:
             return True
         done = threading.Event()
         with self._duty.hurried():
-            self._inbox.post(lambda: self._markers.append((self._in_flight(), done)))
+            self._inbox.post(lambda: self._markers.append((self._in_flight(), done, None)))
             return done.wait(timeout_s)
 
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
@@ -197,14 +197,18 @@ class SpanThread:
         )
 
     def _answer_markers(self) -> None:
-        if not self._markers:
+        """Tell those who wait for units that these are out; all are looked at only when the last one of somebody's is."""
+        ended = self._units.in_flight
+        if all(last in ended for _, _, last in self._markers):
             return
         waiting = self._in_flight()
-        self._markers = [(keys & waiting, done) for keys, done in self._markers]
-        for keys, done in self._markers:
+        left = [(keys & waiting, done) for keys, done, _ in self._markers]
+        for keys, done in left:
             if not keys:
                 done.set()
-        self._markers = [marker for marker in self._markers if marker[0]]
+        self._markers = [
+            (keys, done, next((key for key in reversed(ended) if key in keys), None)) for keys, done in left if keys
+        ]
 
 
 def _then(work: Callable[[], None], done: threading.Event) -> None:

@@ -114,7 +114,7 @@ class Units:
         self.notes = Notes()
 
     @property
-    def in_flight(self) -> Mapping[UnitKey, None]:
+    def in_flight(self) -> dict[UnitKey, None]:
         """Units whose root has ended and that are not out yet, oldest first."""
         return self._parking.in_flight
 
