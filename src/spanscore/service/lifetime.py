@@ -19,12 +19,12 @@ from spanscore.settings.durations import duration
 if TYPE_CHECKING:
     from spanscore.line.status import Status
 
-__all__ = ["DRAINING", "Say", "Signals", "counted", "open_pages", "scores_told", "spare_collections", "starting"]
+__all__ = ["Say", "Signals", "counted", "open_pages", "scores_told", "spare_collections", "starting"]
 
 Say: TypeAlias = Callable[[str], None]
 """Tells the operator a line."""
 
-DRAINING: Final = "draining"
+_DRAINING: Final = "draining"
 _COLLECTIONS: Final = (50_000, 20, 50)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -57,7 +57,7 @@ class Signals:
         for number in _SIGNALS:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)  # of the system: it ends a process that is stuck, too
-        say(f"{DRAINING}: {nothing}, and what is being scored has {duration(drain_s)}; again to end at once")
+        say(f"{_DRAINING}: {nothing}, and what is being scored has {duration(drain_s)}; again to end at once")
         return until
 
 
@@ -67,16 +67,16 @@ def starting(scorer: OnlineScorer) -> None:
         scorer.scrape_endpoint.unready = lambda: "starting"
 
 
-def open_pages(scorer: OnlineScorer, unready: Callable[[], str], told: Sequence[str] = ()) -> None:
+def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str], told: Sequence[str] = ()) -> None:
     """Serve, beside the metrics, what an application asks its scorer, for those who have none to ask; no content, as both say.
 
     Args:
-        unready: why no work is to be sent here; empty where it may.
+        unready: why no work is to be sent here, before a signal asks for a drain; empty where it may.
         told: what ``/status`` says below the scorer's own, a line each.
     """
     page = scorer.scrape_endpoint
     if page is not None:
-        page.unready = unready
+        page.unready = lambda: _DRAINING if signals.heard else unready()
         page.pages = {
             "status": lambda _: "\n".join([str(scorer.status()).rstrip("\n"), *told]),
             "explain": lambda trace_id: json.dumps(scorer.explain(trace_id), indent=2),

@@ -18,7 +18,6 @@ from spanscore.scorer import OnlineScorer
 from spanscore.service.door import Door
 from spanscore.service.guard import token_of
 from spanscore.service.lifetime import (
-    DRAINING,
     Say,
     Signals,
     counted,
@@ -102,8 +101,8 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: S
         scorer.begin()  # what others have handed over does not wait for the first request
     listeners = Listeners(door, chosen)
 
-    def started() -> None:
-        open_pages(scorer, lambda: _unready(door))
+    def started(signals: Signals) -> None:
+        open_pages(scorer, signals, lambda: _unready(door))
         for line in (*_listening(listeners, chosen), mode_told(chosen), *scores_told(scorer)):
             say(line)
 
@@ -116,12 +115,12 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: S
         say(line)
 
 
-async def _until_signal(listeners: Listeners, drain_s: float, started: Callable[[], None], say: Say) -> float:
+async def _until_signal(listeners: Listeners, drain_s: float, started: Callable[[Signals], None], say: Say) -> float:
     """Listen until a signal says otherwise; return when the drain is to be over, on the steady clock."""
     signals = Signals()
     await listeners.start()
     spare_collections()
-    started()
+    started(signals)
     until = await signals.first(drain_s, say, nothing="nothing more is accepted")
     await listeners.stop()
     return until
@@ -129,8 +128,6 @@ async def _until_signal(listeners: Listeners, drain_s: float, started: Callable[
 
 def _unready(door: Door) -> str:
     """Return why nothing is to be sent here; empty where it may."""
-    if door.closed:
-        return DRAINING
     return "units.bytes are full" if door.overloaded() == "bytes" else ""
 
 

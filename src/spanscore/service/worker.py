@@ -15,7 +15,6 @@ from spanscore.line.configuration import Configuration
 from spanscore.line.spool import spool_of as file_of
 from spanscore.scorer import OnlineScorer
 from spanscore.service.lifetime import (
-    DRAINING,
     Say,
     Signals,
     counted,
@@ -97,7 +96,7 @@ async def _until_signal(scorer: OnlineScorer, sources: Sequence[StreamSource], s
     signals = Signals()
     spare_collections()
     told = [*_reading(settings, sources), *_series(scorer)]
-    open_pages(scorer, partial(_unready, scorer, sources, signals), told)
+    open_pages(scorer, signals, partial(_unready, scorer, sources), told)
     for line in (*told, *scores_told(scorer)):
         say(line)
     until = await signals.first(settings.worker.drain, say, nothing="nothing more is read")
@@ -113,10 +112,8 @@ def _sources(scorer: OnlineScorer, settings: Settings) -> Iterator[StreamSource]
         yield KafkaSource(scorer, settings)
 
 
-def _unready(scorer: OnlineScorer, sources: Iterable[StreamSource], signals: Signals) -> str:
+def _unready(scorer: OnlineScorer, sources: Iterable[StreamSource]) -> str:
     """Return why not all is read here that should be; empty where it is."""
-    if signals.heard:
-        return DRAINING
     return "; ".join(filter(None, [_spool_fault(scorer), *(source.unready() for source in sources)]))
 
 
