@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.wire import Origin, UnreadableRequest, WireSpan, resource_of
+from spanscore.codec.wire import Origin, UnreadableRequest, WireSpan, kept, resource_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.scopes import Role, Scopes, asks_nothing
 from spanscore.settings.printable import printable
@@ -33,9 +33,9 @@ _KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
 """What stands before the key of an attribute: its tag and its length. So a text that speaks of a mark betrays nothing."""
 _LONGEST: Final = 64
 _LONGEST_NAME: Final = 200
-_VALUE_BEHIND: Final = re.compile(rb"\x12(.)\n(.)([ -~]*)", re.DOTALL)
-_VALUE_BEFORE: Final = re.compile(rb"\x12(.)\n(.)([ -~]*)\Z", re.DOTALL)
-"""A value, with its length, that is a text, with its length: of what is asked for, all of it is ASCII."""
+_VALUE, _HEAD = b"\x12\n", 4
+"""The tags of a value and of a text in it, each with a byte of length behind it; of what is asked for, all of it is ASCII."""
+_VALUE_BEFORE: Final = re.compile(rb"\x12.\n.[ -~]*\Z", re.DOTALL)
 
 
 class WireClaims:
@@ -85,7 +85,7 @@ class WireClaims:
             return root  # it may turn out to be a step of some framework's run, or is none
         if asks_nothing(lambda name: operation if name == semconv.OPERATION_NAME else text_of(raw, name)):
             return root
-        return WireSpan(trace_id, span_id, parent_id, is_remote, b"", origin)
+        return kept(b"", (trace_id, span_id, parent_id, is_remote, 0, 0, None), origin)
 
     def asks(self, root: WireSpan) -> bool:
         """Whether it asks and answers something. Pure."""
@@ -160,11 +160,14 @@ def text_of(raw: bytes, name: str) -> str | None:
     at = raw.find(key)
     if at < 0:
         return None
-    found = _VALUE_BEHIND.match(raw, at + len(key)) or _VALUE_BEFORE.search(raw, max(0, at - _LONGEST), at)
-    if found is None:
+    begin = at + len(key)
+    if raw[begin : begin + 3 : 2] != _VALUE and (found := _VALUE_BEFORE.search(raw, max(0, at - _LONGEST), at)):
+        begin = found.start()
+    head, begin = raw[begin : begin + _HEAD], begin + _HEAD
+    if len(head) < _HEAD or head[::2] != _VALUE or head[1] != head[3] + 2:
         return None
-    outer, inner, text = found[1][0], found[2][0], found[3][: found[2][0]]
-    return text.decode() if outer == inner + 2 and len(text) == inner else None
+    text = raw[begin : begin + head[3]].decode("latin-1")
+    return text if len(text) == head[3] and text.isascii() and text.isprintable() else None
 
 
 @cache
