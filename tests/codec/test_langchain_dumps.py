@@ -39,6 +39,7 @@ MESSAGES: list[BaseMessage] = [
     HumanMessage("A summary.", additional_kwargs={"lc_source": "summarization"}),
     AIMessage("", tool_calls=[CALL], id="a-1"),
     ToolMessage("5", tool_call_id="call-1", name="add", status="error"),
+    ToolMessage("Never.", tool_call_id="call-1", additional_kwargs={"lc_source": "hitl_interrupt_decision"}),
     AIMessageChunk("It is 5."),
     ChatMessage("Hm.", role="critic"),
 ]

@@ -63,8 +63,8 @@ def is_message(value: Any) -> bool:
 
 
 def is_made(message: Mapping[str, Any]) -> bool:
-    """Whether a middleware made the message: no human and no model said it."""
-    return MADE in message
+    """Whether a middleware made the message: no human and no model said it. What answers a tool's call does, whoever gave it."""
+    return MADE in message and role_of(message.get("role")) != TOOL
 
 
 def message_text(message: Mapping[str, Any]) -> str | None:
