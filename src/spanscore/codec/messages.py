@@ -63,7 +63,7 @@ def is_message(value: Any) -> bool:
 
 
 def is_made(message: Mapping[str, Any]) -> bool:
-    """Whether a middleware made the message: no human and no model said it. Of what answers a call it does not matter who did."""
+    """Whether a middleware made the message: no human and no model said it. What answers a call is that, whoever gave it."""
     return MADE in message and role_of(message.get("role")) != TOOL
 
 
