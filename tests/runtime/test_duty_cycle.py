@@ -50,6 +50,22 @@ def test_a_saturated_application_leaves_us_a_tenth(monkeypatch):
     assert part_worked(machine, a_cycle()) == pytest.approx(0.1, abs=0.02)
 
 
+def test_two_threads_of_ours_share_the_tenth(monkeypatch):
+    machine, cycle = Machine(monkeypatch, application=1.0), a_cycle()
+    one, other = cycle.turns(lambda: 0.0), cycle.turns(lambda: 0.0)
+
+    def rested(mine):
+        machine.work(2 * MS)  # one thread's clock stands for both: each turn is told once
+        one._cpu_ns = other._cpu_ns = machine.ours_ns - 2 * MS
+        rest_s = mine.rest_s()
+        machine.rest(rest_s or 0.000_1)
+        return rest_s
+
+    for _ in range(100):
+        rests = rested(one), rested(other)
+    assert rests == pytest.approx((0.038, 0.038), abs=0.002)  # the other works on: 2 of 40 ms each
+
+
 def test_beside_an_idle_one_nothing_rests(monkeypatch):
     machine = Machine(monkeypatch, application=0.0)
 

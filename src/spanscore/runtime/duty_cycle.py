@@ -1,6 +1,6 @@
 """DutyCycle: what part of the time our threads work in an application's process.
 
-A queue is there to take up a burst. While the application wants the CPU, and what waits has room, each of our threads works for
+A queue is there to take up a burst. While the application wants the CPU, and what waits has room, our threads together work for
 a tenth of the time; the fuller it gets the more, and without a rest when it is full, when the application is idle, or when
 somebody waits for us. So a burst is scored after it rather than against it.
 """
@@ -21,6 +21,7 @@ __all__ = ["DutyCycle", "Turns"]
 _WINDOW_NS: Final = 50_000_000
 """Over this long at least it is looked how busy the application is."""
 _LEAST: Final = 0.1
+"""Of the time, of all our threads that are at work: each waits for the GIL, and the application for each."""
 _ROOMY, _CROWDED = 0.5, 0.9
 """Up to the first, as a part of what may wait, nothing hurries; from the second on everything does."""
 _LONGEST_S: Final = 0.1
@@ -42,6 +43,8 @@ class DutyCycle:
         self._lock = threading.Lock()
         self._waiting = 0
         self._ours_ns = 0  # no lock: an addition that a race loses is a turn of some fifty in a window
+        self._at_work: set[Turns] = set()  # in this window
+        self._threads = 1  # of ours, in the one before
         self._busy = 0.0
         self._looked = self._clocks()
 
@@ -65,14 +68,15 @@ class DutyCycle:
         """Return the turns of one thread; ``fill``: what waits there, as a part of what may."""
         return Turns(self, fill)
 
-    def worked(self, cpu_ns: int) -> None:
+    def worked(self, one: Turns, cpu_ns: int) -> None:
         """Note for how long a thread of ours was on the CPU."""
         self._ours_ns += cpu_ns
+        self._at_work.add(one)
 
     def share(self, fill: float) -> float:
         """Return the part of the time that one thread may work now, (0, 1]."""
         hurry = min(max((fill - _ROOMY) / (_CROWDED - _ROOMY), 0.0), 1.0)
-        calm = max(_LEAST, (1.0 - self._application()) ** 4)
+        calm = max((1.0 - self._application()) ** 4, _LEAST / self._threads)
         return calm + (1.0 - calm) * hurry
 
     def _application(self) -> float:
@@ -83,6 +87,7 @@ class DutyCycle:
             self._looked = now
             left_ns = max(window_ns - ours_ns, window_ns // 10)  # else two threads of ours might leave none
             self._busy = min(max((all_ns - ours_ns) / left_ns, 0.0), 1.0)
+            self._threads, self._at_work = max(len(self._at_work), 1), set()
         return self._busy
 
     def _clocks(self) -> tuple[int, int, int]:
@@ -106,7 +111,7 @@ class Turns:
         if worked_ns < TURN_NS:
             return 0.0
         self._cpu_ns = cpu_ns
-        self._cycle.worked(worked_ns)
+        self._cycle.worked(self, worked_ns)
         if not self._cycle.at_ease:
             return 0.0
         return min(worked_ns / 1e9 * (1.0 / self._cycle.share(self._fill()) - 1.0), _LONGEST_S)
