@@ -20,8 +20,11 @@ def claims(**options: Any) -> WireClaims:
 
 def is_claimed(span: WireSpan, by: WireClaims | None = None) -> bool:
     by = by or claims()
-    marked = by.mark(by.role(span.origin))
-    return marked is None or marked(span.raw, 0, len(span.raw)) is not None
+    role = by.role(span.origin)
+    marked, mostly = by.mark(role), by.mostly(role)
+    claimed = marked is None or marked(span.raw, 0, len(span.raw)) is not None
+    assert claimed or not mostly or mostly not in span.raw
+    return claimed
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,13 @@ def is_claimed(span: WireSpan, by: WireClaims | None = None) -> bool:
 )
 def test_a_span_is_claimed_by_its_scope_or_by_what_betrays_it(span: dict[str, str], claimed: bool) -> None:
     assert is_claimed(a_wire_span(**span)) is claimed  # type: ignore[arg-type]
+
+
+def test_what_most_claimed_spans_hold_is_known_of_scopes_that_are_not_alone() -> None:
+    by, chat = claims(), a_wire_span("chat", scope="nobody knows it")
+
+    assert by.mostly(by.role(chat.origin)) in chat.raw
+    assert by.mostly(by.role(a_wire_span("chat", scope=semconv.SCOPE).origin)) == b""
 
 
 def test_scopes_that_are_ignored_are_not_claimed() -> None:

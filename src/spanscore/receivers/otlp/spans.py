@@ -178,7 +178,7 @@ class OtlpSpans:
         sorting = Sorting(taken, self._may_begin, self._claims.shortened)
         for (origin, places), role in zip(reversed(taken.places), reversed(roles), strict=True):
             if role is not _OURS:
-                sorting.read(origin, places, self._claims.mark(role))
+                sorting.read(origin, places, self._claims.mark(role), self._claims.mostly(role))
         kept = self._to_keep(self._claimed(taken, roles)) if keep else []
         if private:
             here = {*private}

@@ -72,19 +72,25 @@ class Sorting:
         self.beside: set[bytes] = set()
         self.read_spans = self.roots = self.unclaimed = self.size = 0
 
-    def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None) -> None:
+    def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None, mostly: bytes = b"") -> None:
         """Read spans from the last to the first: they come as they end, children before their parents.
 
         Args:
             origin: whose they are.
             places: where they stand.
             marked: tells claimed ones; None = all are.
+            mostly: what most claimed ones hold, and no other does; empty = nothing is.
         """
         alone, body, known, ids = self._alone, self._body, b"", None
+        find = body.find
         self.read_spans += len(places)
         for place in reversed(places):
             trace_id, span_id, parent_id, is_remote, start, end, _ = place
-            claimed = marked is None or marked(body, start, end) is not None
+            claimed = (
+                marked is None
+                or (mostly != b"" and find(mostly, start, end) >= 0)
+                or marked(body, start, end) is not None
+            )
             if trace_id is not known:
                 known, ids = trace_id, alone.get(trace_id)
             if ids is not None and claimed and parent_id in ids and not is_remote and span_id not in ids:
