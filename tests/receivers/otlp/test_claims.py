@@ -48,6 +48,7 @@ def test_a_span_is_claimed_by_its_scope_or_by_what_betrays_it(span: dict[str, st
 def test_what_most_claimed_spans_hold_is_known_of_scopes_that_are_not_alone() -> None:
     by, chat = claims(), a_wire_span("chat", scope="nobody knows it")
 
+    assert by.mostly(by.role(chat.origin))
     assert by.mostly(by.role(chat.origin)) in chat.raw
     assert by.mostly(by.role(a_wire_span("chat", scope=semconv.SCOPE).origin)) == b""
 
