@@ -219,9 +219,9 @@ def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[st
         per_s, cpu_us = (statistics.median(column) for column in zip(*runs[name], strict=True))
         ratios = " | ".join(_between(_ratios(runs, name, to)) for to in (DECODES, READS))
         yield f"| {told} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} |"
-    strict, fair = (statistics.median(_ratios(runs, "0.05", to)) >= TARGET for to in (DECODES, READS))
-    yield f"\nTarget: with 5 % scored at least {TARGET} × who only decodes: {_MET[strict]}. protobuf's decoder is C, and makes"
-    yield f"no Python value of what nobody asks for; of who has each span's values, as a worker must, it is {_MET[fair]}."
+    met = statistics.median(_ratios(runs, "0.05")) >= TARGET
+    yield f"\nTarget: with 5 % scored at least {TARGET} × who only decodes: {_MET[met]}. protobuf's decoder is C, and makes no"
+    yield "Python value of what nobody asks for; who reads each span's values is the row below it."
 
 
 if __name__ == "__main__":
