@@ -61,7 +61,7 @@ READ = {"1": 0.2}
 """Of the messages, what a variant reads: all of them would take it minutes."""
 PREFETCH = {"queued.max.messages.kbytes": 16_384, "fetch.queue.backoff.ms": 20}
 """As a worker has it. With what librdkafka does where nobody says, who only decodes waits for up to a second whenever its queue
-was full: 11,000 to 20,000 messages a second instead of 50,000 to 70,000, and ratios of .3 to .6 that say nothing.
+was full: 11,000 to 20,000 messages a second instead of 40,000 to 70,000, and ratios of .3 to .6 that say nothing.
 """
 TARGET = 0.3
 """Of the messages a second of who only decodes, with 5 % scored."""
