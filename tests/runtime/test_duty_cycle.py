@@ -44,6 +44,13 @@ def part_worked(machine, cycle, fill=0.0, turns=200):
     return (machine.ours_ns - before_ns) / (machine.now_ns - began_ns)
 
 
+def work_of_one(machine, *turns):
+    """Take a turn that is told once, as one thread's clock stands for all."""
+    machine.work(2 * MS)
+    for mine in turns:
+        mine._cpu_ns = machine.ours_ns - 2 * MS
+
+
 def test_a_saturated_application_leaves_us_a_tenth(monkeypatch):
     machine = Machine(monkeypatch, application=1.0)
 
@@ -55,8 +62,7 @@ def test_two_threads_of_ours_share_the_tenth(monkeypatch):
     one, other = cycle.turns(lambda: 0.0), cycle.turns(lambda: 0.0)
 
     def rested(mine):
-        machine.work(2 * MS)  # one thread's clock stands for both: each turn is told once
-        one._cpu_ns = other._cpu_ns = machine.ours_ns - 2 * MS
+        work_of_one(machine, one, other)
         rest_s = mine.rest_s()
         machine.rest(rest_s or 0.000_1)
         return rest_s
@@ -105,14 +111,10 @@ def test_two_threads_of_ours_do_not_take_each_other_for_the_application(monkeypa
     machine, cycle = Machine(monkeypatch, application=0.0), a_cycle()
     one, other = cycle.turns(lambda: 0.0), cycle.turns(lambda: 0.0)
 
-    def turn():
-        machine.work(2 * MS)  # one thread's clock stands for both: each turn is told once
-        one._cpu_ns = other._cpu_ns = machine.ours_ns - 2 * MS
-
     for _ in range(100):
-        turn()
+        work_of_one(machine, one, other)
         assert one.rest_s() == pytest.approx(0.0, abs=0.000_5)
-        turn()
+        work_of_one(machine, one, other)
         assert other.rest_s() == pytest.approx(0.0, abs=0.000_5)
 
 

@@ -31,8 +31,6 @@ _MOST: Final = 1_000
 _KEY: Final = 0x0A
 _KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
 """What stands before the key of an attribute: its tag and its length. So a text that speaks of a mark betrays nothing."""
-_CONVENTIONS: Final = bytes((_KEY, len(semconv.OPERATION_NAME))) + semconv.OPERATION_NAME.encode()
-"""The mark that most spans have, as it stands in them."""
 _LONGEST: Final = 64
 _LONGEST_NAME: Final = 200
 _VALUE, _HEAD = b"\x12\n", 4
@@ -72,7 +70,7 @@ class WireClaims:
 
     def mostly(self, role: Role) -> bytes:
         """Return what most claimed spans of this role hold, and no other: it is found in half the time. Empty = nothing is."""
-        return _CONVENTIONS if role is _UNKNOWN else b""
+        return _key_of(semconv.OPERATION_NAME) if role is _UNKNOWN else b""
 
     def is_unit(self, root: WireSpan) -> bool:
         """Whether a claimed span at the top is a unit, as far as its bytes tell: what is counted must not depend on the dice.
