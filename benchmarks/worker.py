@@ -35,6 +35,7 @@ from tests.servers import kafka
 from benchmarks.otlp_load import SPANS_PER_TRACE, Requests
 from spanscore import OnlineScorer
 from spanscore.line.configuration import Configuration
+from spanscore.service.confluent_kafka_member import PREFETCH
 from spanscore.service.kafka_source import KafkaSource
 from spanscore.service.lifetime import spare_collections
 from spanscore.settings.reading import read_settings
@@ -59,10 +60,6 @@ VARIANTS = {
 }
 READ = {"1": 0.2}
 """Of the messages, what a variant reads: all of them would take it minutes."""
-PREFETCH = {"queued.max.messages.kbytes": 16_384, "fetch.queue.backoff.ms": 20}
-"""As a worker has it. With what librdkafka does where nobody says, who only decodes waits for up to a second whenever its queue
-was full: 11,000 to 20,000 messages a second instead of 40,000 to 70,000, and ratios of .3 to .6 that say nothing.
-"""
 TARGET = 0.3
 """Of the messages a second of who only decodes, with 5 % scored."""
 LOOK_S = 0.02
@@ -160,8 +157,11 @@ def _values(request: ExportTraceServiceRequest) -> None:
 def _decoded(brokers: str, group: str, use: Callable[[ExportTraceServiceRequest], None]) -> Iterator[tuple[int, int]]:
     consumer = Consumer(
         {
-            **{"bootstrap.servers": brokers, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0},
-            **PREFETCH,
+            "bootstrap.servers": brokers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+            **PREFETCH,  # else it waits whenever its queue was full: README.md has the figures
         }
     )
     consumer.subscribe([TOPIC])

@@ -15,14 +15,17 @@ from spanscore.settings.kafka import KafkaSettings, confluent_config
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-__all__ = ["Fetched", "GroupMember", "Hearing", "Trouble"]
+__all__ = ["PREFETCH", "Fetched", "GroupMember", "Hearing", "Trouble"]
 
 _AT_ONCE: Final = 500
 _POLL_S: Final = 0.1
 _ASK_S: Final = 2.0
 """For one question to a broker."""
-_PREFETCHED_KB: Final = 16_384
-"""Of messages that were fetched and not yet read, kB."""
+PREFETCH: Final[Mapping[str, int]] = {"queued.max.messages.kbytes": 16_384, "fetch.queue.backoff.ms": 20}
+"""Of messages that were fetched and not yet read, kB, and for how long to fetch none when there are so many.
+
+It is a second where nobody says: a backlog of 20 kB messages came at 1,400 a second.
+"""
 _MS: Final = 1_000_000
 _GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "consumer": {"group.protocol": "consumer"},
@@ -105,8 +108,7 @@ class GroupMember:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
-            "queued.max.messages.kbytes": _PREFETCHED_KB,
-            "fetch.queue.backoff.ms": 20,  # a second where nobody says: a backlog of 20 kB messages came at 1,400 a second
+            **PREFETCH,
             "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is made, or grows, is found by then
             "error_cb": self._failed,
             "on_commit": self._was_committed,
