@@ -29,8 +29,6 @@ _KIND_AND_TIMES: Final = (0x30, 0x39, 0x41)
 """The tags behind the name: a kind, of one byte, start and end."""
 _ROW_SIZE, _SPAN_TAG, _MORE = 47, 0x12, 0x80
 """Of a span with its own tag, and its length in two bytes as most have it; the first of them says that another one follows."""
-_STEPS: dict[bytes, int] = {}
-"""How such a span begins, up to its trace's id → bytes to the next one; of the lengths that were seen, 16,256 at most."""
 _TOO_FAR: Final = 1 << 40
 """Bytes: more than a request has."""
 _FLAG, _REMOTE_BIT = 0x85, 2
@@ -41,6 +39,22 @@ _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _NONE: Final = frozenset({_NO_TRACE, _NO_SPAN})
 """Of ids, which are hashed sooner or later: looked up they cost less than compared."""
 _UNREADABLE: Final = "a span that cannot be read"
+
+
+class _Steps(dict[bytes, int]):
+    """How such a span begins, up to its trace's id → bytes to the next one; of the lengths that were seen, 16,256 at most."""
+
+    def __missing__(self, begin: bytes) -> int:
+        """Further than any request goes where none begins so: it is to be long enough, and its trace's id is to come first."""
+        tag, low, high, *first = begin
+        size = low + _MORE * high - _MORE
+        if tag != _SPAN_TAG or not high < _MORE <= low or bytes(first) != _FIRST or size < _READ_SIZE:
+            return _TOO_FAR
+        self[begin] = size + 3
+        return size + 3
+
+
+_STEPS: Final = _Steps()
 
 SpanPlace = tuple[bytes, bytes, bytes, bool, int, int, bytes | None]
 """Where one valid span stands in the body of its request; a plain tuple, as it is made and taken apart for every span.
@@ -58,14 +72,12 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
     steps, last, trace, parent = _STEPS, end - _ROW_SIZE, b"", b""
     while at <= last:
         begin, trace_id, second, span_id, third, parent_id = _ROW(body, at)
-        if second != _SECOND_TAG or third != _THIRD_TAG:
+        stop = at + steps[begin]
+        if second != _SECOND_TAG or stop > end or body[stop - _FLAGS_SIZE : stop] not in _LOCAL_FLAGS:
             break
-        try:
-            stop = at + steps[begin]
-        except KeyError:
-            stop = at + _learnt(begin)
-        if stop > end or body[stop - _FLAGS_SIZE : stop] not in _LOCAL_FLAGS:
-            break
+        state = None
+        if third != _THIRD_TAG:
+            parent_id = state = _no_parent(body, at + 3, stop)
         if trace_id != trace:  # of neighbours they are mostly the same, and are hashed once
             if trace_id in _NONE:
                 break
@@ -76,22 +88,9 @@ def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
             parent = parent_id
         if span_id in _NONE:
             break
-        into.append((trace, span_id, parent, False, at + 3, stop, None))
+        into.append((trace, span_id, parent, False, at + 3, stop, state))
         at = stop
     return at
-
-
-def _learnt(begin: bytes) -> int:
-    """Return how far it is to the next span, and remember it; further than any request goes where none begins so.
-
-    It is to be long enough, and its trace's id is to come first.
-    """
-    tag, low, high, *first = begin
-    size = low + _MORE * high - _MORE
-    if tag != _SPAN_TAG or not high < _MORE <= low or bytes(first) != _FIRST or size < _READ_SIZE:
-        return _TOO_FAR
-    _STEPS[begin] = size + 3
-    return size + 3
 
 
 def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
@@ -105,29 +104,34 @@ def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
         flags -= _IDS_SIZE
     if first != _FIRST_TAG or second != _SECOND_TAG:
         return None
+    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
+        return None
     if third != _THIRD_TAG:
         return _root_in_place(body, start, end, trace_id, span_id)
     is_told = body[flags] == _FLAG and body[flags + 1] == 1
     if body[flags + 3] & _REMOTE_BIT if is_told else body.find(_FLAG, start, end) >= 0:
         return None
-    if trace_id == _NO_TRACE or span_id == _NO_SPAN or parent_id == _NO_SPAN:  # noqa: PLR1714  it would build a tuple
-        return None
-    return trace_id, span_id, parent_id, False, start, end, None
+    return None if parent_id == _NO_SPAN else (trace_id, span_id, parent_id, False, start, end, None)
 
 
 def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: bytes) -> SpanPlace | None:
-    """Return a span of which name, kind and times follow the ids: in order, so that no tracestate comes; nor does a parent."""
-    if body[start : start + len(_FIRST)] != _FIRST:  # its ids come last
+    if body[start : start + len(_FIRST)] != _FIRST or _no_parent(body, start, end):  # or its ids come last
         return None
+    return trace_id, span_id, b"", False, start, end, b""
+
+
+def _no_parent(body: bytes, start: int, end: int) -> bytes:
+    """Return nothing for a span of whose parent and tracestate there is nothing, as its name follows its ids; else zeros.
+
+    Its kind and times are to follow the name: then the fields are in order, and neither comes later.
+    """
     length = body[start + _NAME_AT + 1]
     named = start + _NAME_AT + 2 + length
     if body[start + _NAME_AT] != _NAME or length >= _MORE or named + _NAMED_SIZE > end:
-        return None
+        return _NO_SPAN
     if _NAMED(body, named) != _KIND_AND_TIMES or body.find(_PARENT, named, end) >= 0:
-        return None
-    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
-        return None
-    return trace_id, span_id, b"", False, start, end, b""
+        return _NO_SPAN
+    return b""
 
 
 def decoded(body: bytes, start: int, end: int) -> SpanPlace | str:

@@ -193,13 +193,14 @@ class Scopes:
         return heard == scope
 
 
-def asks_nothing(named: Callable[[str], object]) -> bool:
+def asks_nothing(operation: object, named: Callable[[str], object]) -> bool:
     """Whether what names itself so asks and answers nothing: nobody reads it, and it is no unit.
 
     Args:
-        named: name → the attribute, None where there is none.
+        operation: GenAI's; None where there is none.
+        named: name → any other attribute, likewise.
     """
-    operation, kind = named(semconv.OPERATION_NAME), named(semconv.OPENINFERENCE_KIND)
+    kind = named(semconv.OPENINFERENCE_KIND)
     if operation is not None or kind is not None:
         return operation in NOT_READ or kind in _NOT_READ_KINDS
     return any(named(name) in nothing for name, nothing in _NOT_READ_OTHERWISE.items())

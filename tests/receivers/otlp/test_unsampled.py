@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.receivers.otlp.builders import a_wire_span, taken
 
-from spanscore.codec.wire import WireSpan
+from spanscore.codec.wire import Origin, SpanPlace, WireSpan, kept
 from spanscore.receivers.otlp.unsampled import Sorting, UnsampledUnit, add_unsampled
 from spanscore.units.traces import Bounds, TraceTable
 
@@ -26,10 +26,18 @@ def told(spans: Spans, may: Callable[[WireSpan], bool] = never) -> tuple[list[li
     return [[*unit.ids] for unit in unsampled], [span for span, _ in others[::-1]]
 
 
+def dropped_unless(may: Callable[[WireSpan], bool]) -> Callable[[bytes, SpanPlace, Origin], WireSpan | None]:
+    def dropped(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan | None:
+        root = kept(body, place, origin)
+        return None if may(root) else root
+
+    return dropped
+
+
 def sorted_out(spans: Spans, may: Callable[[WireSpan], bool]) -> tuple[list[UnsampledUnit], Spans]:
     """Return the unsampled units of a request, and its other spans."""
     request = taken(span for span, _ in spans)
-    sorting = Sorting(request, lambda root, _: may(root))
+    sorting = Sorting(request, dropped_unless(may))
     for (origin, places), (_, claimed) in zip(request.places[::-1], spans[::-1], strict=True):
         sorting.read(origin, places, None if claimed else lambda *_: None)
     return sorting.unsampled, sorting.others[::-1]
@@ -57,7 +65,7 @@ def test_below_a_root_that_may_be_scored_and_without_a_root_they_stay() -> None:
 def test_what_waits_of_a_request_is_counted_by_traces_and_bytes() -> None:
     root, chosen, lost = a_wire_span(trace=1), a_wire_span(trace=2), a_wire_span("chat", trace=3, parent=a_wire_span())
     request = taken([root, chosen, lost, a_wire_span(None, trace=4)])
-    sorting = Sorting(request, lambda span, _: span == chosen)
+    sorting = Sorting(request, dropped_unless(lambda span: span == chosen))
     for number, (origin, places) in enumerate(request.places):
         sorting.read(origin, places, None if number < 3 else lambda *_: None)
 

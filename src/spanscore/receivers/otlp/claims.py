@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.wire import Origin, UnreadableRequest, WireSpan, kept, resource_of
+from spanscore.codec.wire import Origin, SpanPlace, UnreadableRequest, WireSpan, kept, resource_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.scopes import Role, Scopes, asks_nothing
 from spanscore.settings.printable import printable
@@ -81,21 +81,22 @@ class WireClaims:
         """
         return (not root.raw or self.asks(root)) and not self._is_inner(root)
 
-    def shortened(self, root: WireSpan) -> WireSpan:
+    def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan:
         """Return a root that nobody follows without its bytes, if these have told by now what ``is_unit`` asks of them."""
-        trace_id, span_id, parent_id, is_remote, raw, origin = root
-        operation = text_of(raw, semconv.OPERATION_NAME)
+        start, end = root[4:6]
+        operation = text_of(body, semconv.OPERATION_NAME, start, end)
         if operation in semconv.MODEL_OPERATIONS or (operation is None and origin.scope_name == semconv.CAPTURE_SCOPE):
-            return root  # it may turn out to be a step of some framework's run, or is none
-        if asks_nothing(lambda name: operation if name == semconv.OPERATION_NAME else text_of(raw, name)):
-            return root
-        return kept(b"", (trace_id, span_id, parent_id, is_remote, 0, 0, None), origin)
+            return kept(body, root, origin)  # it may turn out to be a step of some framework's run, or is none
+        if asks_nothing(operation, lambda name: text_of(body, name, start, end)):
+            return kept(body, root, origin)
+        return kept(b"", root, origin)
 
     def asks(self, root: WireSpan) -> bool:
         """Whether it asks and answers something. Pure."""
-        if root.origin.scope_name == semconv.CAPTURE_SCOPE and text_of(root.raw, semconv.OPERATION_NAME) is None:
+        operation = text_of(root.raw, semconv.OPERATION_NAME)
+        if operation is None and root.origin.scope_name == semconv.CAPTURE_SCOPE:
             return False  # a sample made by hand: who made it scores it
-        return not asks_nothing(partial(text_of, root.raw))
+        return not asks_nothing(operation, partial(text_of, root.raw))
 
     @property
     def inner(self) -> Mapping[str, int]:
@@ -155,23 +156,33 @@ def _told(name: Any) -> str:
     return text if text.isprintable() else printable(text)
 
 
-def text_of(raw: bytes, name: str) -> str | None:
+def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> str | None:
     """Return a short text attribute from the bytes of a span, without decoding them; None where there is none.
 
     A ``KeyValue`` is its key and its value, either first: SDKs write fields in order, the Collector from the end.
+
+    Args:
+        body: where the span stands.
+        name: of the attribute.
+        start: of the span; likewise ``end``.
     """
     key = _key_of(name)
-    at = raw.find(key)
+    at = body.find(key, start, end)
     if at < 0:
         return None
-    begin = at + len(key)
-    if raw[begin : begin + 3 : 2] != _VALUE and (found := _VALUE_BEFORE.search(raw, max(0, at - _LONGEST), at)):
-        begin = found.start()
-    head, begin = raw[begin : begin + _HEAD], begin + _HEAD
-    if len(head) < _HEAD or head[::2] != _VALUE or head[1] != head[3] + 2:
+    begin, end = at + len(key), len(body) if end is None else end
+    head = body[begin : begin + _HEAD]
+    if head[::2] != _VALUE or begin + _HEAD > end:  # or in what comes behind the span
+        found = _VALUE_BEFORE.search(body, max(start, at - _LONGEST), at)
+        if found is None:
+            return None
+        begin, end = found.start(), at
+        head = body[begin : begin + _HEAD]
+    size, begin = head[3], begin + _HEAD
+    if head[1] != size + 2 or begin + size > end:
         return None
-    text = raw[begin : begin + head[3]].decode("latin-1")
-    return text if len(text) == head[3] and text.isascii() and text.isprintable() else None
+    text = body[begin : begin + size].decode("latin-1")
+    return text if text.isascii() and text.isprintable() else None
 
 
 @cache

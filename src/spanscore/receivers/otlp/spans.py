@@ -7,12 +7,12 @@ be scored is ever decoded and translated; of all others a root's bytes say wheth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Final
 
-from spanscore.codec.wire import Taken, WireSpan, kept, trace_state_of
+from spanscore.codec.wire import Origin, SpanPlace, Taken, WireSpan, kept, trace_state_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.received import Received, TopicState
 from spanscore.model.score import Outcome
@@ -175,11 +175,11 @@ class OtlpSpans:
         """
         taken, copies, private = self.copies.sorted_out(taken)
         roles = [self._claims.role(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
-        sorting = Sorting(taken, self._may_begin, self._claims.shortened)
+        sorting = Sorting(taken, self._dropped)
         for (origin, places), role in zip(reversed(taken.places), reversed(roles), strict=True):
             if role is not _OURS:
                 sorting.read(origin, places, self._claims.mark(role), self._claims.mostly(role))
-        kept = self._to_keep(self._claimed(taken, roles)) if keep else []
+        kept = self._to_keep([*self._claimed(taken, roles)]) if keep else []
         if private:
             here = {*private}
             kept = [span for span in kept if span not in here]
@@ -215,17 +215,12 @@ class OtlpSpans:
         self._traces_taken += len(sorting.traces)
         return Arrived(sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size)
 
-    def _claimed(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
-        claimed = list[WireSpan]()
+    def _claimed(self, taken: Taken, roles: Sequence[Role]) -> Iterator[WireSpan]:
         for (origin, places), role in zip(taken.places, roles, strict=True):
             marked = self._claims.mark(role)
-            if role is not _OURS:
-                claimed += [
-                    kept(taken.body, place, origin)
-                    for place in places
-                    if marked is None or marked(taken.body, place[4], place[5]) is not None
-                ]
-        return claimed
+            for place in () if role is _OURS else places:
+                if marked is None or marked(taken.body, place[4], place[5]) is not None:
+                    yield kept(taken.body, place, origin)
 
     def _to_keep(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
         """Return the spans of units that may be scored: of their trace's root, or of one that may begin with them."""
@@ -239,12 +234,15 @@ class OtlpSpans:
                 kept.append(span)
         return kept
 
-    def _may_begin(self, root: WireSpan, trace_state: bytes | None = None) -> bool:
-        state = (
-            trace_state_of(root) if trace_state is None else str(trace_state, "utf-8", "replace") if trace_state else ""
-        )
-        told = None if state or root.parent_id else self._sampler.would_sample(root.trace_id)
-        return self._may(root, state, is_trace_root=not root.parent_id) if told is None else told
+    def _dropped(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
+        """Return of the root of a unit what is kept of it, if no rate would take that; None where one may."""
+        trace_id, _, parent_id, *_, trace_state = root
+        may = self._sampler.would_sample(trace_id) if trace_state == b"" == parent_id else None
+        may = self._may_begin(kept(body, root, origin)) if may is None else may
+        return None if may else self._claims.shortened(body, root, origin)
+
+    def _may_begin(self, root: WireSpan) -> bool:
+        return self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
         return self._sampler.may(Facts(key_of(span), is_trace_root, trace_state))

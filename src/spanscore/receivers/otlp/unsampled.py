@@ -41,8 +41,7 @@ class Sorting:
 
     Args:
         taken: the request.
-        may: whether a unit may be scored, by its root and its tracestate; None = that was not read.
-        shortened: makes of the root of one that may not what is kept of it.
+        dropped: returns of the root of a unit what is kept of it, if nobody scores that; None where somebody may.
 
     Attributes:
         unsampled: units that are told to be so.
@@ -58,12 +57,10 @@ class Sorting:
     def __init__(
         self,
         taken: Taken,
-        may: Callable[[WireSpan, bytes | None], bool],
-        shortened: Callable[[WireSpan], WireSpan] = lambda root: root,
+        dropped: Callable[[bytes, SpanPlace, Origin], WireSpan | None],
     ) -> None:
         self._body = taken.body
-        self._may = may
-        self._shortened = shortened
+        self._dropped = dropped
         self._alone: dict[bytes, _Ids] = {}  # trace → the ids of its unit, as long as all that is read of it is of that
         self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → the ids of what it is of
         self.unsampled: list[UnsampledUnit] = []  # not list[…](), which takes six times as long
@@ -101,12 +98,11 @@ class Sorting:
 
     def _look_closer(self, place: SpanPlace, origin: Origin, *, claimed: bool) -> None:
         """Read a span that is not just one more of the one unsampled unit of its trace."""
-        trace_id, span_id, parent_id, is_remote, _, _, trace_state = place
+        trace_id, span_id, parent_id, is_remote, start, end, _ = place
         above = _NO_UNIT if is_remote or not parent_id else self._above(trace_id, parent_id)
         (self.traces if claimed else self.beside).add(trace_id)
         self.unclaimed += not claimed
         self.roots += claimed and (is_remote or not parent_id)
-        span = kept(self._body, place, origin)
         if above is None:
             pass
         elif above is not _NO_UNIT:
@@ -116,19 +112,15 @@ class Sorting:
                 return
         elif not claimed:
             self._known(trace_id)[span_id] = _NO_UNIT
-        elif not self._may(span, trace_state):
-            self._begin(span)
+        elif (root := self._dropped(self._body, place, origin)) is not None:
+            self._begin(root, trace_id, span_id, parent_id)
             return
-        self._leave(span, claimed=claimed)
+        self.others.append((kept(self._body, place, origin), claimed))
+        self.size += claimed * (end - start)
 
-    def _leave(self, span: WireSpan, *, claimed: bool) -> None:
-        self.others.append((span, claimed))
-        self.size += len(span.raw) if claimed else 0
-
-    def _begin(self, root: WireSpan) -> None:
-        trace_id, span_id, parent_id, *_ = root
+    def _begin(self, root: WireSpan, trace_id: bytes, span_id: bytes, parent_id: bytes) -> None:
         ids = {span_id: parent_id}
-        self.unsampled.append(_unit(UnsampledUnit, (self._shortened(root), ids)))
+        self.unsampled.append(_unit(UnsampledUnit, (root, ids)))
         if trace_id in self._alone or trace_id in self._mixed:
             self._known(trace_id)[span_id] = ids
         else:

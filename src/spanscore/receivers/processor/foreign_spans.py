@@ -375,7 +375,7 @@ def _operation(span: ReadableSpan) -> Any:
 
 def _may_be_unit(attributes: Mapping[str, Any]) -> bool:
     """Whether a root that nobody reads is a unit, by what it names itself: what is counted must not depend on the dice."""
-    return not asks_nothing(attributes.get)
+    return not asks_nothing(attributes.get(semconv.OPERATION_NAME), attributes.get)
 
 
 def _size_bytes(span: ReadableSpan) -> int:
