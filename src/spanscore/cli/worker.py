@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from functools import partial
+from multiprocessing import current_process, parent_process
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spanscore.errors import SourceUnavailable
+from spanscore.service.processes import in_processes
+from spanscore.service.worker import checked, environment_of
 from spanscore.service.worker import worker as run
 from spanscore.settings.durations import seconds_of
 from spanscore.settings.printable import printable_lines
@@ -34,6 +40,15 @@ def worker(
             help="How long at most to wait at the start for a broker or disk that is not there: 30s, 5m.",
         ),
     ] = "30s",  # type: ignore[assignment]  # what a person would write; the parser makes seconds of it
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="NUMBER",
+            help="How many processes share the work: Python has one core's worth in each. Their pages have ports from"
+            " serve_metrics.port on.",
+        ),
+    ] = 1,
 ) -> None:
     """Score what others have captured: the spool that applications on this machine write, a topic of traces, or both.
 
@@ -45,8 +60,26 @@ def worker(
 
     Example: spanscore worker spanscore.yaml
     """
+    if processes > 1:
+        settings = checked(config)
+        told = [dict(environment_of(place, processes, settings)) for place in range(processes)]
+        raise typer.Exit(in_processes(processes, partial(_one_of_several, config, wait, told), _say))
     try:
-        run(config, wait_s=wait, say=lambda line: typer.echo(printable_lines(line)))
+        run(config, wait_s=wait, say=_say)
     except SourceUnavailable as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         raise typer.Exit(_NOTHING_TO_READ) from None
+
+
+def _one_of_several(config: Path, wait_s: float, told: list[dict[str, str]], place: int) -> None:
+    """Be one of the processes: the same command, given alone, with what tells it from the others."""
+    from spanscore.cli.main import main  # it imports the commands
+
+    os.environ.update(told[place])
+    sys.argv = ["spanscore", "worker", str(config), "--wait", f"{wait_s}s"]
+    main()
+
+
+def _say(line: str) -> None:
+    whose = f"{current_process().name}: " if parent_process() is not None else ""
+    typer.echo(whose + printable_lines(line))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
@@ -30,12 +31,21 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
-    """SIGTERM and SIGINT: the first asks for a drain, the second ends the process at once. Made on the running loop."""
+    """SIGTERM and SIGINT: the first asks for a drain, the second ends the process at once. Made on the running loop.
+
+    Of a process that another one has started for its own work, the end of that one is such a signal.
+    """
 
     def __init__(self) -> None:
         self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
         for number in _SIGNALS:
             self._loop.add_signal_handler(number, self._asked.set)
+        if (parent := multiprocessing.parent_process()) is not None:  # nobody would end a process whose parent is gone
+            self._loop.add_reader(parent.sentinel, self._parent_gone, parent.sentinel)
+
+    def _parent_gone(self, sentinel: int) -> None:
+        self._loop.remove_reader(sentinel)
+        self._asked.set()
 
     @property
     def heard(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -30,7 +31,7 @@ from spanscore.settings.faults import wrong_settings
 from spanscore.settings.reading import read_settings
 from spanscore.settings.tree import Settings
 
-__all__ = ["wait_for_disk", "worker"]
+__all__ = ["checked", "environment_of", "wait_for_disk", "worker"]
 
 _LOOK_AGAIN_S: Final = 0.5
 
@@ -47,9 +48,7 @@ def worker(config: Path, *, wait_s: float, say: Say) -> None:
         SourceUnavailable: broker or disk are not there.
         ConfigurationError: something else is wrong, before anything is read; the message says what to do.
     """
-    settings = read_settings(config, Configuration).settings
-    if wrong := [str(problem) for problem in problems(settings)]:
-        raise wrong_settings(config, wrong)
+    settings = checked(config)
     if (spool := spool_of(settings)) is not None:
         wait_for_disk(Path(spool.path).expanduser().parent, wait_s)
     # one file may be an application's, too, which hands over what is scored here
@@ -58,6 +57,33 @@ def worker(config: Path, *, wait_s: float, say: Say) -> None:
         _work(scorer, settings, wait_s, say)
     finally:
         scorer.shutdown(0.0)  # of one that was drained it does nothing
+
+
+def checked(config: Path) -> Settings:
+    """Return what a configuration says.
+
+    Raises:
+        ConfigurationError: something in it is wrong, or missing here.
+    """
+    settings = read_settings(config, Configuration).settings
+    if wrong := [str(problem) for problem in problems(settings)]:
+        raise wrong_settings(config, wrong)
+    return settings
+
+
+def environment_of(place: int, processes: int, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield what one process of several is told by its environment: no two can serve one page, or spend one budget.
+
+    Args:
+        place: of the process among all, from 0 on: the first has the port of the file.
+        processes: how many share the work.
+        settings: of the file.
+    """
+    page = settings.serve_metrics
+    if page is not None and page.port:
+        yield "SPANSCORE_SERVE_METRICS", json.dumps({"port": page.port + place, "host": page.host})
+    if settings.kafka is None:  # else its share is that of the partitions it has
+        yield "SPANSCORE_JUDGE__SHARE", str(getattr(settings.judge, "share", 1.0) / processes)
 
 
 def wait_for_disk(

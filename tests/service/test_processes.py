@@ -1,0 +1,110 @@
+"""Several workers as one command: they share the work, end together, and take each other's place."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.servers.otlp import OtlpReceiver
+from tests.servers.server import free_port, poll
+from tests.service.test_serve import asked, stopped
+from tests.service.test_worker import captured, configured, evaluations, working
+
+from spanscore.service import processes
+from spanscore.service.processes import in_processes
+
+pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
+
+UNITS = 40
+
+
+@pytest.fixture
+def backend() -> Iterator[OtlpReceiver]:
+    with OtlpReceiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What was said; the signals that were passed on are ours again afterwards."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield []
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def waits_but_first(code: int, folder: Path, place: int) -> None:
+    """End, the first process, when the other is there; that one when it is told to."""
+    there = folder / "there"
+    if place:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        there.touch()
+        signal.pause()
+    poll(there.exists, deadline_s=60, what="that the other is there")
+    sys.exit(code)
+
+
+def dies_once(folder: Path, _: int) -> None:
+    """Be killed the first time, and end well the second."""
+    been = folder / "been"
+    if not been.exists():
+        been.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("code", [0, 2, 3])
+def test_one_that_ends_for_good_ends_the_others(code: int, said: list[str], tmp_path: Path) -> None:
+    assert in_processes(2, partial(waits_but_first, code, tmp_path), said.append) == code
+    assert re.fullmatch(rf"process 1 ended with {code}, \S+ s after its start: all end", said[0])
+
+
+def test_one_that_crashes_at_its_start_ends_the_others(said: list[str], tmp_path: Path) -> None:
+    assert in_processes(2, partial(waits_but_first, 1, tmp_path), said.append) == 1
+    assert len(said) == 1
+
+
+def test_one_that_was_killed_is_started_again(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_BRIEF_S", 0.0)
+
+    assert in_processes(1, partial(dies_once, tmp_path), said.append) == 0
+    assert [line.partition(": ")[2] for line in said] == ["it is started again", "all end"]
+
+
+def test_two_processes_share_a_spool_each_with_a_page_and_drain_together(tmp_path: Path, backend: OtlpReceiver) -> None:
+    config = configured(tmp_path)
+    captured(config, UNITS)
+    port = free_port()
+    with working(config, backend.endpoint, "--processes", "2", SPANSCORE_SERVE_METRICS=str(port)) as running:
+        pages = [running.until(rf"process {one}: metrics on http://(\S+)/metrics")[1] for one in (1, 2)]
+        poll(lambda: len(evaluations(backend)) == UNITS, deadline_s=60, what="that all is scored")
+        told = [asked(page, "status")[0] for page in pages]
+        code = stopped(running)
+
+    scored = [re.search(r": eligible ([\d,]+)", line) for line in running.lines]
+    assert pages == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+    assert (told, code) == ([200, 200], 0)
+    assert sum(int(found[1]) for found in scored if found) == UNITS
+
+
+def test_they_end_when_what_started_them_is_killed(tmp_path: Path, backend: OtlpReceiver) -> None:
+    with working(configured(tmp_path), backend.endpoint, "--processes", "2") as running:
+        for one in (1, 2):
+            running.until(f"process {one}: scores: ")
+        running.process.kill()
+        running.ended()  # who holds its output is gone, too
+
+    assert len([line for line in running.lines if "draining" in line]) == 2
+
+
+def test_what_is_wrong_with_the_file_is_said_once(tmp_path: Path) -> None:
+    file = configured(tmp_path, spool=None)
+    with working(file, "http://127.0.0.1:9", "--processes", "2") as running:
+        assert running.ended() == 2
+
+    assert len([line for line in running.lines if "nothing for a worker" in line]) == 1
