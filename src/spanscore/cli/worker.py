@@ -45,8 +45,8 @@ def worker(
         typer.Option(
             min=1,
             metavar="NUMBER",
-            help="How many processes share the work: Python has one core's worth in each. Their pages have ports from"
-            " serve_metrics.port on.",
+            help="How many processes share the work, of which each uses one core; their pages have the ports from that of"
+            " serve_metrics on. One that crashes is started again.",
         ),
     ] = 1,
 ) -> None:
@@ -58,7 +58,7 @@ def worker(
     SIGTERM ends it: nothing more is read, and what is being scored has [bold]worker.drain[/bold]; the exit code is 0. A second
     one ends it at once. Where the configuration is wrong the exit code is 2; where there is nothing to read from, 3.
 
-    Example: spanscore worker spanscore.yaml
+    Example: spanscore worker spanscore.yaml --processes 2
     """
     if processes > 1:
         settings = checked(config)

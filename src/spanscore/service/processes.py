@@ -57,14 +57,20 @@ class _Processes:
     def run(self, number: int) -> int:
         for one in (signal.SIGTERM, signal.SIGINT):
             signal.signal(one, self._pass_on)
-        for place in range(number):
-            self._start(place)
-        while self._running:
-            wait([process.sentinel for process, _ in self._running.values()])
-            for place, (process, since_s) in [*self._running.items()]:
-                if process.exitcode is not None:
-                    self._ended(place, process.exitcode, monotonic() - since_s)
+        try:
+            for place in range(number):
+                self._start(place)
+            while self._running:
+                self._wait_for_one()
+        finally:
+            self._pass_on(signal.SIGTERM)  # where one cannot be started; else none is left
         return self._code
+
+    def _wait_for_one(self) -> None:
+        wait([process.sentinel for process, _ in self._running.values()])
+        for place, (process, since_s) in [*self._running.items()]:
+            if process.exitcode is not None:
+                self._ended(place, process.exitcode, monotonic() - since_s)
 
     def _start(self, place: int) -> None:
         spawn = multiprocessing.get_context("spawn")
