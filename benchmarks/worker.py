@@ -7,7 +7,7 @@ a hundred requests a second writes them. Each variant is a process of its own th
 turns, in random order, and are compared within a turn. The clock runs from the first message that is read until all have been
 worked on: of a worker, until the unit of each has ended. A stretch in between would tell less: what is scored is scored last,
 of 30,000 messages at 5 % nearly all when the rest has ended. Of two processes it runs from when both have partitions: one has
-them all until the other has joined. Exits with 1 where the target is missed by the command as it is meant for this machine.
+them all until the other has joined. Exits with 1 where any of them misses the target.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ VARIANTS = {
 READ = {"1": 0.05, "2 x 0": 1, "2 x 0.01": 1, "2 x 0.05": 1}
 """Of the messages, what a variant reads, where it is not a quarter: of two, one reads alone at first; all scored takes long."""
 TARGET = 0.3
-"""Of the messages a second of who only decodes, with 5 % scored."""
+"""Of the messages a second of who only decodes."""
+AT_MOST_SOME_SCORED = ("0", "0.01", "0.05", "2 x 0", "2 x 0.01", "2 x 0.05")
+"""Whose target it is: at 1 % as of `benchmarks.serve`, and to both sides of it."""
 LOOK_S = 0.02
 STILL_S = 2.0
 """Of several processes: when no more units end for so long, nothing is left."""
@@ -103,7 +105,7 @@ def main() -> None:
     print(page)
     if arguments.markdown:
         arguments.markdown.write_text(page + "\n")
-    sys.exit(0 if statistics.median(_ratios(runs, "0.05")) >= TARGET else 1)
+    sys.exit(0 if all(_are_met(runs).values()) else 1)
 
 
 def _measured(rounds: int, messages: int) -> dict[str, list[Run]]:
@@ -249,6 +251,7 @@ def _between(ratios: list[float]) -> str:
 def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[str]:
     yield "# One worker of a topic\n"
     yield f"A backlog of {messages:,} messages in {PARTITIONS} partitions, each a trace of {SPANS_PER_TRACE} spans (20 kB),"
+    yield "of which one process reads a quarter, where all are scored a twentieth, and two read all;"
     yield f"Kafka {kafka.VERSION} on the same machine; {rounds} turns, medians. Ratios are within the turn, with their 95 %"
     yield "intervals (bootstrap); a worker is one process, with one GIL. Written by"
     yield f"`python -m benchmarks.worker --markdown benchmarks/worker.md`, at a load of {os.getloadavg()[1]:.0f} on"
@@ -259,9 +262,14 @@ def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[st
         per_s, cpu_us = (statistics.median(column) for column in zip(*runs[name], strict=True))
         ratios = " | ".join(_between(_ratios(runs, name, to)) for to in (DECODES, READS))
         yield f"| {told} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} |"
-    met = statistics.median(_ratios(runs, "0.05")) >= TARGET
-    yield f"\nTarget: with 5 % scored at least {TARGET} × who only decodes: {_MET[met]}. protobuf's decoder is C, and makes no"
-    yield "Python value of what nobody asks for; who reads each span's values is the row below it."
+    told = "; ".join(f"{VARIANTS[name]}: {_MET[met]}" for name, met in _are_met(runs).items())
+    yield f"\nTarget: at least {TARGET} × who only decodes. {told}."
+    yield "protobuf's decoder is C, and makes no Python value of what nobody asks for; who reads each span's values is the row"
+    yield "below it."
+
+
+def _are_met(runs: dict[str, list[Run]]) -> dict[str, bool]:
+    return {name: statistics.median(_ratios(runs, name)) >= TARGET for name in AT_MOST_SOME_SCORED}
 
 
 if __name__ == "__main__":

@@ -124,6 +124,18 @@ def test_what_is_no_short_text_is_none(value: bytes) -> None:
     assert text_of(b"\n\x15gen_ai.operation.name" + value, "gen_ai.operation.name") is None
 
 
+@pytest.mark.parametrize("writer", ["in order", "the Collector"])
+def test_of_a_span_in_its_request_nothing_around_it_is_read(writer: str) -> None:
+    key, value, other = b"\n\x15gen_ai.operation.name", b"\x12\x06\n\x04chat", b"\x12\x06\n\x04tool"
+    span = b"".join([key, value] if writer == "in order" else [value, key])
+    body = b"".join([other, key, other, span, other, key, other])
+    start = len(other + key + other)
+
+    assert text_of(body, "gen_ai.operation.name", start, start + len(span)) == "chat"
+    assert text_of(body, "gen_ai.operation.name", start, start + len(span) - 1) is None
+    assert text_of(body, "openinference.span.kind", start, start + len(span)) is None
+
+
 def test_a_resource_that_cannot_be_read_hides_no_span() -> None:
     span = a_wire_span("chat")
 
