@@ -7,6 +7,7 @@ not inflate, as it has one limit for both sizes of a message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -125,12 +126,9 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
         return self._handlers.get(handler_call_details.method)
 
     def _handler(self, path: str) -> Any:
-        async def called(_: Any, context: Any) -> bytes:
-            return await self._called(path, context)
+        return grpc.stream_unary_rpc_method_handler(partial(self._called, path))
 
-        return grpc.stream_unary_rpc_method_handler(called)
-
-    async def _called(self, path: str, context: Any) -> bytes:
+    async def _called(self, path: str, _: Any, context: Any) -> bytes:
         is_read = self._token is not None or self._door.waits
         headers = _headers(context.invocation_metadata() or ()) if is_read else NO_HEADERS
         answer = self._refused(headers) or await self._read_and_answered(path, headers, context)

@@ -83,7 +83,7 @@ class WireClaims:
 
     def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan:
         """Return a root that nobody follows without its bytes, if these have told by now what ``is_unit`` asks of them."""
-        start, end = root[4:6]
+        _, _, _, _, start, end, _ = root
         operation = text_of(body, semconv.OPERATION_NAME, start, end)
         if operation in semconv.MODEL_OPERATIONS or (operation is None and origin.scope_name == semconv.CAPTURE_SCOPE):
             return kept(body, root, origin)  # it may turn out to be a step of some framework's run, or is none

@@ -236,8 +236,8 @@ class OtlpSpans:
 
     def _dropped(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
         """Return of the root of a unit what is kept of it, if no rate would take that; None where one may."""
-        trace_id, _, parent_id, *_, trace_state = root
-        may = self._sampler.would_sample(trace_id) if trace_state == b"" == parent_id else None
+        trace_id, _, parent_id, _, _, _, trace_state = root
+        may = None if trace_state != b"" or parent_id else self._sampler.would_sample(trace_id)
         may = self._may_begin(kept(body, root, origin)) if may is None else may
         return None if may else self._claims.shortened(body, root, origin)
 
