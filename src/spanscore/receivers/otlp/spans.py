@@ -237,12 +237,12 @@ class OtlpSpans:
     def _dropped(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
         """Return of the root of a unit what is kept of it, if no rate would take that; None where one may."""
         trace_id, _, parent_id, _, _, _, trace_state = root
-        may = None if trace_state != b"" or parent_id else self._sampler.would_sample(trace_id)
-        may = self._may_begin(kept(body, root, origin)) if may is None else may
+        has_state = trace_state != b""
+        may = None if has_state or parent_id else self._sampler.would_sample(trace_id)
+        if may is None:
+            span = kept(body, root, origin)
+            may = self._may(span, trace_state_of(span) if has_state else "", is_trace_root=not parent_id)
         return None if may else self._claims.shortened(body, root, origin)
-
-    def _may_begin(self, root: WireSpan) -> bool:
-        return self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
         return self._sampler.may(Facts(key_of(span), is_trace_root, trace_state))
@@ -342,7 +342,8 @@ class OtlpSpans:
         return TraceTable(bounds, follows=self._follows, stands_alone=lambda span: stands_alone(span, self._translator))
 
     def _follows(self, root: WireSpan) -> bool:
-        return self._may_begin(root) and self._claims.asks(root)
+        may = self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
+        return may and self._claims.asks(root)
 
     def _add(self, table: TraceTable | None, event: Arrived, now_ns: int) -> None:
         """Put spans into a table; None: they are read no more."""
