@@ -18,16 +18,12 @@ from tests.service.test_worker import captured, configured, evaluations, working
 
 from spanscore.service import processes
 from spanscore.service.processes import in_processes
+from spanscore.service.worker import checked, environment_of
+from spanscore.settings.tree import MetricsEndpointSettings
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
 
 UNITS = 40
-
-
-@pytest.fixture
-def backend() -> Iterator[OtlpReceiver]:
-    with OtlpReceiver() as receiver:
-        yield receiver
 
 
 @pytest.fixture
@@ -100,6 +96,24 @@ def test_they_end_when_what_started_them_is_killed(tmp_path: Path, backend: Otlp
         running.ended()  # who holds its output is gone, too
 
     assert len([line for line in running.lines if "draining" in line]) == 2
+
+
+@pytest.mark.parametrize(
+    ("reads", "share"),
+    [({}, 0.2), ({"kafka": {"brokers": ["127.0.0.1:9092"], "topic": "t", "group": "g"}}, 0.4)],
+    ids=["a spool alone", "a topic, whose partitions say it"],
+)
+def test_each_has_a_page_and_a_part_of_the_budgets_of_its_own(
+    reads: dict[str, object], share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(tmp_path, serve_metrics={"port": 9464, "host": "0.0.0.0"}, judge={"share": 0.4}, **reads)
+    for name, value in environment_of(1, 2, checked(config)):
+        monkeypatch.setenv(name, value)
+
+    second = checked(config)
+
+    assert second.serve_metrics == MetricsEndpointSettings(port=9465, host="0.0.0.0")
+    assert second.judge.model_dump()["share"] == share
 
 
 def test_what_is_wrong_with_the_file_is_said_once(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,6 @@ pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machin
 
 ANSWERED, HANGS = "tests.service.metrics:Answered", "tests.service.metrics:Hangs"
 TOKEN, KEY = "t0ken-planted", "sk-planted0123456789"
-
-
-@pytest.fixture
-def backend() -> Iterator[OtlpReceiver]:
-    with OtlpReceiver() as receiver:
-        yield receiver
 
 
 def stopped(running: Serving) -> int:

@@ -35,12 +35,6 @@ pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machin
 SAMPLE = SingleTurnSample(user_input="Who wrote Faust?", response="Goethe")
 
 
-@pytest.fixture
-def backend() -> Iterator[OtlpReceiver]:
-    with OtlpReceiver() as receiver:
-        yield receiver
-
-
 def configured(folder: Path, **settings: Any) -> Path:
     """Write a configuration whose spool is filled by whoever captures, and scored by nobody but a worker."""
     spool = {"path": str(folder / "spool.db"), "score_here": False}

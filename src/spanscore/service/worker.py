@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
 
+from spanscore import semconv
 from spanscore.errors import SourceUnavailable
 from spanscore.line.configuration import Configuration
 from spanscore.line.spool import spool_of as file_of
@@ -81,9 +82,9 @@ def environment_of(place: int, processes: int, settings: Settings) -> Iterator[t
     """
     page = settings.serve_metrics
     if page is not None and page.port:
-        yield "SPANSCORE_SERVE_METRICS", json.dumps({"port": page.port + place, "host": page.host})
+        yield f"{semconv.SETTINGS_ENV_PREFIX}SERVE_METRICS", json.dumps({"port": page.port + place, "host": page.host})
     if settings.kafka is None:  # else its share is that of the partitions it has
-        yield "SPANSCORE_JUDGE__SHARE", str(getattr(settings.judge, "share", 1.0) / processes)
+        yield f"{semconv.SETTINGS_ENV_PREFIX}JUDGE__SHARE", str(settings.judge.model_dump()["share"] / processes)
 
 
 def wait_for_disk(
