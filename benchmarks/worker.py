@@ -1,6 +1,6 @@
 """One worker of a topic beside a consumer that only decodes: messages a second.
 
-    python -m benchmarks.worker --markdown benchmarks/worker.md           # ten minutes; --rounds 2 for a look
+    python -m benchmarks.worker --markdown benchmarks/worker.md           # 15 minutes; --rounds 2 for a look
 
 A real broker on the same machine; each message is a trace of ten spans, 20 kB, and they are as far apart as an application with
 a hundred requests a second writes them. Each variant is a process of its own that reads the backlog as a new group. They take
@@ -59,9 +59,9 @@ VARIANTS = {
     "0.01": "worker, 1 % scored",
     "0.05": "worker, 5 % scored",
     "1": "worker, all scored",
-    "2 x 0": "`--processes 2`, nothing sampled",
-    "2 x 0.01": "`--processes 2`, 1 % scored",
-    "2 x 0.05": "`--processes 2`, 5 % scored",
+    "2 x 0": "two processes of one group, nothing sampled",
+    "2 x 0.01": "two processes of one group, 1 % scored",
+    "2 x 0.05": "two processes of one group, 5 % scored",
 }
 READ = {"1": 0.05, "2 x 0": 1, "2 x 0.01": 1, "2 x 0.05": 1}
 """Of the messages, what a variant reads, where it is not a quarter: of two, one reads alone at first; all scored takes long."""
@@ -253,7 +253,7 @@ def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[st
     yield f"A backlog of {messages:,} messages in {PARTITIONS} partitions, each a trace of {SPANS_PER_TRACE} spans (20 kB),"
     yield "of which one process reads a quarter, where all are scored a twentieth, and two read all;"
     yield f"Kafka {kafka.VERSION} on the same machine; {rounds} turns, medians. Ratios are within the turn, with their 95 %"
-    yield "intervals (bootstrap); a worker is one process, with one GIL. Written by"
+    yield "intervals (bootstrap); a process has one GIL, and two are what `--processes 2` starts. Written by"
     yield f"`python -m benchmarks.worker --markdown benchmarks/worker.md`, at a load of {os.getloadavg()[1]:.0f} on"
     yield f"{os.cpu_count()} cores: where others use them, the CPU says more than the rates.\n"
     yield "| | messages/s | ÷ decodes only | ÷ reads | CPU, µs a message |"
