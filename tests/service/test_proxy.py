@@ -45,7 +45,7 @@ class Keeper:
 
     def take_in(self, looked: Looked, exit: Exit | None) -> None:
         assert exit is not None
-        self.taken += looked.taken.total
+        self.taken += len(looked.taken.spans)
         self.kept += [(span, exit) for span in looked.kept]
 
 

@@ -12,10 +12,7 @@ SOON, NEVER = 0.01, 3_600.0
 
 
 async def read(deadline: ReadDeadline, coming: asyncio.Future[bytes]) -> bytes | str:
-    try:
-        return await deadline.within(coming)
-    except TimeoutError:
-        return "late"
+    return await deadline.within(coming) or "late"
 
 
 async def reading(deadline: ReadDeadline, coming: asyncio.Future[bytes]) -> asyncio.Task[bytes | str]:

@@ -110,11 +110,6 @@ class Taken(NamedTuple):
     rejected: Mapping[str, int]
 
     @property
-    def total(self) -> int:
-        """Of its valid spans."""
-        return sum(len(places) for _, places in self.places)
-
-    @property
     def spans(self) -> list[WireSpan]:
         """Its valid spans, copied."""
         return [kept(self.body, place, origin) for origin, places in self.places for place in places]

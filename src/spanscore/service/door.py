@@ -128,6 +128,8 @@ class Door:
 
     Attributes:
         closed: whether nothing more is taken: the process is ending, and another one may take it.
+        waits_for: for whose answer an answer waits, as a refusal names it; None: for nobody's.
+        waits: whether it waits: it must not be asked for on an event loop then.
     """
 
     def __init__(
@@ -143,25 +145,15 @@ class Door:
         self._inflated = inflated
         self._onward = onward
         self._inflating = BoundedSemaphore(_INFLATING)
+        self._act = {TRACES: self._traces, LOGS: self._logs, METRICS: self._metrics}
         self.closed = False
-
-    @property
-    def waits(self) -> bool:
-        """Whether an answer waits for somebody else's: it must not be asked for on an event loop."""
-        return self.waits_for is not None
-
-    @property
-    def waits_for(self) -> str | None:
-        """For what, as a refusal names it; None: for nobody."""
-        if self._onward is not None:
-            return "forward"
-        return None if self._safe is None else "spool"
+        self.waits_for = "forward" if onward is not None else None if safe is None else "spool"
+        self.waits = self.waits_for is not None
 
     def answer(self, request: ExportRequest) -> Answer:
         """Return the answer to a request to one of the three paths. Never raises."""
-        act = {TRACES: self._traces, LOGS: self._logs, METRICS: self._metrics}[request.path]
         try:
-            return self._refused_now(request) or act(request)
+            return self._refuse_closing(request) if self.closed else self._act[request.path](request)
         except Exception as error:  # noqa: BLE001  (one defined answer each; a client is not to send this again)
             log_internal_error("take a request", error)
             return self.refuse("internal", HTTPStatus.INTERNAL_SERVER_ERROR, "it failed here", is_json=request.is_json)
@@ -190,16 +182,16 @@ class Door:
         """Return what there is too much of; None where there is room."""
         return self._spans.overloaded() or (None if self._onward is None else self._onward.overloaded())
 
-    def _refused_now(self, request: ExportRequest) -> Answer | None:
-        if self.closed:
-            message = "it is being shut down; send again, to another one"
-            self._count("closing")
-            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, message, is_json=request.is_json, retry_after_s=LATER_S)
-        reason = self.overloaded() if request.path == TRACES else None
-        return None if reason is None else self.refuse_for_now(reason, is_json=request.is_json)
+    def _refuse_closing(self, request: ExportRequest) -> Answer:
+        message = "it is being shut down; send again, to another one"
+        self._count("closing")
+        return refusal(HTTPStatus.SERVICE_UNAVAILABLE, message, is_json=request.is_json, retry_after_s=LATER_S)
 
     def _traces(self, request: ExportRequest) -> Answer:
         counts, is_json = self._spans.counts, request.is_json
+        full = self.overloaded()
+        if full is not None:
+            return self.refuse_for_now(full, is_json=is_json)
         try:
             body = self._inflated_body(request.body) if request.encoding == GZIP else request.body
             protobuf = from_json(body) if is_json else body
@@ -261,5 +253,7 @@ class Door:
 
 
 def _accepted(signal: str, rejected: Mapping[str, int], *, is_json: bool) -> Answer:
-    why = "; ".join(f"{number:,} with {reason}" for reason, number in sorted(rejected.items())) if rejected else ""
+    if not rejected:
+        return accepted(is_json=is_json)
+    why = "; ".join(f"{number:,} with {reason}" for reason, number in sorted(rejected.items()))
     return accepted(signal, sum(rejected.values()), why, is_json=is_json)

@@ -6,7 +6,7 @@ not inflate, as it has one limit for both sizes of a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -15,7 +15,6 @@ import grpc
 
 from spanscore.errors import ConfigurationError
 from spanscore.runtime.pool import DaemonPool
-from spanscore.service.answers import Answer
 from spanscore.service.door import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door, ExportRequest
 from spanscore.service.guard import BearerToken
 from spanscore.service.http import answered
@@ -26,6 +25,7 @@ __all__ = ["GrpcListener"]
 
 CALLS: Final = 4_096
 """At once; those of one connection wait for each other long before."""
+_NOTHING: Final = grpc.aio.EOF
 _DETAILS: Final = "grpc-status-details-bin"
 _COLLECTOR: Final = "/opentelemetry.proto.collector"
 _PATHS: Final = {
@@ -129,31 +129,24 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
         return grpc.stream_unary_rpc_method_handler(partial(self._called, path))
 
     async def _called(self, path: str, _: Any, context: Any) -> bytes:
-        is_read = self._token is not None or self._door.waits
-        headers = _headers(context.invocation_metadata() or ()) if is_read else NO_HEADERS
-        answer = self._refused(headers) or await self._read_and_answered(path, headers, context)
+        token, door = self._token, self._door
+        headers = NO_HEADERS if token is None and not door.waits else _headers(context.invocation_metadata() or ())
+        if token is not None and not token.is_in(headers.get("authorization", "")):
+            message = "a bearer token is asked for, as authorization"
+            answer = door.refuse("token", HTTPStatus.UNAUTHORIZED, message)
+        elif (body := await self._deadline.within(context.read())) is None:
+            message = f"the message did not come within {self._read_s:g} s"
+            answer = door.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
+        elif body is _NOTHING:
+            answer = door.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
+        else:
+            # 0x1f is no tag that a request of OTLP could begin with: a field 3 of a type that there is not.
+            encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
+            answer = await answered(ExportRequest(path, body, False, encoding, headers), door, self._pool)
         if answer.grpc:
             trailing = ((_DETAILS, answer.details),) if answer.details else ()
             await context.abort(_CODES[answer.grpc], answer.message, trailing)
         return answer.body
-
-    def _refused(self, headers: Mapping[str, str]) -> Answer | None:
-        if self._token is None or self._token.is_in(headers.get("authorization", "")):
-            return None
-        return self._door.refuse("token", HTTPStatus.UNAUTHORIZED, "a bearer token is asked for, as authorization")
-
-    async def _read_and_answered(self, path: str, headers: Mapping[str, str], context: Any) -> Answer:
-        try:
-            body = await self._deadline.within(context.read())
-        except TimeoutError:
-            message = f"the message did not come within {self._read_s:g} s"
-            return self._door.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
-        if body is grpc.aio.EOF:
-            return self._door.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
-        # 0x1f is no tag that a request of OTLP could begin with: a field 3 of a type that there is not.
-        encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
-        request = ExportRequest(path, body, False, encoding, headers)
-        return await answered(request, self._door, self._pool)
 
 
 def _headers(metadata: Sequence[tuple[str, str | bytes]]) -> dict[str, str]:

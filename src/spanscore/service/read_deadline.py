@@ -24,12 +24,8 @@ class ReadDeadline:
         self._overdue: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def within(self, reading: Awaitable[_Read]) -> _Read:
-        """Return what is read; the running task reads one thing at a time.
-
-        Raises:
-            TimeoutError: it did not come in time.
-        """
+    async def within(self, reading: Awaitable[_Read]) -> _Read | None:
+        """Return what is read; None where it does not come in time. The running task reads one thing at a time."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # a coroutine is always some task's
         self._due[task] = due = loop.time() + self._wait_s
@@ -39,7 +35,7 @@ class ReadDeadline:
             return await reading
         except asyncio.CancelledError:
             if task in self._overdue and not task.uncancel():  # else its client has hung up, too
-                raise TimeoutError from None
+                return None
             raise
         finally:
             del self._due[task]

@@ -19,7 +19,8 @@ __all__ = ["BriefUnit", "BriefUnits"]
 
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
-"""Half of what the constructor of a named tuple takes."""
+_brief: Callable[[type[BriefUnit], tuple[object, ...]], BriefUnit] = tuple.__new__
+"""Half of what the constructors of named tuples take."""
 
 
 class BriefUnit(NamedTuple):
@@ -71,7 +72,7 @@ class BriefUnits:
         if trace_id in self._units or self._past.knows(trace_id):
             return 0
         size = len(raw) + SPAN_BYTES
-        self._units[trace_id] = BriefUnit(root, ids, arrival, now_ns, size)
+        self._units[trace_id] = _brief(BriefUnit, (root, ids, arrival, now_ns, size))
         return size
 
     def take(self, trace_id: bytes) -> BriefUnit | None:

@@ -24,6 +24,7 @@ from spanscore.units.closed_keys import ClosedKeys
 
 __all__ = ["ForeignScores"]
 
+_OURS: Final = Role.OURS
 _REMEMBERED: Final = 100_000
 """Spans and records whose scores were counted: whoever had no answer sends them again."""
 _WAYS: Final = ("event", "span", "record")
@@ -74,7 +75,7 @@ class ForeignScores:
     def sought(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
         """Return the spans of a request that may hold scores of others; of most requests none, by their bytes."""
         marks = [mark for mark in MARKS if holds(taken.body, mark)]
-        if not marks and Role.OURS not in roles:
+        if not marks and _OURS not in roles:
             return []
         return [
             kept(taken.body, place, origin)
@@ -170,7 +171,7 @@ def _told(
     body: bytes, places: Sequence[SpanPlace], marks: Sequence[bytes], role: Role, *, of_spanscore: bool
 ) -> Iterable[SpanPlace]:
     """Return the spans of one scope that may hold scores: of the evaluators' own scopes those of ``spanscore`` alone."""
-    if role is Role.OURS:
+    if role is _OURS:
         return places if of_spanscore else ()
     if role is Role.IGNORED or not marks:
         return ()

@@ -177,7 +177,9 @@ class OtlpSpans:
         roles = [self._claims.role(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
         sorting = Sorting(taken, self._dropped)
         for (origin, places), role in zip(reversed(taken.places), reversed(roles), strict=True):
-            if role is not _OURS:
+            if role is _OURS:
+                sorting.ours += len(places)
+            else:
                 sorting.read(origin, places, self._claims.mark(role), self._claims.mostly(role))
         kept = self._to_keep([*self._claimed(taken, roles)]) if keep else []
         if private:
@@ -202,10 +204,8 @@ class OtlpSpans:
         taken, sorting, kept, copies, _, scores = looked
         if scores and self.foreign is not None:
             self.foreign.read(scores)
-        total = taken.total
-        self.counts.took(
-            total + len(copies), taken.rejected, ours=total - sorting.read_spans, unclaimed=sorting.unclaimed
-        )
+        spans, ours = sorting.read_spans + sorting.ours + len(copies), sorting.ours
+        self.counts.took(spans, taken.rejected, ours=ours, unclaimed=sorting.unclaimed)
         roots, beside, size = sorting.roots, sorting.beside, sorting.size
         if copies:
             copied = {span.trace_id for span in copies}

@@ -84,12 +84,12 @@ class Streams:
     @property
     def bytes(self) -> int:
         """Of the spans that wait in all tables. Any thread."""
-        return sum([table.bytes for table in self._tables()])
+        return sum([table.bytes for table in self._tables()]) if self._streams else 0
 
     @property
     def open(self) -> int:
         """Traces of all tables. Any thread."""
-        return sum([table.open for table in self._tables()])
+        return sum([table.open for table in self._tables()]) if self._streams else 0
 
     def begin(self, name: Hashable, table: TraceTable, now_ns: int) -> None:
         """Read a stream from now on; what was known of one of its name is forgotten."""
@@ -147,7 +147,7 @@ class Streams:
         return min((time for time in times if time is not None), default=None)
 
     def _tables(self) -> list[TraceTable]:
-        return [stream.table for stream in [*self._streams.values()]] if self._streams else []
+        return [stream.table for stream in [*self._streams.values()]]
 
 
 def bounds_of(units: WireUnits) -> Bounds:

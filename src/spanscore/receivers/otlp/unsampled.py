@@ -47,6 +47,7 @@ class Sorting:
         unsampled: units that are told to be so.
         others: each with whether it is claimed, the last one first.
         read_spans: how many were read.
+        ours: how many are ours, of which nothing is read.
         traces: of claimed spans.
         beside: traces of other spans.
         size: bytes of the claimed spans in ``others``.
@@ -67,7 +68,7 @@ class Sorting:
         self.others: list[tuple[WireSpan, bool]] = []
         self.traces: set[bytes] = set()
         self.beside: set[bytes] = set()
-        self.read_spans = self.roots = self.unclaimed = self.size = 0
+        self.read_spans = self.ours = self.roots = self.unclaimed = self.size = 0
 
     def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None, mostly: bytes = b"") -> None:
         """Read spans from the last to the first: they come as they end, children before their parents.
