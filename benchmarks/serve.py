@@ -3,8 +3,9 @@
     python -m benchmarks.serve [--quick] [--only http --only grpc] [--memory]
 
 One process per contestant, blocks interleaved: the bare receiver, a tee that samples 1 % of the units, one that samples
-none, and a proxy. Every block waits until all that its spans caused is done. Printed are microseconds of CPU per span, and what
-share of the bare receiver's throughput per CPU that is; targets are the tee's.
+none, and a proxy. Each round has processes of its own: two of the same program differ by a twentieth for as long as they run.
+Every block waits until all that its spans caused is done. Printed are microseconds of CPU per span, and what share of the bare
+receiver's throughput per CPU that is; targets are the tee's.
 """
 
 from __future__ import annotations
@@ -16,22 +17,25 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from benchmarks.otlp_load import Client, GrpcClient, HttpClient, Requests
-from benchmarks.otlp_servers import Contestant, contestants, sink
+from benchmarks.otlp_servers import SERVED, Contestant, contestants, sink
 
 TARGETS = {("http", "plain"): 0.4, ("http", "gzip"): 0.75, ("grpc", "plain"): 0.3, ("grpc", "gzip"): 0.3}
 """Share of the bare receiver's throughput per CPU, of the tee."""
 MOST_ADDED_US = 4.0
 """By an unsampled span, to what the bare receiver takes for it; 3 is the aim."""
-WARM_UP = 20_000
-"""Spans to each before anything is measured: enough for some units to be scored, as the first one imports what that takes."""
+WARM_UP, CONNECTED = 20_000, 5_000
+"""Spans to each before anything is measured: enough for some units to be scored, as the first one imports what that takes; and
+on each connection."""
 SETTLED_S = 1.7
 """After a block: units close after 0.3 s, scores leave every second."""
 LATER_S = 0.1
@@ -51,6 +55,7 @@ class Shape(NamedTuple):
         return f"{self.transport} {self.spans:>3} {self.encoding}"
 
 
+_Running = Callable[[], AbstractContextManager[Sequence[Contestant]]]
 SHAPES = [Shape(*one) for one in itertools.product(("http", "grpc"), (50, 512), ("plain", "gzip"))]
 
 
@@ -61,7 +66,6 @@ class Sender:
     client: Client
     requests: Iterator[bytes]
     spans: int
-    us: list[float] = field(default_factory=list)
 
     @classmethod
     def to(cls, contestant: Contestant, shape: Shape) -> Sender:
@@ -93,32 +97,40 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         taken = stack.enter_context(sink())
-        running = stack.enter_context(contestants(folder, taken.server_port))
+        running = partial(contestants, folder, taken.server_port)
         verdicts = [*_costs(running, arguments)]
         if arguments.memory:
-            verdicts += _memory(running[1])
+            with running() as (_, tee, *_others):
+                verdicts += _memory(tee)
         print(f"\n{taken.scores:,} scores have left")
     for met, told in verdicts:
         print(f"{'met   ' if met else 'MISSED'}  {told}")
     return 0 if all(met for met, _ in verdicts) else 1
 
 
-def _costs(running: Sequence[Contestant], arguments: Any) -> Iterator[tuple[bool, str]]:
-    dice = random.Random(1)
-    head = "".join(f"{one.name:>16}{'×':>7}" for one in running[1:])
+def _costs(running: _Running, arguments: Any) -> Iterator[tuple[bool, str]]:
+    """Measure, print a row for each shape, and yield its verdicts."""
+    dice, rounds = random.Random(1), arguments.rounds
+    us: dict[Shape, dict[str, list[float]]] = {shape: defaultdict(list) for shape in arguments.shapes}
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", file=sys.stderr)
+        with running() as ones:
+            for one in ones:
+                Sender.to(one, arguments.shapes[0]).send(WARM_UP)
+            for shape in dice.sample(arguments.shapes, len(us)):
+                for one in dice.sample(ones, len(ones)):
+                    us[shape][one.name].append(_block(one, Sender.to(one, shape), arguments.spans))
+    names = ["bare", *SERVED]
+    head = "".join(f"{name:>16}{'×':>7}" for name in names[1:])
     print(f"{'µs of CPU per span':22}{'bare':>8}{head}   unsampled more")
-    for shape in arguments.shapes:
-        senders = {one.name: Sender.to(one, shape) for one in running}
-        for one in running:
-            _block(one, senders[one.name], WARM_UP)
-        for _ in range(arguments.rounds):
-            for one in dice.sample(running, len(running)):
-                senders[one.name].us.append(_block(one, senders[one.name], arguments.spans))
-        yield from _told(shape, {name: sender.us for name, sender in senders.items()})
+    for shape, of in us.items():
+        yield from _told(shape, {name: of[name] for name in names})
 
 
 def _block(contestant: Contestant, sender: Sender, spans: int) -> float:
     """Return the microseconds of CPU that the server took for a span."""
+    sender.send(CONNECTED)
+    time.sleep(SETTLED_S)
     gc.collect()
     before = contestant.cpu_ns()
     sent = sender.send(spans)
@@ -132,8 +144,9 @@ def _told(shape: Shape, us: dict[str, list[float]]) -> Iterator[tuple[bool, str]
     cells = "".join(
         f"{mean(own):9.2f} ±{_error(own):5.2f}{bare / mean(own):7.2f}" for name, own in us.items() if name != "bare"
     )
-    added = mean(us["tee, none"]) - bare
-    print(f"{shape!s:22}{bare:8.2f}{cells}{added:10.2f}", flush=True)
+    more = [own - of_bare for own, of_bare in zip(us["tee, none"], us["bare"], strict=True)]
+    added = mean(more)
+    print(f"{shape!s:22}{bare:8.2f}{cells}{added:10.2f} ±{_error(more):5.2f}", flush=True)
     share, target = bare / mean(us["tee, 1 %"]), TARGETS[shape.transport, shape.encoding]
     yield share >= target, f"{shape}: tee has {share:.2f} × the throughput of the bare receiver (at least {target:g})"
     yield (
@@ -163,7 +176,7 @@ def _arguments() -> Any:
         "--only", action="append", default=[], metavar="TEXT", help="of the rows: http, 'grpc 512', gzip …"
     )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter blocks: a look, not a result")
-    parser.add_argument("--rounds", type=int, default=6, help="blocks per contestant and row")
+    parser.add_argument("--rounds", type=int, default=6, help="each with processes of its own and a block per row")
     parser.add_argument("--spans", type=int, default=40_000, help="per block")
     parser.add_argument("--memory", action="store_true", help="a million spans more, and what the tee's memory does")
     arguments = parser.parse_args()
