@@ -147,7 +147,7 @@ class Door:
         self._inflating = BoundedSemaphore(_INFLATING)
         self._act = {TRACES: self._traces, LOGS: self._logs, METRICS: self._metrics}
         self.closed = False
-        self.waits_for = "forward" if onward is not None else None if safe is None else "spool"
+        self.waits_for = "forward" if onward is not None else "spool" if safe is not None else None
         self.waits = self.waits_for is not None
 
     def answer(self, request: ExportRequest) -> Answer:
