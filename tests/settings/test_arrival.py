@@ -222,8 +222,11 @@ def _parts(thing: Any) -> Collection[tuple[Any, Any]]:
             return parts(thing)
     if type(thing).__module__.split(".")[0] not in ("spanscore", "langchain_openai"):
         return ()
-    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(thing, name)]
-    own = {name: getattr(thing, name) for name in slots if not name.startswith("__")}
+    # Not __weakref__, which CPython 3.11.2 has of the class that a dataclass with slots was made of (gh-102069).
+    slots = [
+        name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if not name.startswith("__")
+    ]
+    own = {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
     return {**own, **getattr(thing, "__dict__", {})}.items()
 
 
