@@ -75,6 +75,15 @@ def test_a_call_whose_message_never_comes_is_given_up_and_holds_up_no_other() ->
     assert up.taker.counts.refused == {"slow": 60}
 
 
+def test_a_call_without_a_message_is_refused_and_one_of_no_bytes_is_a_request_without_spans() -> None:
+    with listening() as up, grpc.insecure_channel(up.grpc) as channel:
+        taken = channel.unary_unary(EXPORT)(b"", timeout=30)
+        refused = channel.stream_unary(EXPORT).future(iter(())).exception(timeout=30)
+
+    assert (taken, refused.code()) == (b"", grpc.StatusCode.INVALID_ARGUMENT)
+    assert up.taker.counts.refused == {"unreadable": 1}
+
+
 def test_a_client_that_hangs_up_amid_its_body_is_counted_and_nothing_is_taken() -> None:
     with listening() as up:
         with closing(connected(up)) as leaving:

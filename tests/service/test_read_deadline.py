@@ -12,7 +12,8 @@ SOON, NEVER = 0.01, 3_600.0
 
 
 async def read(deadline: ReadDeadline, coming: asyncio.Future[bytes]) -> bytes | str:
-    return await deadline.within(coming) or "late"
+    body = await deadline.within(coming)
+    return "late" if body is None else body
 
 
 async def reading(deadline: ReadDeadline, coming: asyncio.Future[bytes]) -> asyncio.Task[bytes | str]:
