@@ -79,7 +79,7 @@ def served(version: str, folder: Path, *, found: int) -> Served:
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Served]:
     folder = tmp_path_factory.mktemp("releases")
-    return {version: served(version, folder, found=found) for version, found in ((OLD, 9), (BROKEN, 6), (ALIKE, 9))}
+    return {version: served(version, folder, found=found) for version, found in ((OLD, 9), (BROKEN, 4), (ALIKE, 9))}
 
 
 @pytest.fixture
