@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from spanscore.service.read_deadline import ReadDeadline
+from spanscore.service.read_deadline import TaskDeadline
 
 SOON, NEVER = 0.01, 3_600.0
 
 
-async def read(deadline: ReadDeadline, coming: asyncio.Future[bytes]) -> bytes | str:
+async def read(deadline: TaskDeadline, coming: asyncio.Future[bytes]) -> bytes | str:
     body = await deadline.within(coming)
     return "late" if body is None else body
 
 
-async def reading(deadline: ReadDeadline, coming: asyncio.Future[bytes]) -> asyncio.Task[bytes | str]:
+async def reading(deadline: TaskDeadline, coming: asyncio.Future[bytes]) -> asyncio.Task[bytes | str]:
     """Return a task that reads by now."""
     task = asyncio.ensure_future(read(deadline, coming))
     await asyncio.sleep(0)
@@ -24,7 +24,7 @@ async def reading(deadline: ReadDeadline, coming: asyncio.Future[bytes]) -> asyn
 
 
 async def test_what_comes_in_time_is_returned_and_what_does_not_is_late() -> None:
-    loop, deadline = asyncio.get_running_loop(), ReadDeadline(SOON)
+    loop, deadline = asyncio.get_running_loop(), TaskDeadline(SOON)
     futures: list[asyncio.Future[bytes]] = [loop.create_future() for _ in range(3)]
     tasks = [await reading(deadline, future) for future in futures]
 
@@ -35,7 +35,7 @@ async def test_what_comes_in_time_is_returned_and_what_does_not_is_late() -> Non
 
 
 async def test_one_that_begins_while_another_waits_has_a_time_of_its_own() -> None:
-    loop, deadline = asyncio.get_running_loop(), ReadDeadline(SOON)
+    loop, deadline = asyncio.get_running_loop(), TaskDeadline(SOON)
     first = await reading(deadline, loop.create_future())
     assert await first == "late"
 
@@ -43,7 +43,7 @@ async def test_one_that_begins_while_another_waits_has_a_time_of_its_own() -> No
 
 
 async def test_whoever_is_cancelled_stays_cancelled() -> None:
-    task = await reading(ReadDeadline(NEVER), asyncio.get_running_loop().create_future())
+    task = await reading(TaskDeadline(NEVER), asyncio.get_running_loop().create_future())
 
     task.cancel()
 
@@ -52,13 +52,13 @@ async def test_whoever_is_cancelled_stays_cancelled() -> None:
 
 
 async def test_whoever_is_cancelled_when_it_is_late_is_cancelled() -> None:
-    loop, deadline = asyncio.get_running_loop(), ReadDeadline(SOON)
+    loop, deadline = asyncio.get_running_loop(), TaskDeadline(SOON)
     task = await reading(deadline, loop.create_future())
-    (due,) = deadline._due.values()
+    (due,) = deadline._deadline._due.values()
     while loop.time() <= due:  # the loop cannot run its timer meanwhile
         pass
 
-    deadline._let_go(loop)
+    deadline._deadline._let_go(loop)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -66,11 +66,11 @@ async def test_whoever_is_cancelled_when_it_is_late_is_cancelled() -> None:
 
 
 async def test_a_failure_to_read_is_its_own() -> None:
-    deadline, coming = ReadDeadline(NEVER), asyncio.get_running_loop().create_future()
+    deadline, coming = TaskDeadline(NEVER), asyncio.get_running_loop().create_future()
     task = await reading(deadline, coming)
 
     coming.set_exception(OSError("gone"))
 
     with pytest.raises(OSError, match="gone"):
         await task
-    assert deadline._due == {}
+    assert deadline._deadline._due == {}

@@ -19,7 +19,7 @@ from spanscore.service.door import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door
 from spanscore.service.guard import BearerToken
 from spanscore.service.http import answered
 from spanscore.service.limits import GZIP_MAGIC, READ_S, STOP_S
-from spanscore.service.read_deadline import ReadDeadline
+from spanscore.service.read_deadline import TaskDeadline
 
 __all__ = ["GrpcListener"]
 
@@ -118,7 +118,7 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
         self._token = token
         self._pool = pool
         self._read_s = read_s
-        self._deadline = ReadDeadline(read_s)
+        self._deadline = TaskDeadline(read_s)
         self._handlers = {method: self._handler(path) for method, path in _PATHS.items()}
 
     def service(self, handler_call_details: Any) -> Any:

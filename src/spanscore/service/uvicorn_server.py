@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from spanscore.service.limits import READ_S, STOP_S
+from spanscore.service.read_deadline import ReadDeadline
 from spanscore.settings.serving import TlsSettings
 
 __all__ = ["HttpListener", "loop_factory"]
@@ -30,30 +31,30 @@ CONNECTIONS: Final = 1_000
 class _Bounded(HttpToolsProtocol):
     """Closes a connection whose request is not whole in time, or whose head is too long."""
 
-    def __init__(self, *args: Any, read_s: float, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, deadline: ReadDeadline[_Bounded], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._read_s = read_s
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline = deadline
         self._head_bytes = 0
         self._in_head = True
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._begin()
+        self._deadline.begin(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
+        self._deadline.end(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._in_head and self._deadline is not None:
+        if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self._let_go()
+                self.let_go()
 
     def on_message_begin(self) -> None:
-        self._begin()
+        self._in_head, self._head_bytes = True, 0
+        self._deadline.begin(self)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -61,20 +62,11 @@ class _Bounded(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._end()
+        self._deadline.end(self)
         super().on_message_complete()
 
-    def _begin(self) -> None:
-        self._in_head, self._head_bytes = True, 0
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(self._read_s, self._let_go)
-
-    def _end(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Close it."""
         if not self.transport.is_closing():
             self.transport.close()
 
@@ -123,7 +115,7 @@ class HttpListener:
         stop_s: int = STOP_S,
     ) -> None:
         self._listening = listening
-        protocol: Any = partial(_Bounded, read_s=read_s)  # uvicorn only calls it
+        protocol: Any = partial(_Bounded, deadline=ReadDeadline(read_s, _Bounded.let_go))  # uvicorn only calls it
         config = uvicorn.Config(
             application,
             loop="uvloop",
