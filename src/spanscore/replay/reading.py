@@ -75,11 +75,10 @@ class UnitReader:
         """Return the units of a whole trace, in the order of their starts."""
         known, table = EvaluatedUnits(), self._table
         for span in trace.spans:
-            role = self._claims.role(span.origin)
+            role, mark, _ = self._claims.of(span.origin)
             if role is Role.OURS:
                 known.read(_read(span))
             else:
-                mark = self._claims.mark(role)
                 table.add(span, claimed=mark is None or mark(span.raw, 0, len(span.raw)) is not None, now_ns=0)
         closed = table.due(self._over_ns)
         self.orphans += table.orphans

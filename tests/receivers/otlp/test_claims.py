@@ -20,8 +20,7 @@ def claims(**options: Any) -> WireClaims:
 
 def is_claimed(span: WireSpan, by: WireClaims | None = None) -> bool:
     by = by or claims()
-    role = by.role(span.origin)
-    marked, mostly = by.mark(role), by.mostly(role)
+    _, marked, mostly = by.of(span.origin)
     claimed = marked is None or marked(span.raw, 0, len(span.raw)) is not None
     assert claimed or not mostly or mostly not in span.raw
     return claimed
@@ -48,9 +47,9 @@ def test_a_span_is_claimed_by_its_scope_or_by_what_betrays_it(span: dict[str, st
 def test_what_most_claimed_spans_hold_is_known_of_scopes_that_are_not_alone() -> None:
     by, chat = claims(), a_wire_span("chat", scope="nobody knows it")
 
-    assert by.mostly(by.role(chat.origin))
-    assert by.mostly(by.role(chat.origin)) in chat.raw
-    assert by.mostly(by.role(a_wire_span("chat", scope=semconv.SCOPE).origin)) == b""
+    assert by.of(chat.origin).mostly
+    assert by.of(chat.origin).mostly in chat.raw
+    assert by.of(a_wire_span("chat", scope=semconv.SCOPE).origin).mostly == b""
 
 
 def test_scopes_that_are_ignored_are_not_claimed() -> None:
@@ -80,6 +79,21 @@ def test_a_client_beside_a_framework_asks_on_its_behalf_in_the_same_process_alon
     assert not by.is_unit(a_wire_span("chat", scope=CLIENT, resource=here))
     assert by.is_unit(a_wire_span("chat", scope=CLIENT, resource=there))
     assert by.inner == {CLIENT: 1}
+
+
+def test_a_framework_of_a_process_that_was_forgotten_comes_back_with_its_next_span(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spanscore.receivers.otlp.claims._MOST", 2)
+    by, names = claims(), ({"service.name": name} for name in ("shop", "another", "a third"))
+    framework, *_ = frameworks = [a_wire_span(scope=FRAMEWORK, resource=name) for name in names]
+    clients = [a_wire_span("chat", scope=CLIENT, resource={"service.name": name}) for name in ("a third", "shop")]
+    assert all(is_claimed(one, by) for one in frameworks[:2])
+
+    assert by.is_unit(clients[0])  # of a process too many
+    assert is_claimed(framework, by)
+
+    assert not by.is_unit(clients[1])
 
 
 def test_scopes_that_are_listed_make_units_beside_a_framework() -> None:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.codec.wire import Origin, SpanPlace, UnreadableRequest, WireSpan, kept, resource_of
@@ -18,14 +18,12 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.scopes import Role, Scopes, asks_nothing
 from spanscore.settings.printable import printable
 
-__all__ = ["Mark", "WireClaims", "text_of"]
+__all__ = ["Mark", "ScopeClaim", "WireClaims", "text_of"]
 
 Mark = Callable[[bytes, int, int], object]
 """Body of a request, start and end of a span in it → something where the span is claimed, None where it is not."""
 
 _ALWAYS_CLAIMED: Final = (Role.CLAIMED, Role.MODEL_CLIENT)
-_UNKNOWN: Final = Role.UNKNOWN
-"""A member that is looked up takes as long as the rest of a call."""
 _MOST: Final = 1_000
 """Processes and resources that are told apart at a time; then all are forgotten, and come back with their next span."""
 _KEY: Final = 0x0A
@@ -36,6 +34,20 @@ _LONGEST_NAME: Final = 200
 _VALUE, _HEAD = b"\x12\n", 4
 """The tags of a value and of a text in it, each with a byte of length behind it; of what is asked for, all of it is ASCII."""
 _VALUE_BEFORE: Final = re.compile(rb"\x12.\n.[ -~]*\Z", re.DOTALL)
+
+
+class ScopeClaim(NamedTuple):
+    """How the spans of a scope are claimed.
+
+    Attributes:
+        role: of the scope.
+        mark: tells a claimed span by its bytes; None = each is.
+        mostly: what most claimed spans hold, and no other: it is found in half the time. Empty = nothing is.
+    """
+
+    role: Role
+    mark: Mark | None
+    mostly: bytes = b""
 
 
 class WireClaims:
@@ -56,22 +68,20 @@ class WireClaims:
         self._mostly = _key_of(semconv.OPERATION_NAME)
         self._listed = tuple(listed)
         self._ignored = tuple(ignored)
+        self._claims: dict[int, ScopeClaim] = {}
         self._resources: dict[int, Scopes] = {}
         self._processes: dict[tuple[str, str], Scopes] = {}
 
-    def role(self, origin: Origin) -> Role:
-        """Return what spans of a scope are."""
-        return self._scopes_of(origin).role(_told(origin.scope_name))
-
-    def mark(self, role: Role) -> Mark | None:
-        """Return what tells a claimed span of this role by its bytes; None = each is."""
-        if role in _ALWAYS_CLAIMED:
-            return None
-        return self._marked if role is _UNKNOWN else _unmarked
-
-    def mostly(self, role: Role) -> bytes:
-        """Return what most claimed spans of this role hold, and no other: it is found in half the time. Empty = nothing is."""
-        return self._mostly if role is _UNKNOWN else b""
+    def of(self, origin: Origin) -> ScopeClaim:
+        """Return how spans of a scope are claimed; of two that trace the same, who is asked for first is heard."""
+        key = hash(origin)  # not its bytes, which may be many
+        found = self._claims.get(key)
+        if found is None:
+            role = self._scopes_of(origin).role(_told(origin.scope_name))
+            if len(self._claims) >= _MOST:
+                self._claims.clear()
+            found = self._claims[key] = self._claim(role)
+        return found
 
     def is_unit(self, root: WireSpan) -> bool:
         """Whether a claimed span at the top is a unit, as far as its bytes tell: what is counted must not depend on the dice.
@@ -109,6 +119,11 @@ class WireClaims:
         """Scope → the one that is heard instead, in some process."""
         return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
 
+    def _claim(self, role: Role) -> ScopeClaim:
+        if role in _ALWAYS_CLAIMED:
+            return ScopeClaim(role, None)
+        return ScopeClaim(role, self._marked, self._mostly) if role is Role.UNKNOWN else ScopeClaim(role, _unmarked)
+
     def _is_inner(self, root: WireSpan) -> bool:
         scopes = self._scopes_of(root.origin)
         if not scopes.has_framework():  # before anything is searched for
@@ -121,11 +136,12 @@ class WireClaims:
         return is_model and scopes.is_inner(scope)
 
     def _scopes_of(self, origin: Origin) -> Scopes:
-        resource = hash(origin.resource)  # not the bytes, which may be many
+        resource = hash(origin.resource)
         found = self._resources.get(resource)
         if found is not None:
             return found
         if len(self._resources) >= _MOST:
+            self._claims.clear()
             self._resources.clear()
             self._processes.clear()
         try:

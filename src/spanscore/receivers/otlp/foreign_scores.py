@@ -17,6 +17,7 @@ from spanscore.codec.wire import SpanPlace, Taken, UnreadableRequest, WireSpan, 
 from spanscore.model.received import ForeignCount, ForeignCounts
 from spanscore.otel.instrument_table import MOMENTS
 from spanscore.otel.sums import OTHER, Labels, within
+from spanscore.receivers.otlp.claims import ScopeClaim
 from spanscore.receivers.otlp.evaluations import MARKS, ForeignResult, LogResults, holds, results_on
 from spanscore.receivers.scopes import Role
 from spanscore.runtime.log import log_internal_error
@@ -24,7 +25,6 @@ from spanscore.units.closed_keys import ClosedKeys
 
 __all__ = ["ForeignScores"]
 
-_OURS: Final = Role.OURS
 _REMEMBERED: Final = 100_000
 """Spans and records whose scores were counted: whoever had no answer sends them again."""
 _WAYS: Final = ("event", "span", "record")
@@ -72,15 +72,19 @@ class ForeignScores:
         self._tallies: dict[str, _NameTally] = {}
         self._undefined = self._again = 0
 
-    def sought(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
-        """Return the spans of a request that may hold scores of others; of most requests none, by their bytes."""
+    def sought(self, taken: Taken, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
+        """Return the spans of a request that may hold scores of others; of most requests none, by their bytes.
+
+        Args:
+            ours: how many of the spans are of evaluators' scopes.
+        """
         marks = [mark for mark in MARKS if holds(taken.body, mark)]
-        if not marks and _OURS not in roles:
+        if not marks and not ours:
             return []
         return [
             kept(taken.body, place, origin)
-            for (origin, places), role in zip(taken.places, roles, strict=True)
-            for place in _told(taken.body, places, marks, role, of_spanscore=origin.scope_name == semconv.SCOPE)
+            for (origin, places), claim in zip(taken.places, claims, strict=True)
+            for place in _told(taken.body, places, marks, claim.role, of_spanscore=origin.scope_name == semconv.SCOPE)
         ]
 
     def read(self, spans: Iterable[WireSpan]) -> None:
@@ -171,7 +175,7 @@ def _told(
     body: bytes, places: Sequence[SpanPlace], marks: Sequence[bytes], role: Role, *, of_spanscore: bool
 ) -> Iterable[SpanPlace]:
     """Return the spans of one scope that may hold scores: of the evaluators' own scopes those of ``spanscore`` alone."""
-    if role is _OURS:
+    if role is Role.OURS:
         return places if of_spanscore else ()
     if role is Role.IGNORED or not marks:
         return ()

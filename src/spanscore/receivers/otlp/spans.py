@@ -19,7 +19,7 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, UnitKey
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
 from spanscore.receivers.otlp.arrived import Arrived, Looked, StreamRead
-from spanscore.receivers.otlp.claims import WireClaims
+from spanscore.receivers.otlp.claims import ScopeClaim, WireClaims
 from spanscore.receivers.otlp.copies import UnitCopies
 from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.foreign_scores import ForeignScores
@@ -174,18 +174,18 @@ class OtlpSpans:
             keep: whether some are to wait for their scores: claimed ones of a unit that may be scored, as far as can be told.
         """
         taken, copies, private = self.copies.sorted_out(taken)
-        roles = [self._claims.role(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
+        claims = [self._claims.of(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
         sorting = Sorting(taken, self._dropped)
-        for (origin, places), role in zip(reversed(taken.places), reversed(roles), strict=True):
+        for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
             if role is _OURS:
                 sorting.ours += len(places)
             else:
-                sorting.read(origin, places, self._claims.mark(role), self._claims.mostly(role))
-        kept = self._to_keep([*self._claimed(taken, roles)]) if keep else []
+                sorting.read(origin, places, mark, mostly)
+        kept = self._to_keep([*self._claimed(taken, claims)]) if keep else []
         if private:
             here = {*private}
             kept = [span for span in kept if span not in here]
-        scores = () if self.foreign is None else self.foreign.sought(taken, roles)
+        scores = () if self.foreign is None else self.foreign.sought(taken, claims, ours=sorting.ours)
         return Looked(taken, sorting, kept, copies, private, scores)
 
     def take_in(self, looked: Looked, exit: Exit | None) -> None:
@@ -215,9 +215,8 @@ class OtlpSpans:
         self._traces_taken += len(sorting.traces)
         return Arrived(sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size)
 
-    def _claimed(self, taken: Taken, roles: Sequence[Role]) -> Iterator[WireSpan]:
-        for (origin, places), role in zip(taken.places, roles, strict=True):
-            marked = self._claims.mark(role)
+    def _claimed(self, taken: Taken, claims: Sequence[ScopeClaim]) -> Iterator[WireSpan]:
+        for (origin, places), (role, marked, _) in zip(taken.places, claims, strict=True):
             for place in () if role is _OURS else places:
                 if marked is None or marked(taken.body, place[4], place[5]) is not None:
                     yield kept(taken.body, place, origin)
