@@ -26,6 +26,7 @@ __all__ = [
     "LOGS",
     "METRICS",
     "NO_HEADERS",
+    "SMALL",
     "TRACES",
     "Door",
     "ExportRequest",
@@ -40,7 +41,7 @@ GZIP: Final = "gzip"
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _INFLATING: Final = 2
 """Bodies at once, of those that are read on threads: each may take ``inflated`` twice while it grows."""
-_SMALL: Final = 32_000
+SMALL: Final = 32_000
 """Bytes of a compressed body that may be read on the event loop, which must not wait for a thread."""
 
 _UNFIT: Final = (TooLargeError, NotCompressedError, UnreadableRequest)
@@ -212,7 +213,7 @@ class Door:
         return self.refuse("unreadable", HTTPStatus.BAD_REQUEST, str(error), is_json=is_json)
 
     def _inflated_body(self, body: bytes) -> bytes:
-        if not self.waits and len(body) <= _SMALL:
+        if not self.waits and len(body) <= SMALL:
             return gunzipped(body, self._inflated)
         with self._inflating:
             return gunzipped(body, self._inflated)
