@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from spanscore.service.read_deadline import TaskDeadline
+from spanscore.service.read_deadline import ReadDeadline, TaskDeadline
 
 SOON, NEVER = 0.01, 3_600.0
 
@@ -74,3 +74,18 @@ async def test_a_failure_to_read_is_its_own() -> None:
     with pytest.raises(OSError, match="gone"):
         await task
     assert deadline._deadline._due == {}
+
+
+async def test_who_has_ended_is_never_late_and_who_begins_again_meanwhile_gets_no_more_time() -> None:
+    late: asyncio.Queue[str] = asyncio.Queue()
+    deadline = ReadDeadline[str](SOON, late.put_nowait)
+    deadline.begin("done")
+    deadline.begin("slow")
+    (*_, due) = deadline._due.values()
+
+    deadline.end("done")
+    deadline.begin("slow")
+
+    assert deadline._due == {"slow": due}
+    assert await late.get() == "slow"
+    assert (deadline._due, late.empty()) == ({}, True)
