@@ -22,7 +22,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from tests.servers.server import poll
 from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, listening
 
-from spanscore.service.door import Door
+from spanscore.runtime.pool import DaemonPool
+from spanscore.service.answers import Answer, accepted
+from spanscore.service.door import GZIP, SMALL, TRACES, Door, ExportRequest
+from spanscore.service.http import answered
 from spanscore.service.limits import NotCompressedError, gunzipped
 from spanscore.service.listeners import stop_s_of
 from spanscore.settings.serving import ServeSettings
@@ -184,6 +187,32 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
         assert {answer.result(30).status for answer in answers} == {200}
 
     assert max(most) <= 2
+
+
+@pytest.mark.parametrize(
+    ("size", "is_json", "encoding", "on_loop"),
+    [
+        (512 * 2_300, False, "", True),  # a batch as SDKs send them
+        (2_000_000, False, "", False),
+        (SMALL, False, GZIP, True),
+        (SMALL + 1, False, GZIP, False),  # it may have to wait for others that are inflated
+        (16_000, True, "", True),
+        (20_000, True, "", False),
+        (3_000, True, GZIP, False),
+    ],
+)
+async def test_what_takes_long_is_read_on_a_thread(size: int, is_json: bool, encoding: str, on_loop: bool) -> None:
+    read_on = list[int]()
+
+    class Watched(Door):
+        def answer(self, request: ExportRequest) -> Answer:
+            read_on.append(get_ident())
+            return accepted()
+
+    door, request = Watched(Taker(), inflated=1), ExportRequest(TRACES, bytes(size), is_json, encoding)  # type: ignore[arg-type]
+    await answered(request, door, DaemonPool(1, "door"))
+
+    assert (read_on == [get_ident()]) is on_loop
 
 
 def test_a_body_of_countless_empty_parts_is_refused_before_they_are_read() -> None:
