@@ -10,7 +10,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 MOST = 12
-MOST_LINES = 400
+MOST_LINES = 800
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 # One way more each. ruff's C901 counts neither operators nor expressions, and passed functions of 25.
 BRANCHES = (
@@ -25,7 +25,7 @@ def test_no_function_has_more_than_twelve_ways_through_it(module: Path) -> None:
     assert not over, f"{over}: at most {MOST}; give a part of it a name"
 
 
-def test_no_module_has_more_than_400_lines() -> None:
+def test_no_module_has_more_than_800_lines() -> None:
     lines = {str(file.relative_to(SRC)): len(file.read_text().splitlines()) for file in SRC.rglob("*.py")}
 
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}

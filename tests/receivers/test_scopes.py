@@ -9,29 +9,26 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.scopes import Role, Scopes
 
 SCOPES = {recording.instrumentation: recording.scopes() for recording in RECORDINGS}
-CLIENTS = {name: scopes for name, scopes in SCOPES.items() if name.endswith("-openai")}
-FRAMEWORKS = {name: scopes for name, scopes in SCOPES.items() if name.endswith(("-langchain", "-index", "pydantic-ai"))}
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_a_models_client_is_one_by_whatever_instrumentation(name: str) -> None:
-    scopes = Scopes(Translator().knows)
-
-    assert {scopes.role(scope) for scope in CLIENTS[name]} == {Role.MODEL_CLIENT}
-
-
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_a_clients_call_at_the_top_is_a_step_where_a_framework_is_at_work(name: str) -> None:
-    scopes = Scopes(Translator().knows)
-    [client] = CLIENTS["openllmetry-openai"]
-    assert not scopes.is_inner(client)
-
-    assert {scopes.role(scope) for scope in FRAMEWORKS[name]} == {Role.CLAIMED}
-    assert scopes.is_inner(client)
 
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_spans_of_every_scope_are_claimed_when_they_start(name: str) -> None:
     scopes = Scopes(Translator().knows)
 
-    assert {scopes.role(scope) for scope in SCOPES[name]} <= {Role.CLAIMED, Role.MODEL_CLIENT}
+    assert {scopes.role(scope) for scope in SCOPES[name]} == {Role.CLAIMED}
+
+
+def test_a_listed_scope_that_never_came_is_noted() -> None:
+    scopes = Scopes(Translator().knows, listed=["my-app", "your.app"])
+    scopes.role("your.app.web")
+
+    assert scopes.notes() == ["units.scopes has 'my-app', which begins the scope of no span so far"]
+
+
+def test_a_scope_that_is_read_by_content_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+    scopes = Scopes(Translator().knows)
+    for _ in range(2):
+        scopes.found_by_content("my.own.app")
+
+    assert scopes.notes() == ["my.own.app is scored, as its spans have GenAI attributes"]
+    assert len([line for line in caplog.messages if "my.own.app" in line]) == 1

@@ -162,11 +162,11 @@ def test_the_top_most_of_spans_whose_parent_never_comes_is_a_unit_if_it_can_be()
     assert (table.orphans, table.open, table.bytes) == (0, 0, 0)
 
 
-def test_other_spans_whose_parent_never_comes_are_orphans_and_no_unit():
+def test_other_spans_whose_parent_never_comes_are_orphans_and_hide_no_root_below_them():
     table = Table(alone=[2])
-    table.take(span(2, 1), span(1, 99))
+    table.take(span(3, 2), span(2, 1), span(1, 99), span(4, 1))
 
-    assert table.due(60 * S) == []
+    assert told(table.due(60 * S)) == [(2, [3, 2], None)]
     assert (table.orphans, table.open, table.bytes) == (2, 0, 0)
 
 

@@ -225,6 +225,7 @@ def _told_facts(facts: Facts) -> dict[str, Any]:
         "metadata": jsonable(facts.metadata),
         "models": None if facts.models is None else sorted(facts.models),
         "decided": _told_decided(facts.decided),
+        "sampled_by": None if facts.sampled_by is None else _told_key(facts.sampled_by),
     }
 
 
@@ -235,6 +236,7 @@ def _facts(given: _Given) -> Facts:
         key=_key(given["key"]),
         models=None if models is None else frozenset(models),
         decided=_decided(known.get("decided")),
+        sampled_by=None if known.get("sampled_by") is None else _key(known["sampled_by"]),
     )
 
 

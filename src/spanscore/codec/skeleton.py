@@ -15,10 +15,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 __all__ = ["RequestSkeleton", "SpanHead"]
 
-_BYTES, _TEXT, _FIXED32 = (
+_BYTES, _TEXT, _FIXED32, _FIXED64 = (
     FieldDescriptorProto.TYPE_BYTES,
     FieldDescriptorProto.TYPE_STRING,
     FieldDescriptorProto.TYPE_FIXED32,
+    FieldDescriptorProto.TYPE_FIXED64,
 )
 _ONE, _MANY = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
 _PACKAGE = "spanscore.skeleton"
@@ -37,6 +38,8 @@ _MESSAGES: dict[str, list[tuple[int, str, FieldDescriptorProto.Label.ValueType, 
         (2, "span_id", _ONE, _BYTES),
         (3, "trace_state", _ONE, _BYTES),
         (4, "parent_span_id", _ONE, _BYTES),
+        (7, "start_time_unix_nano", _ONE, _FIXED64),
+        (8, "end_time_unix_nano", _ONE, _FIXED64),
         (16, "flags", _ONE, _FIXED32),
     ],
 }
@@ -61,4 +64,4 @@ _POOL.AddSerializedFile(_file().SerializeToString())
 RequestSkeleton: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.Request"))
 """``ExportTraceServiceRequest`` without what is in its spans."""
 SpanHead: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.SpanHead"))
-"""Of a ``Span`` what says whose it is."""
+"""The ids, flags and times of a ``Span``."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from struct import Struct
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
@@ -21,13 +22,14 @@ from spanscore.codec.otlp_pairs import SpanOfPairs, attributes_of
 from spanscore.codec.otlp_span import span_data_of_message
 from spanscore.codec.skeleton import RequestSkeleton, SpanHead
 from spanscore.codec.text import safe_text
-from spanscore.codec.wire_ids import SpanPlace
+from spanscore.codec.wire_ids import TIMES_SIZE, SpanPlace, times_in
 from spanscore.codec.wire_json import UnreadableRequest, from_json
 from spanscore.codec.wire_walk import ScopePlace, walked
 from spanscore.model.foreign import type_name
 from spanscore.model.span import SpanData
 
 __all__ = [
+    "TIMES_SIZE",
     "Origin",
     "SpanPlace",
     "Taken",
@@ -40,10 +42,13 @@ __all__ = [
     "resource_of",
     "span_data_of",
     "taken_apart",
+    "times_alone",
+    "times_of",
     "trace_state_of",
     "with_attributes",
 ]
 
+_TIMES: Final = Struct("<xQxQ").unpack
 _CACHED, _CACHED_BYTES = 256, 16_384
 """How many resources and scopes are kept decoded, and up to which size: services have few, and they are small."""
 
@@ -172,6 +177,27 @@ def trace_state_of(span: WireSpan) -> str:
         return str(SpanHead.FromString(span.raw).trace_state, "utf-8", "replace")
     except DecodeError:
         return ""  # what follows the ids is no span; who decodes all of it is told
+
+
+def times_of(span: WireSpan) -> tuple[int, int] | None:
+    """Return start and end of a span in nanoseconds since the epoch; None if its bytes are gone, or hold no times."""
+    raw = span[4]
+    if len(raw) == TIMES_SIZE:  # a shortened span
+        return _TIMES(raw)
+    if not raw:
+        return None
+    try:
+        head = SpanHead.FromString(raw)
+    except DecodeError:
+        return None
+    start_ns, end_ns = head.start_time_unix_nano, head.end_time_unix_nano
+    return (start_ns, end_ns) if start_ns and end_ns else None
+
+
+def times_alone(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
+    """Return a span of which only start and end are kept."""
+    trace_id, span_id, parent_id, is_remote, start, end, _ = place
+    return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, times_in(body, start, end), origin))
 
 
 def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:

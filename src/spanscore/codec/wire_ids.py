@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from spanscore.codec.otlp_span import IS_REMOTE
 from spanscore.codec.skeleton import SpanHead
 
-__all__ = ["SpanPlace", "decoded", "in_place", "read_row"]
+__all__ = ["TIMES_SIZE", "SpanPlace", "decoded", "in_place", "read_row", "times_in"]
 
 _ROW = Struct(">5s16sH8sH8s").unpack_from
 _FRONT = Struct(">H16sH8sH8s").unpack_from
@@ -25,6 +25,9 @@ _FIRST_TAG, _SECOND_TAG, _THIRD_TAG = 0x0A10, 0x1208, 0x2208
 _FIRST: Final = _FIRST_TAG.to_bytes(2)
 _PARENT: Final = _THIRD_TAG.to_bytes(2)
 _NAME_AT, _NAME, _NAMED_SIZE = 28, 0x2A, 20
+_KIND_SIZE, _PARENT_SIZE = 2, 10
+TIMES_SIZE: Final = _NAMED_SIZE - _KIND_SIZE
+"""Bytes of a span's start and end with their tags."""
 _KIND_AND_TIMES: Final = (0x30, 0x39, 0x41)
 """The tags behind the name: a kind, of one byte, start and end."""
 _ROW_SIZE, _SPAN_TAG, _MORE = 47, 0x12, 0x80
@@ -132,6 +135,31 @@ def _no_parent(body: bytes, start: int, end: int) -> bytes:
     if _NAMED(body, named) != _KIND_AND_TIMES or body.find(_PARENT, named, end) >= 0:
         return _NO_SPAN
     return b""
+
+
+def times_in(body: bytes, start: int, end: int) -> bytes:
+    """Return the fields of a span that hold its start and its end, as they are in its bytes; empty if they are elsewhere.
+
+    Args:
+        body: the request.
+        start: where a span that was read begins in it.
+        end: where the span ends.
+    """
+    at = start + _NAME_AT
+    if body[at] == _PARENT[0]:
+        at += _PARENT_SIZE
+    length = body[at + 1]
+    named = at + 2 + length
+    if body[at] != _NAME or length >= _MORE or named + _NAMED_SIZE > end or _NAMED(body, named) != _KIND_AND_TIMES:
+        return _times_anywhere(body[start:end])
+    return body[named + _KIND_SIZE : named + _NAMED_SIZE]
+
+
+def _times_anywhere(raw: bytes) -> bytes:
+    """As `times_in`, if the fields are in another order."""
+    head = SpanHead.FromString(raw)
+    times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
+    return bytes(times.SerializeToString())
 
 
 def decoded(body: bytes, start: int, end: int) -> SpanPlace | str:

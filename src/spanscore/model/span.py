@@ -31,7 +31,7 @@ __all__ = [
 SpanStatus = Literal["unset", "ok", "error"]
 SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
 """How a conversation ended; ``open`` = it goes on, and what is scored of it is provisional and in no sum."""
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_EMPTY: Mapping[Any, Any] = MappingProxyType({})
 _CONTENT, _CONTENT_PREFIXES, _PLAIN = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES, semconv.PLAIN_ATTRIBUTES
 """As ``semconv.is_content`` asks, for what is read one by one, a hundred times a scored unit: a call takes as long as that, and
 so does the look at how a name begins, which those that are read most need not have.
@@ -167,6 +167,7 @@ class SpanData:
         no_content: set by a translation that found none; None where there is some, and where nobody looked.
         conversation_id: of a unit's root, as the application gave it; sampling looks at it, nothing exports it.
         decided: of a unit's root, metric → what another process decided; None where nothing says so.
+        unread: of a topmost span, ids of spans below it that are not read → their parents' ids.
     """
 
     trace_id: int
@@ -190,6 +191,7 @@ class SpanData:
     no_content: NoContent | None = None
     conversation_id: str | None = None
     decided: Mapping[str, Decided] | None = None
+    unread: Mapping[int, int] = field(default_factory=lambda: _EMPTY)
 
     @property
     def operation(self) -> str | None:
@@ -239,6 +241,8 @@ class Unit:
         revision: 0, or how often it was closed before, with fewer spans.
         session: of a conversation, whose last turn ``key`` and ``spans`` are; None of any other.
         eligible: metrics that another process has decided on: for the others it counts there. None = it is for all.
+        top: the topmost span of an instrumentation above the root, if there is one (a tool call around an agent, for example).
+            Its ids and trace state decide on sampling, as the decision must be known when it starts. None: the root's do.
     """
 
     key: UnitKey
@@ -247,6 +251,7 @@ class Unit:
     revision: int = 0
     session: Session | None = None
     eligible: frozenset[str] | None = None
+    top: SpanData | None = None
 
     @property
     def ledger_key(self) -> UnitKey:
@@ -317,10 +322,10 @@ class Unit:
 
     def facts(self) -> Facts:
         """Return what a sampler may look at now that the unit has closed."""
-        root, speaker = self.root, self.speaker
+        root, speaker, top = self.root, self.speaker, self.top
         if root is None or speaker is None:
             return Facts(key=self.key)
-        return Facts(
+        facts = Facts(
             key=self.key,
             is_trace_root=root.parent_id is None,
             trace_state=root.trace_state,
@@ -335,6 +340,7 @@ class Unit:
             conversation_id=root.conversation_id or root.attributes.get(semconv.CONVERSATION_ID) or "",
             decided=root.decided,
         )
+        return facts if top is None else facts.drawn_by(top)
 
 
 def _name_of(root: SpanData) -> str:
@@ -351,7 +357,8 @@ class Facts(NamedTuple):
     A named tuple: one is made per root, on the application's thread.
 
     Attributes:
-        is_trace_root: the unit's root has no parent at all, so the trace's own randomness speaks for it.
+        is_trace_root: the span that sampling decides by (the unit's root, or `Unit.top`) has no parent, so the trace's own
+            randomness decides.
         name: of what was run.
         metadata: of the root run.
         any_error: whether a span, or a step without one, ended in error.
@@ -360,6 +367,7 @@ class Facts(NamedTuple):
         scores: metric that asks no judge → quality; None = it gave none.
         conversation_id: as the application gave it; None where that is not known (yet), empty where it gave none.
         decided: metric → what another process decided on it; the others are decided on here.
+        sampled_by: ids of the span above the unit's root that sampling decides by (`Unit.top`); None: the unit's own.
     """
 
     key: UnitKey
@@ -376,3 +384,9 @@ class Facts(NamedTuple):
     scores: Mapping[str, float | None] | None = None
     conversation_id: str | None = None
     decided: Mapping[str, Decided] | None = None
+    sampled_by: UnitKey | None = None
+
+    def drawn_by(self, top: SpanData) -> Facts:
+        """Return the same facts with the ids and trace state of the span that sampling decides by."""
+        key = UnitKey(top.trace_id, top.span_id)
+        return self._replace(is_trace_root=top.parent_id is None, trace_state=top.trace_state, sampled_by=key)

@@ -1,18 +1,16 @@
-"""Scopes: by its instrumentation scope, what a span is to us. All that is known of a span when it starts."""
+"""Scopes: what a span is to spanscore by its instrumentation scope, which is known when the span starts."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from enum import Enum, auto
 from typing import Final
 
 from spanscore import semconv
-from spanscore.dialects.translations.registry import NOT_READ
 from spanscore.runtime.log import log_once
 
-__all__ = ["Role", "Scopes", "asks_nothing", "scope_notes"]
+__all__ = ["Role", "Scopes", "scope_notes"]
 
 _OURS: Final = semconv.EVALUATOR_SCOPES | {semconv.CAPTURE_SCOPE}
 _MOST: Final = 1_000
@@ -25,88 +23,48 @@ _LIBRARY: Final = {
     "openai-agents": "openai_agents",
     "pydantic-ai": "pydantic_ai",
 }
-"""Last part of a scope → the library that is meant by it."""
-_FRAMEWORKS: Final = frozenset(
+"""Last part of a scope → the library that it instruments."""
+_LIBRARIES: Final = frozenset(
     {
-        "agno",
-        "autogen",
-        "autogen_agentchat",
-        "beeai",
-        "crewai",
-        "dspy",
-        "google_adk",
-        "haystack",
-        "langchain",
-        "llama_index",
-        "openai_agents",
-        "pydantic_ai",
-        "smolagents",
-        "strands",
+        *("agno", "autogen", "autogen_agentchat", "beeai", "crewai", "dspy", "google_adk", "haystack", "langchain"),
+        *("llama_index", "openai_agents", "pydantic_ai", "smolagents", "strands"),
+        *("anthropic", "bedrock", "cohere", "google_genai", "google_generativeai", "groq", "litellm", "mistralai"),
+        *("ollama", "openai", "replicate", "together", "transformers", "vertexai", "watsonx"),
     }
 )
-"""Libraries that call models on an application's behalf: what they ask of a model's client is a step of theirs."""
-_MODEL_CLIENTS: Final = frozenset(
-    {
-        "anthropic",
-        "bedrock",
-        "cohere",
-        "google_genai",
-        "google_generativeai",
-        "groq",
-        "litellm",
-        "mistralai",
-        "ollama",
-        "openai",
-        "replicate",
-        "together",
-        "transformers",
-        "vertexai",
-        "watsonx",
-    }
-)
-_NOT_READ_KINDS: Final = frozenset({"EMBEDDING", "RERANKER", "EVALUATOR", "GUARDRAIL"})
-"""Kinds of OpenInference that ask and answer nothing."""
-_NOT_READ_OTHERWISE: Final[Mapping[str, Sequence[object]]] = {
-    semconv.REQUEST_TYPE: ("embedding", "rerank"),
-    semconv.LANGSMITH_KIND: ("embedding",),
-    "ai.operationId": (
-        *("ai.embed", "ai.embed.doEmbed", "ai.embedMany", "ai.embedMany.doEmbed"),
-        *("ai.rerank", "ai.rerank.doRerank"),
-    ),
-    "langfuse.observation.type": ("embedding", "evaluator"),
-    "mlflow.spanType": ('"EMBEDDING"', '"EVALUATOR"'),
-}
-"""Where neither an operation nor a kind of OpenInference is named: attribute → what in it asks and answers nothing."""
+"""Libraries that several instrumentations trace."""
+_GENERAL: Final = ("opentelemetry.instrumentation.", "@opentelemetry/instrumentation-", "io.opentelemetry.")
+"""Beginnings of scopes of instrumentations that trace web servers, databases and the like."""
 
 
 class Role(Enum):
-    """What a span of a scope is to us."""
+    """What a span of a scope is to spanscore."""
 
     OURS = auto()
     IGNORED = auto()
+    GENERAL = auto()
+    """As UNKNOWN, but an open span of such a scope is not expected to become the root of the spans below it."""
     UNKNOWN = auto()
-    """Nobody's that we know: a span of it is claimed where it has a GenAI operation when it starts."""
+    """A scope that no translation names: a span of it is claimed by its attributes."""
     CLAIMED = auto()
-    MODEL_CLIENT = auto()
-    """Claimed; at the top of its unit it is one only while no framework's instrumentation is at work."""
 
 
 class Scopes:
-    """Knows the role of each scope. Any thread: what a race computes twice is the same.
+    """Knows the role of each scope. Any thread: two threads that race compute the same role.
 
-    Two instrumentations of one library tell of each run twice: the first of them that is seen is heard, the other is not.
+    If two instrumentations trace the same library, the scope that was seen first is read, and the other one is ignored.
 
     Args:
         known: whether some translation reads the spans of a scope.
-        listed: beginnings of scopes whose top-most spans are units, whatever else is at work.
-        ignored: beginnings of scopes that are not claimed.
+        listed: beginnings of further scopes to claim (`units.scopes`).
+        ignored: beginnings of scopes that are not claimed (`units.ignore_scopes`).
         captures: whether our own handler records LangChain's runs.
         ours: scopes that are never claimed.
-        place: where all this is at work, for people.
+        place: the traced process, for messages.
 
     Attributes:
-        inner: scope → runs that were no units of their own, as a framework's instrumentation is at work.
-        unheard: scope → the one that is heard instead.
+        unheard: ignored scope → the scope of the same library that is read instead.
+        by_content: scopes that no translation names, of which some span was the root of a unit by its attributes.
     """
 
     def __init__(
@@ -125,11 +83,11 @@ class Scopes:
         self._captures = captures
         self._ours = ours
         self._place = place
-        self._framework = ""
         self._heard: dict[str, str] = {}
         self._roles: dict[str, Role] = {}
-        self.inner: Counter[str] = Counter()
+        self.seen_listed: set[str] = set()
         self.unheard: dict[str, str] = {}
+        self.by_content: set[str] = set()
 
     def role(self, scope: str) -> Role:
         """Return the role of a scope."""
@@ -140,44 +98,32 @@ class Scopes:
             self._roles.clear()
         return self._roles.setdefault(scope, self._role(scope))
 
-    def has_framework(self) -> bool:
-        """Whether a framework's instrumentation is at work, as far as is known."""
-        if not self._framework and self._captures():
-            self._framework = semconv.CAPTURE_SCOPE
-        return bool(self._framework)
-
-    def is_inner(self, scope: str) -> bool:
-        """Whether a model client's span at the top is a step of some framework's run, which cannot be told which."""
-        if not self.has_framework() or scope.startswith(self._listed):
-            return False
-        self.inner[scope] += 1
-        if self.inner[scope] == 1:
-            log_once(
-                f"inner {scope}",
-                f"spans of {scope} that stand alone are no units, as {self._framework} is at work in {self._place} and its"
-                f" model calls cannot be told from others; units.scopes with {scope!r} makes a unit of each",
-            )
-        return True
+    def found_by_content(self, scope: str) -> None:
+        """Note that a span of a scope which no translation names is the root of a unit; the first one is logged."""
+        if scope in self.by_content or len(self.by_content) >= _MOST:
+            return
+        self.by_content.add(scope)
+        log_once(
+            f"by content {scope}",
+            f"spans of scope {scope!r} in {self._place} have GenAI attributes and are scored; units.ignore_scopes with"
+            f" {scope!r} leaves them out",
+        )
 
     def _role(self, scope: str) -> Role:
         if scope in self._ours:
             return Role.OURS
-        listed = scope.startswith(self._listed)
+        listed = [name for name in self._listed if scope.startswith(name)]
+        self.seen_listed.update(listed)
         if scope.startswith(self._ignored):
             return Role.IGNORED
         if not listed and not self._known(scope):
-            return Role.UNKNOWN
-        library = _library(scope)
-        if not self._is_heard(library, scope):
-            return Role.IGNORED
-        if library in _FRAMEWORKS:
-            self._framework = self._framework or scope
-        return Role.MODEL_CLIENT if library in _MODEL_CLIENTS and not listed else Role.CLAIMED
+            return Role.GENERAL if scope.startswith(_GENERAL) else Role.UNKNOWN
+        return Role.CLAIMED if self._is_heard(_library(scope), scope) else Role.IGNORED
 
     def _is_heard(self, library: str, scope: str) -> bool:
         if library == "langchain" and self._captures():
             heard = semconv.CAPTURE_SCOPE
-        elif library in _FRAMEWORKS or library in _MODEL_CLIENTS:
+        elif library in _LIBRARIES:
             heard = self._heard.setdefault(library, scope)
         else:
             return True
@@ -192,33 +138,26 @@ class Scopes:
             )
         return heard == scope
 
-
-def asks_nothing(operation: object, named: Callable[[str], object]) -> bool:
-    """Whether what names itself so asks and answers nothing: nobody reads it, and it is no unit.
-
-    Args:
-        operation: GenAI's; None where there is none.
-        named: name → any other attribute, likewise.
-    """
-    kind = named(semconv.OPENINFERENCE_KIND)
-    if operation is not None or kind is not None:
-        return operation in NOT_READ or kind in _NOT_READ_KINDS
-    return any(named(name) in nothing for name, nothing in _NOT_READ_OTHERWISE.items())
+    def notes(self) -> list[str]:
+        """Return notes on scopes for `status()`: scopes read by content, ignored ones, and listed ones that never came."""
+        return scope_notes(self._listed, [self])
 
 
-def scope_notes(inner: Mapping[str, int], unheard: Mapping[str, str], *, where: str) -> list[str]:
-    """Return what must be known of scopes that are not scored, for ``status()``.
+def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]:
+    """Return notes on scopes for `status()`.
 
     Args:
-        inner: as of ``Scopes``; likewise ``unheard``.
-        where: the framework is at work: ``here``.
+        listed: beginnings of scopes that the configuration names.
+        processes: the scopes of each traced process.
     """
-    told = [
-        f"{runs:,} runs of {scope} are no units, as a framework is at work {where} whose model calls they may be; units.scopes"
-        " lists those that are"
-        for scope, runs in inner.items()
-    ]
-    return told + [f"{scope} is not read, as {by} traces the same" for scope, by in unheard.items()]
+    known = [*processes]
+    by_content = sorted({scope for scopes in known for scope in scopes.by_content.copy()})
+    unheard = {scope: by for scopes in known for scope, by in scopes.unheard.copy().items()}
+    seen = {name for scopes in known for name in scopes.seen_listed.copy()}
+    notes = [f"{scope} is scored, as its spans have GenAI attributes" for scope in by_content]
+    notes += [f"{scope} is not read, as {by} traces the same" for scope, by in unheard.items()]
+    missing = [name for name in listed if name not in seen]
+    return notes + [f"units.scopes has {name!r}, which begins the scope of no span so far" for name in missing]
 
 
 def _library(scope: str) -> str:

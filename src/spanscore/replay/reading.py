@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from spanscore import semconv
@@ -12,7 +12,7 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.line.options import Options
 from spanscore.model.span import SpanData, Unit
 from spanscore.receivers.otlp.claims import WireClaims
-from spanscore.receivers.otlp.reading import stands_alone, unit_of
+from spanscore.receivers.otlp.reading import units_of
 from spanscore.receivers.otlp.streams import bounds_of
 from spanscore.receivers.scopes import Role
 from spanscore.replay.evaluated import EvaluatedUnit, EvaluatedUnits
@@ -66,9 +66,7 @@ class UnitReader:
         self._claims = WireClaims(self.translator, listed=options.scopes, ignored=options.ignore_scopes)
         self._known = known or EvaluatedUnits()
         bounds = bounds_of(units)
-        self._table = TraceTable(
-            bounds, follows=self._claims.asks, stands_alone=lambda span: stands_alone(span, self.translator)
-        )
+        self._table = TraceTable(bounds, follows=lambda root: True, stands_alone=self._claims.stands_alone)
         self._over_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1
 
     def units(self, trace: StoredTrace) -> list[StoredUnit]:
@@ -83,20 +81,22 @@ class UnitReader:
         closed = table.due(self._over_ns)
         self.orphans += table.orphans
         table.reset()
-        read = [unit for one in closed if (unit := self._unit(one, known)) is not None]
+        read = [stored for one in closed for stored in self._units(one, known)]
         return sorted(read, key=lambda one: one.unit.spans[0].start_ns)
 
-    def _unit(self, closed: ClosedUnit, in_trace: EvaluatedUnits) -> StoredUnit | None:
-        if not self._claims.is_unit(closed.root):
-            return None
-        unit = unit_of(closed, self.translator, self.mended)
-        if unit is None or not unit.spans:
-            return None
-        evaluated = _joined(in_trace.of(closed.key), self._known.of(closed.key))
-        told = [replace(one, decided=evaluated.decided) if one is unit.root else one for one in unit.spans]
-        root = next(iter(_read(closed.root)), None)
-        dialect = None if root is None else self.translator.reads(root)
-        return StoredUnit(replace(unit, spans=tuple(told)), dialect or "", evaluated, closed.spans)
+    def _units(self, closed: ClosedUnit, in_trace: EvaluatedUnits) -> Iterator[StoredUnit]:
+        if self._claims.is_none(closed):
+            return
+        came = {int.from_bytes(span.span_id): span for span in closed.spans}
+        for unit in units_of(closed, self.translator, self.mended):
+            if not unit.spans:
+                continue
+            evaluated = _joined(in_trace.of(unit.key), self._known.of(unit.key))
+            spans = [replace(one, decided=evaluated.decided) if one is unit.root else one for one in unit.spans]
+            root = next(iter(_read(came[unit.key.span_id])), None) if unit.key.span_id in came else None
+            dialect = None if root is None else self.translator.reads(root)
+            members = [came[one.span_id] for one in unit.spans if one.span_id in came]
+            yield StoredUnit(replace(unit, spans=tuple(spans)), dialect or "", evaluated, members)
 
 
 def _joined(first: EvaluatedUnit | None, second: EvaluatedUnit | None) -> EvaluatedUnit:

@@ -195,7 +195,7 @@ class RateSampler:
         return _Draw(self._hashed(facts), upstream, False)
 
     def _hashed(self, facts: Facts) -> int:
-        trace_id, span_id = facts.key
+        trace_id, span_id = facts.sampled_by or facts.key
         is_root = facts.is_trace_root
         return self._hash_of(
             trace_id.to_bytes(16, "big") if is_root else (trace_id << 64 | span_id).to_bytes(24, "big")

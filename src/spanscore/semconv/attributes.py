@@ -103,6 +103,9 @@ CREATE_AGENT: Final = "create_agent"
 INVOKE_AGENT: Final = "invoke_agent"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 EVALUATION: Final = "evaluation"
+RERANK: Final = "rerank"
+"""Ours: OpenInference's kind RERANKER."""
+SEARCH_MEMORY: Final = "search_memory"
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """A model is asked and answers."""
 WHOLE_OPERATIONS: Final = frozenset({INVOKE_AGENT, INVOKE_WORKFLOW})

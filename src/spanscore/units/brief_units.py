@@ -13,7 +13,7 @@ from spanscore.codec.wire import WireSpan
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
 from spanscore.units.trace_books import PastUnits
-from spanscore.units.trace_nodes import SPAN_BYTES, ClosedUnit, unit_key
+from spanscore.units.trace_nodes import NO_LINKS, SPAN_BYTES, ClosedUnit, unit_key
 
 __all__ = ["BriefUnit", "BriefUnits"]
 
@@ -85,8 +85,8 @@ class BriefUnits:
         for root, _, _, came_ns, size in units.values():
             if came_ns > last_ns:
                 break
-            closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size)))
+            closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size, NO_LINKS)))
         for _ in closed:
             units.popitem(last=False)
-        self._past.drop([unit[0][:2] for unit in closed])
+        self._past.drop([unit[0] for unit in closed])
         return closed

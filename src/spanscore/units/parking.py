@@ -7,12 +7,13 @@ root's end ─▶ kept ─▶ parked ─▶ released, with scores ─▶ out
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
 from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import PendingSpan
+from spanscore.units.roots import split
 from spanscore.units.span_buffer import SpanBuffer
 
 __all__ = ["Parking"]
@@ -69,6 +70,15 @@ class Parking:
             self.hold.enqueue(pending)
         if is_root:
             self.leaves(key)
+
+    def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
+        """Return the units that the spans below a topmost span make; if it is none of their roots, its spans leave."""
+        units = split(unit)
+        if [one.key for one in units] != [unit.key]:
+            self.turn_back(unit.key, {}, now_ns)
+            for one in units:
+                self.ended(one.key)
+        return units
 
     def park(self, unit: Unit, now_ns: int) -> float:
         """Hold the spans of a unit that was chosen; return for how many seconds, -inf where none wait."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import takewhile
+from math import inf
 from typing import Final
 
+from spanscore.codec.wire import WireSpan, times_of
 from spanscore.units.closed_keys import ClosedKeys
-from spanscore.units.trace_nodes import FORGOTTEN, NO_SPANS, ORPHANED, GatheredUnit, OpenTrace
+from spanscore.units.trace_nodes import FORGOTTEN, NO_LINKS, NO_SPANS, ORPHANED, GatheredUnit, OpenTrace
 
 __all__ = ["KEPT_NS", "KeptUnits", "OpenTraces", "PastUnits"]
 
@@ -19,6 +21,8 @@ _DROPPED: Final = 1_000_000
 """Closed units that are remembered, those that were followed and the others: a span that is sent again is no second unit."""
 _GIVEN_UP: Final = 100_000
 """Parents that never came, remembered likewise."""
+_ENDS: Final = 10_000
+"""Traces of which it is remembered when their units ended, the latest ones: 0.2 kB each."""
 _IDS_PER_TRACE: Final = 10
 """Ids remembered, on average over ``Bounds.traces``, at some 150 bytes; past them those of unclaimed spans are forgotten."""
 
@@ -29,15 +33,45 @@ class PastUnits:
     def __init__(self) -> None:
         self._decided, self._dropped = ClosedKeys(_DECIDED), ClosedKeys(_DROPPED)
         self._given_up, self._ambient = ClosedKeys(_GIVEN_UP), ClosedKeys(_GIVEN_UP)
+        self._ends: OrderedDict[bytes, int] = OrderedDict()
 
     def close(self, unit: GatheredUnit) -> None:
         """Remember a unit."""
         trace_id, root_id, *_ = unit.root
         (self._decided if unit.followed else self._dropped).add(trace_id, root_id)
+        if unit.end_ns:
+            self._ended(trace_id, unit.end_ns)
 
-    def drop(self, ids: Iterable[tuple[bytes, bytes]]) -> None:
-        """Remember units that were not followed, each by its trace and its root."""
-        self._dropped.add_all(ids)
+    def _ended(self, trace_id: bytes, end_ns: int) -> None:
+        self._ends[trace_id] = max(end_ns, self._ends.pop(trace_id, 0))
+        if len(self._ends) > _ENDS:
+            self._ends.popitem(last=False)
+
+    def is_new_work(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
+        """Whether a span began when its unit had ended, as far as is known: it is the work of a later call.
+
+        Some instrumentations leave a span current that has ended, and the next calls of the thread become its children.
+
+        Args:
+            span: a claimed span, or the id of another.
+            unit: the unit of its parent; `FORGOTTEN` = any closed unit of its trace.
+        """
+        if isinstance(span, bytes) or unit is ORPHANED or (times := times_of(span)) is None:
+            return False
+        start_ns, end_ns = times
+        if unit is FORGOTTEN:
+            return start_ns > self._ends.get(span.trace_id, inf)
+        if unit.end_ns and start_ns > unit.end_ns and span.origin.resource == unit.root.origin.resource:
+            return True
+        unit.end_ns = max(unit.end_ns, end_ns)
+        return False
+
+    def drop(self, roots: Sequence[WireSpan]) -> None:
+        """Remember units that were not followed, by their roots."""
+        self._dropped.add_all([root[:2] for root in roots])
+        for root in roots[-_ENDS:]:
+            if (times := times_of(root)) is not None:
+                self._ended(root[0], times[1])
 
     def knows(self, trace_id: bytes) -> bool:
         """Whether anything of a trace is over."""
@@ -140,7 +174,7 @@ class OpenTraces:
         trace = unit.trace
         trace.dead += unit.count + unit.ids
         self._ids -= unit.ids
-        unit.spans, unit.ids = NO_SPANS, 0
+        unit.spans, unit.unread, unit.ids = NO_SPANS, NO_LINKS, 0
         busy = trace.units or trace.bytes
         if not (busy or trace.loose or trace.kept):
             self.drop(trace)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal, NamedTuple
 
-from spanscore.codec.wire import Origin, WireSpan
+from spanscore.codec.wire import Origin, WireSpan, times_of
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
 
 __all__ = [
     "FORGOTTEN",
+    "NO_LINKS",
     "NO_SPANS",
     "ORPHANED",
     "SPAN_BYTES",
@@ -29,6 +30,10 @@ SPAN_BYTES: Final = 400
 """What a span that waits takes beside its own bytes: 300 to 410 were seen. A trace takes 650 more: ``traces`` bounds that."""
 _MOST_LOOSE: Final = 10_000
 """Ids of one trace that are remembered for the sake of their children alone; past them the older half is forgotten."""
+
+
+Links = dict[bytes, bytes]
+"""Ids of spans → their parents' ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class ClosedUnit(NamedTuple):
             when it came), NOT_SAMPLED (it is not followed).
         revision: how often it was closed before.
         bytes: of its spans, as ``TraceTable.bytes``.
+        unread: ids of its spans that are not claimed → their parents' ids; empty if it is not followed.
     """
 
     root: WireSpan
@@ -62,6 +68,7 @@ class ClosedUnit(NamedTuple):
     outcome: Outcome | None
     revision: int
     bytes: int
+    unread: Links
 
     @property
     def key(self) -> UnitKey:
@@ -76,6 +83,8 @@ def unit_key(root: WireSpan) -> UnitKey:
 
 NO_SPANS: Final[dict[int, WireSpan]] = {}
 """Of every unit that is not followed: a dict less for the garbage collector to look at."""
+NO_LINKS: Final[Links] = {}
+"""Likewise."""
 
 
 class GatheredUnit:
@@ -83,6 +92,7 @@ class GatheredUnit:
 
     Attributes:
         spans: arrival → span; empty of one that is not followed.
+        unread: ids of spans that are not claimed → their parents' ids; likewise.
         count: of its claimed spans, whether they are kept or not.
         bytes: of the kept ones.
         ids: of spans that are not claimed.
@@ -91,11 +101,12 @@ class GatheredUnit:
         verdict: what its outcome will be if nothing worse happens to it; None = whole.
         closed: it was handed on.
         kept: it was, and its spans are kept for a next revision.
+        end_ns: the latest end among the root and the spans that came after it, since the epoch; 0 if no time is known.
     """
 
     __slots__ = (
-        "bytes", "closed", "count", "followed", "ids", "kept", "last_ns", "revision", "root", "since_ns", "spans", "trace",
-        "verdict",
+        "bytes", "closed", "count", "end_ns", "followed", "ids", "kept", "last_ns", "revision", "root", "since_ns", "spans",
+        "trace", "unread", "verdict",
     )  # fmt: skip
 
     def __init__(self, trace: OpenTrace, root: WireSpan, since_ns: int, last_ns: int, followed: bool) -> None:
@@ -103,16 +114,30 @@ class GatheredUnit:
         self.root = root
         self.followed = followed
         self.spans: dict[int, WireSpan] = {} if followed else NO_SPANS
+        self.unread: Links = {} if followed else NO_LINKS
         self.count = self.bytes = self.ids = self.revision = 0
         self.since_ns = since_ns
         self.last_ns = last_ns
         self.verdict: Outcome | None = None
         self.closed = self.kept = False
+        times = times_of(root)
+        self.end_ns = 0 if times is None else times[1]
 
     @property
     def key(self) -> UnitKey:
         """Its name everywhere else."""
         return unit_key(self.root)
+
+    def add(self, span: WireSpan, arrival: int) -> int:
+        """Add a claimed span; return the bytes that are kept of it."""
+        self.count += 1
+        if not self.followed and self.root is not span:
+            return 0
+        size = len(span[4]) + SPAN_BYTES
+        self.bytes += size
+        if self.followed:
+            self.spans[arrival] = span
+        return size
 
     def is_too_large(self, bounds: Bounds) -> bool:
         """Whether it has too many spans, or bytes."""

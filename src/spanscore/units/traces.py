@@ -4,6 +4,7 @@ On the wire nothing tells that a span began, so a unit is whole when its root is
 
     span ─┬─ no parent, or a remote one, or only unclaimed ones above it ─▶ root of a unit ─(quiet)─▶ closed
           ├─ its parent is of a unit ─▶ of that unit                     └ not followed: its bytes go at once
+          ├─ it began when all of that unit had ended ─▶ root of a unit of its own
           ├─ its parent has not come, or waits ─▶ waits ─┬ the parent comes ─▶ as above
           │                                              └ its trace is silent for ``orphan_wait`` ─▶ a unit, or orphans
           └─ its unit is closed ─▶ late
@@ -33,6 +34,9 @@ _SHARE: Final = 4
 _CHECKS: Final = 64
 """How often in ``max_age`` an active trace is searched for spans that have waited for too long."""
 
+_Entries = list[WireSpan | bytes]
+"""Claimed spans, and ids of others."""
+
 
 class TraceTable:
     """Gathers wire spans until their units are over. Owned by one thread; a clock that is set back stands still here.
@@ -40,7 +44,7 @@ class TraceTable:
     Args:
         follows: whether a unit may be scored at all, by its root; asked once, when that is known. False: the bytes of all
             its other spans go.
-        stands_alone: whether a span whose parent never came may be a unit: it is an agent, workflow or chain with content.
+        stands_alone: whether a span whose parent never came is the root of a unit: it can hold a question and an answer.
 
     Attributes:
         bytes: of the claimed spans that wait for a root or that open units keep, and 400 each.
@@ -181,9 +185,9 @@ class TraceTable:
     def _place(self, trace: OpenTrace, span: WireSpan, claimed: bool, owner: GatheredUnit | None) -> None:
         """Put a span where it belongs, and after it what waited for it."""
         span_id = span[1]
-        unit = self._claim(trace, span, owner, self._arrival) if claimed else self._note(trace, span_id, owner)
+        unit = self._claim(trace, span, owner, self._arrival) if claimed else self._note(trace, span_id, owner, span[2])
         if span_id in trace.waiting:
-            self._follow(trace, trace.waiting.pop(span_id), unit)
+            self._follow(trace, span_id, trace.waiting.pop(span_id), unit)
         if unit is None or unit.closed:
             return
         if unit.last_ns != self._now_ns:
@@ -192,39 +196,41 @@ class TraceTable:
         if unit.is_too_large(self._bounds) or self._now_ns - unit.since_ns >= self._bounds.max_age_ns:
             self._close(unit, Outcome.INCOMPLETE)
 
-    def _follow(self, trace: OpenTrace, entries: list[WireSpan | bytes], owner: GatheredUnit | None) -> None:
+    def _follow(self, trace: OpenTrace, above: bytes, entries: _Entries, owner: GatheredUnit | None) -> None:
         """Put what waited for a span of that unit, and what waited for that in turn, where it belongs."""
         if owner is not None and not owner.closed and not trace.gave_up:
-            self._gather(trace, entries, owner)
+            self._gather(trace, above, entries, owner)
             return
         waiting = trace.waiting
-        below = [(entries, owner)]
+        below = [(above, entries, owner)]
         while below:
-            entries, owner = below.pop()
+            above, entries, owner = below.pop()
             for entry in entries:
                 if isinstance(entry, bytes):
                     span_id = entry
                     self._traces.tighten(trace)
-                    unit = self._note(trace, span_id, owner)
+                    unit = self._note(trace, span_id, owner, above)
                 else:
                     span_id, arrival = entry[1], trace.arrival(entry)
                     self._unwait(trace, len(entry[4]) + SPAN_BYTES)
                     unit = self._claim(trace, entry, owner, arrival)
                     unit.since_ns = min(unit.since_ns, arrival)
                 if span_id in waiting:
-                    below.append((waiting.pop(span_id), unit))
+                    below.append((span_id, waiting.pop(span_id), unit))
 
-    def _gather(self, trace: OpenTrace, entries: list[WireSpan | bytes], unit: GatheredUnit) -> None:
+    def _gather(self, trace: OpenTrace, parent_id: bytes, entries: _Entries, unit: GatheredUnit) -> None:
         """As ``_follow``, where all is of an open unit and nothing was given up: the way that most spans take."""
         nodes, waiting, spans = trace.nodes, trace.waiting, unit.spans
         count = size = ids = 0
-        below = [entries]
-        for group in below:
+        below = [(parent_id, entries)]
+        for above, group in below:
             unit.since_ns = min(unit.since_ns, trace.arrival(group[0]))
             for entry in group:
                 if isinstance(entry, bytes):
                     ids += 1
                     span_id = entry
+                    if unit.followed:
+                        unit.unread[entry] = above
                 else:
                     count += 1
                     size += len(entry[4])
@@ -233,7 +239,7 @@ class TraceTable:
                         spans[trace.arrival(entry)] = entry
                 nodes[span_id] = unit
                 if span_id in waiting:
-                    below.append(waiting.pop(span_id))
+                    below.append((span_id, waiting.pop(span_id)))
         size += count * SPAN_BYTES
         self._unwait(trace, size)
         unit.count += count
@@ -249,7 +255,7 @@ class TraceTable:
         if (trace.gave_up or owner is None) and self._past.is_over(trace, span_id):
             self.duplicates += 1
             return self._traces.put_gone(trace, span_id, FORGOTTEN)
-        if owner is None:
+        if owner is None or self._past.is_new_work(span, owner):
             owner = self._begin_unit(trace, span, arrival, followed=self._follows(span))
         elif owner.closed:
             self.orphans += owner is ORPHANED
@@ -257,18 +263,12 @@ class TraceTable:
             if not self._reopens(owner):
                 return self._traces.put_gone(trace, span_id, owner)
         trace.nodes[span_id] = owner
-        owner.count += 1
-        if owner.followed or owner.root is span:
-            size = len(span[4]) + SPAN_BYTES
-            owner.bytes += size
-            self.bytes += size
-            if owner.followed:
-                owner.spans[arrival] = span
+        self.bytes += owner.add(span, arrival)
         if trace.gave_up and self._past.comes_late(trace.id, span_id):
             owner.verdict = Outcome.TOO_LATE
         return owner
 
-    def _note(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit | None) -> GatheredUnit | None:
+    def _note(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit | None, above: bytes) -> GatheredUnit | None:
         """Note where a span that is not claimed belongs; return it."""
         if owner is None:
             trace.nodes[span_id] = None
@@ -280,6 +280,8 @@ class TraceTable:
                 return self._traces.put_gone(trace, span_id, owner)
         trace.nodes[span_id] = owner
         self._traces.note(owner)
+        if owner.followed:
+            owner.unread[span_id] = above
         if trace.gave_up and self._past.comes_late(trace.id, span_id):
             owner.verdict = Outcome.TOO_LATE
         return owner
@@ -340,7 +342,7 @@ class TraceTable:
         self.bytes -= unit.bytes
         outcome = outcome if unit.followed else Outcome.NOT_SAMPLED
         spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
-        self._ready.append(ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes))
+        self._ready.append(ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes, unit.unread))
         if outcome is None and self._bounds.late == "rescore":
             self._kept.keep(unit)
         else:
@@ -371,6 +373,7 @@ class TraceTable:
         """Make units or orphans of the waiting spans that came by then, None = of all, cycles included."""
         for parent_id, tops in trace.tops(until_ns):
             is_late = trace.arrival(tops[0]) > trace.over_ns and not self._past.is_ambient(trace.id, parent_id)
+            is_late = is_late and not self._past.is_new_work(tops[0], FORGOTTEN)
             before = trace.bytes
             self._give_up_tops(trace, tops, FORGOTTEN if is_late else ORPHANED, verdict)
             if trace.bytes < before:
@@ -378,22 +381,25 @@ class TraceTable:
                 self._past.give_up(trace.id, parent_id, ambient=not is_late)
         if until_ns is None:
             for parent_id in [*trace.waiting]:
-                self._follow(trace, trace.waiting.pop(parent_id, []), ORPHANED)
+                self._follow(trace, parent_id, trace.waiting.pop(parent_id, []), ORPHANED)
 
     def _give_up_tops(
-        self, trace: OpenTrace, tops: list[WireSpan | bytes], gone: GatheredUnit | None, verdict: Outcome | None
+        self, trace: OpenTrace, tops: _Entries, gone: GatheredUnit | None, verdict: Outcome | None
     ) -> None:
         """Make units of those that may be, and of the others, with all below them, what ``gone`` says."""
         while tops:
             top = tops.pop()
             if isinstance(top, bytes):  # not claimed: what is below is on top
                 self._traces.tighten(trace)
-                self._note(trace, top, None)
+                self._note(trace, top, None, b"")
                 tops += trace.waiting.pop(top, ())
-            elif gone is FORGOTTEN or not self._stands_alone(top):
-                self._follow(trace, [top], gone)
+            elif gone is FORGOTTEN:
+                self._follow(trace, b"", [top], gone)
+            elif not self._stands_alone(top):
+                tops += trace.waiting.pop(top[1], ())  # one of these may be a root
+                self._follow(trace, b"", [top], gone)
             else:
-                self._follow(trace, [top], None)
+                self._follow(trace, b"", [top], None)
                 unit = trace.nodes[top[1]]
                 if isinstance(unit, GatheredUnit) and not unit.closed:
                     lost = Outcome.INCOMPLETE if unit.is_too_large(self._bounds) else None

@@ -91,13 +91,13 @@ class Units:
         self._lanes = lanes
         self._parking = parking
         self._hold = parking.hold
+        self._attach = parking.attach
         self._sink = sink
         self._handover = handover
         self._hand_rest = hand_rest
         self._revisions = revisions
         self._keeping = keeping
         self._shadows = shadows or Ledger(())
-        self._attach = parking.attach
         self._refusal = refusal
         self._clock = clock
         self._skipped = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
@@ -205,7 +205,9 @@ class Units:
     def tick(self, now_ns: int) -> None:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
         for unit in self._assembler.due(now_ns):
-            self._close(unit, now_ns)
+            for one in self._parking.split(unit, now_ns):
+                self._ledger.enter(one.key)
+                self._close(one, now_ns)
             yield_gil()
         if self._chosen:
             chosen, self._chosen = self._chosen, []

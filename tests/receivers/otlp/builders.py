@@ -15,6 +15,7 @@ FRAMEWORK = "openinference.instrumentation.langchain"
 CLIENT = "opentelemetry.instrumentation.openai"
 _ids = count(1)
 _START_NS = 1_700_000_000_000_000_000
+_LASTS_NS = 1_000_000_000
 
 
 def a_wire_span(
@@ -26,17 +27,18 @@ def a_wire_span(
     scope: str = "app",
     resource: Mapping[str, str] | None = None,
     state: str = "",
+    after_ns: int = 0,
     **attributes: str,
 ) -> WireSpan:
-    """Return a span; without an operation nothing of it means anything to us."""
+    """Return a span; all spans of one `after_ns` end together. A span without an operation is not claimed."""
     number = next(_ids)
     message = Span(
         trace_id=trace.to_bytes(16),
         span_id=number.to_bytes(8),
         parent_span_id=b"" if parent is None else parent.span_id,
         name=f"{operation} {number}",
-        start_time_unix_nano=_START_NS + number * 1_000,
-        end_time_unix_nano=_START_NS + number * 1_000 + 500,
+        start_time_unix_nano=_START_NS + number * 1_000 + after_ns,
+        end_time_unix_nano=_START_NS + _LASTS_NS + after_ns,
         flags=0x101 | 0x200 * remote,
         trace_state=state,
     )

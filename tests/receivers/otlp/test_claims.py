@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.receivers.otlp.builders import CLIENT, FRAMEWORK, a_wire_span
+from tests.receivers.otlp.builders import FRAMEWORK, a_wire_span
 from tests.traces.recordings import RECORDINGS, Recording
 
 from spanscore import semconv
 from spanscore.codec.wire import WireSpan, from_json, span_data_of, taken_apart
 from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.otlp.claims import WireClaims, text_of
+from spanscore.units.roots import RootRole
 
 
 def claims(**options: Any) -> WireClaims:
@@ -36,7 +37,7 @@ def is_claimed(span: WireSpan, by: WireClaims | None = None) -> bool:
         ({"operation": None, "scope": "@opentelemetry/instrumentation-http", "http.route": "/chat"}, False),
         ({"operation": "chat", "scope": "nobody knows it"}, True),
         ({"operation": None, "scope": "nobody knows it", "openinference.span.kind": "CHAIN"}, True),
-        ({"operation": None, "scope": "nobody knows it", "traceloop.workflow.name": "w"}, True),
+        ({"operation": None, "scope": "nobody knows it", "traceloop.entity.input": "{}"}, True),
         ({"operation": None, "scope": "nobody knows it", "db.statement": "x\ngen_ai.system"}, False),
     ],
 )
@@ -69,41 +70,7 @@ def test_what_a_translation_reads_is_claimed_on_the_wire(recording: Recording) -
     assert all(is_claimed(span, by) for span in read)
 
 
-@pytest.mark.parametrize("resource", [{}, {"service.instance.id": "1"}])
-def test_a_client_beside_a_framework_asks_on_its_behalf_in_the_same_process_alone(resource: dict[str, str]) -> None:
-    by, shop = claims(), {"service.name": "shop", **resource}
-    is_claimed(a_wire_span(scope=FRAMEWORK, resource=shop), by)
-
-    here, there = ({"service.name": name, **resource} for name in ("shop", "another"))
-
-    assert not by.is_unit(a_wire_span("chat", scope=CLIENT, resource=here))
-    assert by.is_unit(a_wire_span("chat", scope=CLIENT, resource=there))
-    assert by.inner == {CLIENT: 1}
-
-
-def test_a_framework_of_a_process_that_was_forgotten_comes_back_with_its_next_span(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("spanscore.receivers.otlp.claims._MOST", 2)
-    by, names = claims(), ({"service.name": name} for name in ("shop", "another", "a third"))
-    framework, *_ = frameworks = [a_wire_span(scope=FRAMEWORK, resource=name) for name in names]
-    clients = [a_wire_span("chat", scope=CLIENT, resource={"service.name": name}) for name in ("a third", "shop")]
-    assert all(is_claimed(one, by) for one in frameworks[:2])
-
-    assert by.is_unit(clients[0])  # of a process too many
-    assert is_claimed(framework, by)
-
-    assert not by.is_unit(clients[1])
-
-
-def test_scopes_that_are_listed_make_units_beside_a_framework() -> None:
-    by = claims(listed=[CLIENT])
-    is_claimed(a_wire_span(scope=FRAMEWORK), by)
-
-    assert by.is_unit(a_wire_span("chat", scope=CLIENT))
-
-
-def test_our_own_capture_is_a_framework_and_heard_before_another_of_langchain() -> None:
+def test_our_own_capture_is_read_before_another_instrumentation_of_langchain() -> None:
     by = claims()
     assert is_claimed(a_wire_span(scope=semconv.CAPTURE_SCOPE), by)
 
@@ -112,16 +79,24 @@ def test_our_own_capture_is_a_framework_and_heard_before_another_of_langchain() 
 
 
 @pytest.mark.parametrize(
-    "span",
+    ("span", "role"),
     [
-        {"operation": "create_agent"},
-        {"operation": "embeddings"},
-        {"operation": None, "openinference.span.kind": "RERANKER"},
-        {"operation": None, "scope": semconv.CAPTURE_SCOPE},  # a sample made by hand
+        ({"operation": "create_agent"}, RootRole.NEVER),
+        ({"operation": "embeddings"}, RootRole.NEVER),
+        ({"operation": None, "openinference.span.kind": "RERANKER"}, RootRole.NEVER),
+        ({"operation": None, "scope": semconv.CAPTURE_SCOPE}, RootRole.NEVER),  # a sample made by hand
+        ({"operation": "execute_tool"}, RootRole.STEP),
+        ({"operation": None, "openinference.span.kind": "RETRIEVER"}, RootRole.STEP),
+        ({"operation": None, "traceloop.span.kind": "tool"}, RootRole.STEP),
+        ({"operation": "execute_tool", "scope": semconv.CAPTURE_SCOPE}, RootRole.ROOT),
+        ({"operation": "chat"}, RootRole.ROOT),
+        ({"operation": None, "openinference.span.kind": "CHAIN"}, RootRole.ROOT),
+        ({"operation": None, "input.value": "2 + 2?"}, RootRole.ROOT),
+        ({"operation": None, "gen_ai.system": "openai"}, RootRole.UNNAMED),
     ],
 )
-def test_what_asks_nothing_is_no_unit(span: dict[str, str]) -> None:
-    assert not claims().is_unit(a_wire_span(**span))  # type: ignore[arg-type]
+def test_the_role_of_a_span_at_the_top_is_read_from_its_bytes(span: dict[str, str], role: RootRole) -> None:
+    assert claims().role(a_wire_span(**span)) is role  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("writer", ["in order", "from the end"])
@@ -156,13 +131,12 @@ def test_a_resource_that_cannot_be_read_hides_no_span() -> None:
     assert is_claimed(span._replace(origin=span.origin._replace(resource=b"\xff")))
 
 
-def test_names_from_the_wire_are_told_without_what_a_terminal_obeys(caplog: pytest.LogCaptureFixture) -> None:
+def test_names_from_the_wire_are_logged_without_control_characters(caplog: pytest.LogCaptureFixture) -> None:
     by, shop = claims(), {"service.name": "shop\x1b[2J" + "x" * 1_000}
-    client = f"{CLIENT}\n\x1b[2J"
-    is_claimed(a_wire_span(scope=f"{FRAMEWORK}", resource=shop), by)
 
-    assert not by.is_unit(a_wire_span("chat", scope=client, resource=shop))
+    by.found_by_content(a_wire_span("chat", scope="an.app\n\x1b[2J", resource=shop).origin)
 
-    told = caplog.text + " ".join(by.inner)
-    assert "\x1b" not in told
-    assert "x" * 300 not in told
+    text = caplog.text + " ".join(by.notes())
+    assert "an.app" in text
+    assert "\x1b" not in text
+    assert "x" * 300 not in text

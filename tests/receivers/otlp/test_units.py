@@ -54,11 +54,12 @@ class Served:
     def __init__(self, rate: float = 1.0, *, listed: Sequence[str] = (), **bounds: Any) -> None:
         self.now_ns, self.units = 0, list[tuple[Unit, Outcome]]()
         self.ledger, self.inbox = Ledger(["grounded"]), Inbox[Receiver](soft=10)
+        self.sampler = RateSampler({"grounded": rate})
         translator = Translator()
         self.receiver = OtlpSpans(
             self.inbox,
             self,  # type: ignore[arg-type]  # what it is not asked for is not there
-            RateSampler({"grounded": rate}),
+            self.sampler,
             self.ledger,
             bounds=Bounds(**bounds),
             claims=WireClaims(translator, listed=listed),
@@ -85,6 +86,9 @@ class Served:
     def pass_time(self, seconds: float) -> None:
         self.now_ns += int(seconds * S)
         self.receiver.due(self.now_ns)
+
+    def takes(self, unit: Unit) -> bool:
+        return self.sampler.decide(unit.facts(), "grounded").take
 
     def outcomes(self) -> dict[str, int]:
         return {outcome.value: units for (_, outcome), units in self.ledger.outcomes().items()}
@@ -149,17 +153,17 @@ def test_what_asks_nothing_is_no_unit_whatever_the_dice_say(rate: float, named: 
     assert (served.units, served.outcomes(), served.receiver.units) == ([], {}, 0)
 
 
-@pytest.mark.parametrize("rate", [0.0, 1.0])
-def test_a_model_call_beside_a_framework_is_no_unit_though_it_comes_first(rate: float) -> None:
-    served = Served(rate)
+@pytest.mark.parametrize("framework_first", [False, True])
+def test_a_model_call_without_a_parent_is_a_unit_whatever_came_before_it(framework_first: bool) -> None:
+    served = Served()
+    spans = [agent(operation="chat", scope=CLIENT), agent(trace=2, scope=FRAMEWORK)]
 
-    served.send(agent(operation="chat", scope=CLIENT))
-    served.pass_time(1)
-    served.send(a_wire_span(None, trace=2, scope=FRAMEWORK))  # what it is a step of ends later
+    for span in reversed(spans) if framework_first else spans:
+        served.send(span)
+        served.pass_time(1)
     served.pass_time(2)
 
-    assert CLIENT not in [unit.spans[0].scope for unit, _ in served.units]
-    assert any(CLIENT in note for note in served.receiver.notes())
+    assert sorted(unit.spans[0].scope for unit, _ in served.units) == sorted([CLIENT, FRAMEWORK])
 
 
 def test_an_end_before_its_start_is_the_start_and_is_told() -> None:

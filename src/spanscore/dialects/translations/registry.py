@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spanscore import semconv
+from spanscore.model.evolve import evolve
 from spanscore.model.span import NoContent, SpanData
 from spanscore.protocols import Translation
 from spanscore.runtime.plugins import Entry, Registry
@@ -78,11 +79,13 @@ class Translator:
         return scope in self._scopes or scope.startswith(self._prefixes)
 
     def translate(self, span: SpanData, *, count: bool = True) -> SpanData | None:
-        """Return the span in GenAI names; None where no translation claims it, or where it asks and answers nothing.
+        """Return the span in GenAI names; None if no translation claims it, or an evaluator wrote it.
+
+        A span whose operation is in `NOT_READ` keeps its operation alone.
 
         Args:
             span: as it came.
-            count: False where it will be translated again.
+            count: whether `counted` includes it.
         """
         if span.scope in semconv.EVALUATOR_SCOPES:  # an evaluation is never evaluated, whoever's marks it has, too
             return None
@@ -97,7 +100,7 @@ class Translator:
         translation, translated = found
         operation = translated.operation
         if str(operation) in NOT_READ:
-            return None
+            return evolve(span, attributes={semconv.OPERATION_NAME: operation}, events=())
         if count and operation != semconv.EXECUTE_TASK:
             self._count(translation.name, translated.no_content)
         return translated

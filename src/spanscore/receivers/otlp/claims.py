@@ -1,29 +1,31 @@
 """WireClaims: whether a span on the wire may be of a unit, by its scope, else by what betrays it in its bytes.
 
-Scopes mean what they mean in one process: which of two instrumentations is heard, and whether a call of a model is a step of
-some framework's run, is told apart by ``service.name`` and ``service.instance.id``.
+Scopes mean what they mean in one process, which is known by ``service.name`` and ``service.instance.id``: of two
+instrumentations of one library in it, the scope that came first is read.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.codec.wire import Origin, SpanPlace, UnreadableRequest, WireSpan, kept, resource_of
+from spanscore.codec.wire import TIMES_SIZE, Origin, SpanPlace, UnreadableRequest, WireSpan, resource_of, times_alone
 from spanscore.dialects.translations.registry import Translator
-from spanscore.receivers.scopes import Role, Scopes, asks_nothing
+from spanscore.receivers.root_roles import root_role
+from spanscore.receivers.scopes import Role, Scopes, scope_notes
 from spanscore.settings.printable import printable
+from spanscore.units.roots import RootRole, topmost_roots
+from spanscore.units.traces import ClosedUnit
 
 __all__ = ["Mark", "ScopeClaim", "WireClaims", "text_of"]
 
 Mark = Callable[[bytes, int, int], object]
 """Body of a request, start and end of a span in it → something where the span is claimed, None where it is not."""
 
-_ALWAYS_CLAIMED: Final = (Role.CLAIMED, Role.MODEL_CLIENT)
+_BY_CONTENT: Final = (Role.UNKNOWN, Role.GENERAL)
 _MOST: Final = 1_000
 """Processes and resources that are told apart at a time; then all are forgotten, and come back with their next span."""
 _KEY: Final = 0x0A
@@ -55,7 +57,7 @@ class WireClaims:
 
     Args:
         translator: knows scopes, and what betrays a span of the others.
-        listed: beginnings of scopes whose top-most spans are units, whatever else is at work.
+        listed: beginnings of further scopes to claim.
         ignored: beginnings of scopes that are not claimed.
     """
 
@@ -83,57 +85,56 @@ class WireClaims:
             found = self._claims[key] = self._claim(role)
         return found
 
-    def is_unit(self, root: WireSpan) -> bool:
-        """Whether a claimed span at the top is a unit, as far as its bytes tell: what is counted must not depend on the dice.
-
-        One of which the bytes are gone is, as far as these told.
-
-        To be asked once, when it has closed: a step of a framework's run is counted, and often comes before the run is seen.
-        """
-        return (not root.raw or self.asks(root)) and not self._is_inner(root)
-
-    def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan:
-        """Return a root that nobody follows without its bytes, if these have told by now what ``is_unit`` asks of them."""
+    def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
+        """Return a root of an unsampled unit with no bytes but its times; None if the spans below it decide on the unit."""
         _, _, _, _, start, end, _ = root
-        operation = text_of(body, semconv.OPERATION_NAME, start, end)
-        if operation in semconv.MODEL_OPERATIONS or (operation is None and origin.scope_name == semconv.CAPTURE_SCOPE):
-            return kept(body, root, origin)  # it may turn out to be a step of some framework's run, or is none
-        if asks_nothing(operation, lambda name: text_of(body, name, start, end)):
-            return kept(body, root, origin)
-        return kept(b"", root, origin)
+        role = root_role(RawAttributes(body, start, end))
+        return times_alone(body, root, origin) if role is RootRole.ROOT else None
 
-    def asks(self, root: WireSpan) -> bool:
-        """Whether it asks and answers something. Pure."""
-        operation = text_of(root.raw, semconv.OPERATION_NAME)
-        if operation is None and root.origin.scope_name == semconv.CAPTURE_SCOPE:
-            return False  # a sample made by hand: who made it scores it
-        return not asks_nothing(operation, partial(text_of, root.raw))
+    def role(self, span: WireSpan) -> RootRole:
+        """Return the role of a claimed span at the top, without decoding it. Pure.
 
-    @property
-    def inner(self) -> Mapping[str, int]:
-        """Scope → model calls that were no units of their own, as a framework is at work in their process."""
-        return sum((scopes.inner for scopes in list(self._processes.values())), Counter())
+        A span of our own capture is the root that it was in its process; a sample made by hand was scored by its maker.
+        """
+        if len(span.raw) <= TIMES_SIZE:  # a shortened root
+            return RootRole.ROOT
+        if span.origin.scope_name == semconv.CAPTURE_SCOPE:
+            return RootRole.NEVER if text_of(span.raw, semconv.OPERATION_NAME) is None else RootRole.ROOT
+        return root_role(RawAttributes(span.raw))
+
+    def is_none(self, closed: ClosedUnit) -> bool:
+        """Whether spans make no unit: a sample made by hand, or a span that holds no answer, without the spans below it."""
+        is_alone = closed.outcome is not None or closed.root.origin.scope_name == semconv.CAPTURE_SCOPE
+        return is_alone and self.role(closed.root) is RootRole.NEVER
+
+    def stands_alone(self, span: WireSpan) -> bool:
+        """Whether a span whose parent never came is the root of a unit. Pure."""
+        return self.role(span) in (RootRole.ROOT, RootRole.UNNAMED)
+
+    def roots(self, closed: ClosedUnit) -> int:
+        """Return how many roots of units there are among a topmost span and the claimed ones below it, without decoding any."""
+        known = {span.span_id: span for span in closed.spans} | {closed.root.span_id: closed.root}
+        ids = [(span.span_id, span.parent_id) for span in closed.spans]
+        return len(topmost_roots(closed.root.span_id, ids, lambda one: self.role(known[one]), closed.unread))
+
+    def notes(self) -> list[str]:
+        """Return notes on scopes for `status()`."""
+        return scope_notes(self._listed, [*self._processes.values()])
+
+    def found_by_content(self, origin: Origin) -> None:
+        """Note that the root of a unit is of a scope that no translation names."""
+        if self.of(origin).role in _BY_CONTENT:
+            self._scopes_of(origin).found_by_content(_told(origin.scope_name))
 
     @property
     def unheard(self) -> Mapping[str, str]:
-        """Scope → the one that is heard instead, in some process."""
+        """Ignored scope → the scope that is read instead, in some process."""
         return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
 
     def _claim(self, role: Role) -> ScopeClaim:
-        if role in _ALWAYS_CLAIMED:
+        if role is Role.CLAIMED:
             return ScopeClaim(role, None)
-        return ScopeClaim(role, self._marked, self._mostly) if role is Role.UNKNOWN else ScopeClaim(role, _unmarked)
-
-    def _is_inner(self, root: WireSpan) -> bool:
-        scopes = self._scopes_of(root.origin)
-        if not scopes.has_framework():  # before anything is searched for
-            return False
-        scope = _told(root.origin.scope_name)
-        role = scopes.role(scope)
-        is_model = role is Role.MODEL_CLIENT or (
-            role is Role.UNKNOWN and text_of(root.raw, semconv.OPERATION_NAME) in semconv.MODEL_OPERATIONS
-        )
-        return is_model and scopes.is_inner(scope)
+        return ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, _unmarked)
 
     def _scopes_of(self, origin: Origin) -> Scopes:
         resource = hash(origin.resource)
@@ -200,6 +201,28 @@ def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> s
         return None
     text = body[begin : begin + size].decode("latin-1")
     return text if text.isascii() and text.isprintable() else None
+
+
+class RawAttributes(NamedTuple):
+    """The attributes of a span that is still the bytes that came.
+
+    Attributes:
+        body: the bytes in which the span stands.
+        start: where the span begins in them.
+        end: where it ends; None = at their end.
+    """
+
+    body: bytes
+    start: int = 0
+    end: int | None = None
+
+    def get(self, name: str) -> str | None:
+        """Return a short text attribute; None = there is none."""
+        return text_of(self.body, name, self.start, self.end)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is an attribute of that name."""
+        return self.body.find(_key_of(str(name)), self.start, self.end) >= 0
 
 
 @cache

@@ -1,52 +1,46 @@
-"""A closed unit, still the bytes that came → the unit in GenAI names."""
+"""A closed unit, still the bytes that came → its units in GenAI names: mostly one."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
-from spanscore import semconv
-from spanscore.codec.wire import WireSpan, span_data_of
+from spanscore.codec.wire import span_data_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.span import SpanData, Unit
 from spanscore.runtime.log import log_internal_error
+from spanscore.units.roots import split
 from spanscore.units.traces import ClosedUnit
 
-__all__ = ["stands_alone", "unit_of"]
+__all__ = ["units_of"]
 
 
-def unit_of(closed: ClosedUnit, translator: Translator, mended: Counter[str]) -> Unit | None:
-    """Return the unit, None where nothing in it means anything.
+def units_of(closed: ClosedUnit, translator: Translator, mended: Counter[str]) -> list[Unit]:
+    """Return the units of a topmost span and all below it; empty if they make none.
 
-    Of one that is lost only its root is read, which tells how probable it was.
+    If spans are missing, only the topmost one is read: its facts give the probability that the unit was chosen.
 
     Args:
-        closed: what came.
-        translator: counts what it reads.
-        mended: counts what was not as it should be.
+        closed: the spans that came.
+        translator: counts the spans it reads.
+        mended: counts spans by what was wrong with them.
     """
     complete = closed.outcome is None
     spans: list[SpanData] = []
-    means = False
     for span in closed.spans if complete else (closed.root,):
         try:
             data = span_data_of(span, mended)
             translated = translator.translate(data)
         except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
             log_internal_error("read a span", error)
-            complete, means = False, True
+            complete = False
             continue
-        means = means or translated is not None
-        spans.append(replace(data, attributes={}, events=()) if translated is None else translated)
-    told = tuple(sorted(spans, key=lambda span: span.start_ns))
-    return Unit(closed.key, told, complete, closed.revision) if means else None
+        read = replace(data, attributes={}, events=()) if translated is None else translated
+        spans.append(replace(read, unread=_numbers(closed.unread)) if closed.unread and span is closed.root else read)
+    ordered = tuple(sorted(spans, key=lambda span: span.start_ns))
+    return split(Unit(closed.key, ordered, complete, closed.revision))
 
 
-def stands_alone(span: WireSpan, translator: Translator) -> bool:
-    """Whether a span whose parent never came is a unit: an agent, workflow or chain with content."""
-    try:
-        read = translator.translate(span_data_of(span), count=False)
-    except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
-        log_internal_error("read a span", error)
-        return False
-    return read is not None and read.operation in semconv.WHOLE_OPERATIONS and read.no_content is None
+def _numbers(ids: Mapping[bytes, bytes]) -> dict[int, int]:
+    return {int.from_bytes(span_id): int.from_bytes(parent_id) for span_id, parent_id in ids.items()}

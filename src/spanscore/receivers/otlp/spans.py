@@ -25,18 +25,20 @@ from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.foreign_scores import ForeignScores
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.kept import KeptSpans, key_of
-from spanscore.receivers.otlp.reading import stands_alone, unit_of
+from spanscore.receivers.otlp.reading import units_of
 from spanscore.receivers.otlp.streams import Streams
 from spanscore.receivers.otlp.unsampled import Sorting, add_unsampled
-from spanscore.receivers.scopes import Role, scope_notes
+from spanscore.receivers.scopes import Role
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
+from spanscore.units.roots import RootRole
 from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 
 __all__ = ["OtlpSpans"]
 
 _OURS: Final = Role.OURS
+_ROOT: Final = RootRole.ROOT
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _FEW: Final = 32
 """Units that nobody scores, of which each takes microseconds."""
@@ -234,7 +236,7 @@ class OtlpSpans:
         return kept
 
     def _dropped(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
-        """Return of the root of a unit what is kept of it, if no rate would take that; None where one may."""
+        """Return the root of a unit that no rate would take, without its content; None if its spans are to be kept."""
         trace_id, _, parent_id, _, _, _, trace_state = root
         has_state = trace_state != b""
         may = None if has_state or parent_id else self._sampler.would_sample(trace_id)
@@ -334,15 +336,17 @@ class OtlpSpans:
             f"{spans:,} of the spans that were read have {what}: it is read as its start"
             for what, spans in self._mended.copy().items()
         ]
-        told = scope_notes(self._claims.inner, self._claims.unheard, where="in their process")
-        return told + mended + self._translator.notes() + self.copies.notes()
+        return self._claims.notes() + mended + self._translator.notes() + self.copies.notes()
 
     def _table(self, bounds: Bounds) -> TraceTable:
-        return TraceTable(bounds, follows=self._follows, stands_alone=lambda span: stands_alone(span, self._translator))
+        return TraceTable(bounds, follows=self._follows, stands_alone=self._claims.stands_alone)
 
     def _follows(self, root: WireSpan) -> bool:
-        may = self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
-        return may and self._claims.asks(root)
+        """Whether the spans of a topmost span are kept: it may be scored, or they decide which of them are roots."""
+        return self._may_be_scored(root) or self._claims.role(root) is not _ROOT
+
+    def _may_be_scored(self, root: WireSpan) -> bool:
+        return self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
 
     def _add(self, table: TraceTable | None, event: Arrived, now_ns: int) -> None:
         """Put spans into a table; None: they are read no more."""
@@ -363,14 +367,11 @@ class OtlpSpans:
             yield_gil()
 
     def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int) -> None:
-        unsampled, is_unit, is_proxy = 0, self._claims.is_unit, bool(self._kept)
+        unsampled, is_proxy = 0, bool(self._kept)
         for number, unit in enumerate(closed):
             is_sampled = unit[2] is not _NOT_SAMPLED
             try:
-                if is_sampled:
-                    self._close(unit, now_ns)
-                elif is_unit(unit[0]):
-                    unsampled += 1
+                unsampled += self._close(unit, now_ns) if is_sampled else 1
             except Exception as error:  # noqa: BLE001  (the other units go on)
                 log_internal_error("read a unit", error)
             if is_proxy:
@@ -381,14 +382,20 @@ class OtlpSpans:
             self.units += unsampled
             self._admission.record_rejected(_NOT_SAMPLED, unsampled)
 
-    def _close(self, closed: ClosedUnit, now_ns: int) -> None:
-        if not self._claims.is_unit(closed.root):
-            return
-        unit = unit_of(closed, self._translator, self._mended)
-        if unit is not None:
+    def _close(self, closed: ClosedUnit, now_ns: int) -> int:
+        """Hand on the units of a topmost span; return how many there are that cannot be scored."""
+        if self._claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
+            return self._claims.roots(closed)
+        units = [] if self._claims.is_none(closed) else units_of(closed, self._translator, self._mended)
+        if closed.revision and [unit.key for unit in units] != [closed.key]:
+            self.table.late += 1  # the span that came late changes which spans are roots: these have been scored
+            return 0
+        for unit in units:
+            self._claims.found_by_content(closed.root.origin)
             self.units += not unit.revision
-            kept = self._kept.give([unit.key, *map(key_of, closed.spans)])
+            kept = self._kept.give([UnitKey(span.trace_id, span.span_id) for span in unit.spans])
             self._port.assembled(unit, kept, now_ns, lost=closed.outcome or Outcome.INCOMPLETE)
+        return 0
 
 
 def _shut_down(closed: ClosedUnit) -> ClosedUnit:

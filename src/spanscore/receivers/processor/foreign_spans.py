@@ -1,15 +1,18 @@
 """ForeignSpans: spans that other instrumentations make in this process → units: the receiver of ``ScoringSpanProcessor``.
 
-When a span starts it is known which unit it belongs to, as its parent is. So a unit closes when its root has ended and no
-claimed span of it is open, and waits for nothing else. On the application's thread a span costs a look-up of its scope, one
-of its parent, and at its end, where its unit may be scored, one append; it is read and translated on the span thread.
+When a span starts its unit is known, as its parent's is. A unit closes when its topmost span has ended and no claimed span of
+it is open. On the application's thread a span costs a look-up of its scope and one of its parent, and one append at its end if
+its unit may be scored; it is read and translated on the span thread (`foreign_reading.py`).
+
+A span of a scope that no translation names shows its attributes often only at its end. The units below it wait for that, two
+seconds at most: it may be their root (`plain_spans.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from time import time_ns
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -17,37 +20,41 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import context, semconv
-from spanscore.codec.sdk import attributes_of, span_data
+from spanscore.codec.sdk import attributes_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, SpanData, UnitKey
+from spanscore.model.span import Facts, UnitKey
 from spanscore.otel.beside import processors_beside
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
-from spanscore.receivers.processor.foreign_unit import FollowedUnit, ForeignUnit, OpenUnits
-from spanscore.receivers.processor.held_span import HeldSpan, pass_on
-from spanscore.receivers.scopes import Role, Scopes, asks_nothing, scope_notes
+from spanscore.receivers.processor.foreign_reading import Event, ForeignReading, Signal
+from spanscore.receivers.processor.foreign_unit import (
+    FollowedUnit,
+    ForeignUnit,
+    Ids,
+    OpenUnits,
+    PlainSpan,
+    facts_of,
+)
+from spanscore.receivers.processor.plain_spans import PlainSpans
+from spanscore.receivers.root_roles import root_role
+from spanscore.receivers.scopes import Role, Scopes
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.inbox import Inbox
-from spanscore.runtime.log import log_internal_error
+from spanscore.units.roots import RootRole
 from spanscore.units.session_ids import SessionIds
 
 __all__ = ["ForeignSpans"]
 
-_GRACE_NS: Final = 5_000_000_000
-"""How long an ended root waits for spans of its unit that are open: a stream is read on after its chain has returned, and some
-instrumentations never end the span of a run that was cancelled."""
 _MAX_AGE_NS: Final = 3_600_000_000_000
 """A root that has not ended by then is given up."""
-_MOST_EARLY: Final = 100
-"""Spans that mean nothing and are kept until it is known what they belong to; with more it is a unit."""
 _SPAN_BYTES: Final = 2_000
 
-_OURS, _CLAIMED, _MODEL_CLIENT, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.MODEL_CLIENT, Role.UNKNOWN
+_OURS, _CLAIMED, _IGNORED, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.IGNORED, Role.UNKNOWN
+_ROOT: Final = RootRole.ROOT
 _IDS: Final = slice(2)
 """Trace id and span id, which come first in a ``SpanContext``: it is a tuple, and its properties are slow."""
-
-Event = tuple[FollowedUnit, ReadableSpan | None, Sequence[SpanProcessor], int]
-"""Whose the span is, the span, who is to have it, its size; without a span: the unit is given up."""
+_TOO_LATE: Final = "spans got GenAI attributes only when a unit below them had been closed: that unit is scored"
+_BEFORE: Final = "spans are steps of runs that began before ScoringSpanProcessor was added"
 
 
 class ForeignSpans:
@@ -64,8 +71,8 @@ class ForeignSpans:
         turns: told of a root in a ``spanscore.session`` block, and whether it is let in; None = nobody scores conversations.
 
     Attributes:
-        units: roots that were let in.
-        late: spans that came after their unit was closed; they went on as they are.
+        units: topmost spans that were let in.
+        untaken: why spans with GenAI attributes were not taken → how many.
         closed: no further unit is let in.
     """
 
@@ -87,6 +94,7 @@ class ForeignSpans:
         self._admission = admission
         self.scopes = scopes
         self.translator = translator
+        self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
         self._ready = ready
         self._turns = turns
         self.closed = False
@@ -95,10 +103,16 @@ class ForeignSpans:
     def reset(self) -> None:
         """Forget every unit, and count from zero: in a forked child, where spans that were open are the parent's."""
         self._open = OpenUnits()
-        self._closing: dict[UnitKey, FollowedUnit] = {}
-        self.units = self.late = 0
-        self._read = 0
+        self._plain = PlainSpans()
+        self._reading = ForeignReading(self._port, self.translator)
+        self.units = 0
+        self.untaken: Counter[str] = Counter()
         self._is_ready = False
+
+    @property
+    def late(self) -> int:
+        """Spans that came after their unit was closed; they went on as they are."""
+        return self._reading.late
 
     # --- the application's threads -----------------------------------------------------------------------------
 
@@ -114,35 +128,155 @@ class ForeignSpans:
             return False
         of, ids, parent = self._open.of, span.context[_IDS], span.parent
         unit = None if parent is None else of.get(parent[_IDS])
-        if unit is None:
-            return not self._is_step_of_earlier(span, front, around) and self._begin(span, ids, role, front)
-        of[ids] = unit  # perhaps once more: another processor may have seen it, too
-        unit.spans.append(ids)
-        if isinstance(unit, FollowedUnit) and self._claims(span, role):
-            unit.open[ids[1]] = None
+        if unit is None or (unit.ended and _has_ended(parent, around)):  # work of its own, in a context left over
+            return self._begin(span, ids, role, front, around)
+        self._add(unit, span, ids, role)
         return False
 
     def ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
         """Take a span that ended; it will be passed on to ``exits``. False: it is not taken, or may go on at once."""
         context: Any = span.get_span_context()
         ids = context[_IDS]
-        unit = self._open.of.get(ids)
+        unit = self._open.of.get(ids) or self._late_root(span, ids, front)
         if unit is None:
             return False
         is_root = ids == unit.key
-        if is_root and not unit.ended:
+        ends = is_root and not unit.ended
+        if ends:
             self._end_root(unit, span)
+        kept = self._take(unit, span, context, front, exits, is_root=is_root)
+        if ends and not unit.settled:
+            self._await(unit.around, [unit])
+        return kept
+
+    def _take(
+        self,
+        unit: ForeignUnit,
+        span: ReadableSpan,
+        ids: Any,
+        front: object,
+        exits: Sequence[SpanProcessor],
+        *,
+        is_root: bool,
+    ) -> bool:
+        is_followed = isinstance(unit, FollowedUnit)
+        if unit.role is not _ROOT and not unit.ended and not (is_followed and unit.around is None):
+            self._note(unit, span, ids[1])
         if not isinstance(unit, FollowedUnit):
             return False
         if unit.done:
-            self.late += not self.closed
+            self._reading.late += not self.closed
             return False
-        if not context.trace_flags.sampled:  # recorded only: no exporter takes it, and so none waits for it
+        if not ids.trace_flags.sampled:  # recorded only: no exporter takes it, and so none waits for it
             exits = ()
         if not exits and unit.front is not front:  # another processor has it read
             return False
-        is_read = is_root or self._claims(span, self.scopes.role(_scope(span)))
+        is_read = is_root or self._is_claimed_at_end(span)
         return is_read and self._put(unit, span, ids[1], exits)
+
+    def _add(self, unit: ForeignUnit, span: Any, ids: Ids, role: Role) -> None:
+        """Note that a span is part of a unit; perhaps once more, as another processor may have seen it, too."""
+        self._open.of[ids] = unit
+        unit.spans.append(ids)
+        if not self._is_claimed(span, role):
+            if unit.role is not _ROOT or unit.around is not None:
+                unit.unread[ids[1]] = span.parent[1]
+        elif isinstance(unit, FollowedUnit):
+            unit.open[ids[1]] = None
+
+    def _note(self, unit: ForeignUnit, span: ReadableSpan, span_id: int) -> None:
+        """Note a span of a unit that may turn out not to be scored, so that its roots can be counted."""
+        if self._is_claimed_at_end(span):
+            parent: Any = span.parent
+            unit.below.append((span_id, parent[1], root_role(attributes_of(span))))
+
+    def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
+        """Note a span without a unit above it; return whether it begins one that may be scored."""
+        known = self._open.of.get(ids)
+        if known is not None:  # another processor has seen it
+            return ids == known.key and isinstance(known, FollowedUnit)
+        above = None if span.parent is None else self._plain.of(span.parent[_IDS])
+        unit = None if above is None else above.unit_above()
+        if unit is not None:
+            self._add(unit, span, ids, role)
+        elif role is _IGNORED:
+            self._plain.pass_by(ids, above)
+        elif not self._is_claimed(span, role):
+            if self._plain.of(ids) is None:
+                self._settle_all(self._plain.start(ids, span, above))
+        elif not (self.closed or context.is_judging() or self._is_step_of_earlier(span, front, around)):
+            return isinstance(self._root_of(span, ids, role, front, above), FollowedUnit)
+        return False
+
+    def _root_of(self, span: Any, ids: Ids, role: Role, front: object, above: PlainSpan | None) -> ForeignUnit:
+        """Begin the unit of a claimed span: with it as the root, or an open span above it that is claimed by now."""
+        late = None if above is None else self._claimed_by_now(above)
+        if late is None:
+            return self._new(ids, span, front, above)
+        late.unit = self._new(late.ids, late.span, front, late.above)
+        self._plain.end(late.ids)
+        self._absorb(late.unit, late.let_go(), late.ids[1])
+        self._add(late.unit, span, ids, role)
+        return late.unit
+
+    def _new(self, ids: Ids, root: Any, front: object, above: PlainSpan | None) -> ForeignUnit:
+        unit = self._admitted(UnitKey(*ids), root, front, above)
+        unit.parent_id = None if root.parent is None else root.parent[1]
+        if (role := root_role(root.attributes or {})) is _ROOT:
+            unit.role = role
+        if self.scopes.role(_scope(root)) is not _CLAIMED:
+            self.scopes.found_by_content(_scope(root))
+        oldest = self._open.begin(unit)
+        if oldest is not None:
+            self._give_up(oldest)
+        return unit
+
+    def _claimed_by_now(self, above: PlainSpan) -> PlainSpan | None:
+        """Return the topmost open span above one that has got GenAI attributes since it started; None = none has."""
+        claimed = [plain for plain in above.open_line() if self._has_marks(plain.span)]
+        return claimed[-1] if claimed else None
+
+    def _late_root(self, span: ReadableSpan, ids: Ids, front: object) -> ForeignUnit | None:
+        """Return a unit for a span of an unnamed scope that was recognised at its end; None = it is no root."""
+        plain = self._plain.end(ids)
+        if plain is None:
+            return None
+        waiting = plain.let_go()
+        if (unit := plain.unit_above()) is not None:
+            self._open.of[ids] = unit
+            unit.spans.append(ids)
+            self._absorb(unit, waiting, ids[1])
+            return unit
+        nearest = None if plain.above is None else next(plain.above.open_line(), None)
+        if not self._has_marks(span) or self.closed or context.is_judging():
+            self._await(nearest, waiting)
+            return None
+        if plain.decided:
+            self.untaken[_TOO_LATE] += 1
+            self._settle_all(waiting)
+            return None
+        unit = self._new(ids, plain.span, front, nearest)
+        self._absorb(unit, waiting, ids[1])
+        return unit
+
+    def _absorb(self, unit: ForeignUnit, parts: Sequence[ForeignUnit], parent_id: int) -> None:
+        """Make ended units parts of one whose root is above them.
+
+        Args:
+            unit: the unit that goes on.
+            parts: the units that waited.
+            parent_id: the span below which they are.
+        """
+        for part in parts:
+            part.facts = None
+            unit.below += [(part.key.span_id, part.parent_id, part.role or _ROOT), *part.below]
+            unit.unread |= part.unread
+            if part.parent_id is not None and part.parent_id != parent_id:
+                unit.unread[part.parent_id] = parent_id
+            if isinstance(part, FollowedUnit) and isinstance(unit, FollowedUnit):
+                unit.parts.append(part)
+            elif isinstance(part, FollowedUnit):
+                self._inbox.put(self, (part, Signal.DROP, (), 0), must=True)
 
     def _is_step_of_earlier(self, span: Any, front: object, around: Context | None) -> bool:
         """Whether a span is a step of a run that began before the processor was added, which is never seen whole."""
@@ -151,57 +285,100 @@ class ForeignSpans:
         above: Any = trace.get_current_span(around)
         if not above.is_recording() or front not in processors_beside(above):
             return False
-        role = self.scopes.role(_scope(above))  # by that alone: an operation may have been said after the start
-        return role is _CLAIMED or role is _MODEL_CLIENT
+        is_step = self.scopes.role(_scope(above)) is _CLAIMED  # by that alone: attributes may have come after its start
+        self.untaken[_BEFORE] += is_step
+        return is_step
 
-    def _begin(self, span: Any, ids: tuple[int, int], role: Role, front: object) -> bool:
-        known = self._open.of.get(ids)
-        if known is not None:  # another processor has seen it
-            return ids == known.key and isinstance(known, FollowedUnit)
-        if not self._claims(span, role) or self.closed or context.is_judging():
-            return False
-        is_model = role is _MODEL_CLIENT or (role is _UNKNOWN and _operation(span) in semconv.MODEL_OPERATIONS)
-        if is_model and self.scopes.is_inner(_scope(span)):
-            unit = ForeignUnit(UnitKey(*ids))
-        else:
-            unit = self._admitted(UnitKey(*ids), span, front)
-        oldest = self._open.begin(unit)
-        if oldest is not None:
-            self._give_up(oldest)
-        return isinstance(unit, FollowedUnit)
-
-    def _admitted(self, key: UnitKey, span: Any, front: object) -> ForeignUnit:
+    def _admitted(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ForeignUnit:
         session = context.current_session()
         if not self._inbox.admits():
             self._admission.record_rejected(Outcome.REFUSED)
             if session is not None and self._turns is not None:
                 self._turns.missed(session, Outcome.REFUSED)
-            return ForeignUnit(key)
+            return ForeignUnit(key=key, settled=True)
         if not self._is_ready:
             self._ready(span)
             self._is_ready = True
-        state = span.context.trace_state
-        facts = Facts(key, span.parent is None, state.to_header() if state else "", conversation_id=session)
+        facts = _facts(key, span)._replace(conversation_id=session)
         if session is not None and self._turns is not None:
             self._turns.began(session, span.start_time)
-        if not self._sampler.may(facts):
-            return ForeignUnit(key, facts)
+        own = self._sampler.may(facts)
+        if not own and not (above is not None and any(map(self._may, above.open_line()))):
+            return ForeignUnit(key=key, facts=facts, around=above)
         self.units += 1
-        return FollowedUnit(key, root=span, front=front, session=session, open={key.span_id: None})
+        return FollowedUnit(
+            key=key,
+            facts=facts,
+            around=above,
+            root=span,
+            front=front,
+            own=own,
+            session=session,
+            open={key.span_id: None},
+        )
 
-    def _claims(self, span: ReadableSpan, role: Role) -> bool:
-        """Whether a span is read, if its unit is."""
-        return role is _CLAIMED or role is _MODEL_CLIENT or (role is _UNKNOWN and _operation(span) is not None)
+    def _may(self, plain: PlainSpan) -> bool:
+        """Whether a unit with this span as its root may be scored."""
+        if plain.may is None:
+            is_possible = self.scopes.role(_scope(plain.span)) is _UNKNOWN
+            plain.may = is_possible and self._sampler.may(_facts(UnitKey(*plain.ids), plain.span))
+        return plain.may
+
+    def _is_claimed(self, span: ReadableSpan, role: Role) -> bool:
+        """Whether a span is claimed by what is known of it when it starts."""
+        if role is _CLAIMED:
+            return True
+        attributes = span.attributes
+        if role is _IGNORED or not attributes:
+            return False
+        return semconv.OPERATION_NAME in attributes or self._has_marks(span)
+
+    def _is_claimed_at_end(self, span: ReadableSpan) -> bool:
+        return self._is_claimed(span, self.scopes.role(_scope(span)))
+
+    def _has_marks(self, span: ReadableSpan) -> bool:
+        """Whether a span has an attribute that some translation reads."""
+        return any(map(self._is_mark, span.attributes or ()))
 
     def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
         self._open.end(unit, steady_ns())
-        if unit.excluded is not None and _may_be_unit(attributes_of(span)):
-            self._count_excluded(unit)
+        if unit.role is None:
+            unit.role = root_role(attributes_of(span))
+        if unit.around is None or next(unit.around.open_line(), None) is None:
+            unit.settled = True
+            if not isinstance(unit, FollowedUnit):
+                self._count(unit)
 
-    def _count_excluded(self, unit: ForeignUnit) -> None:
-        facts, unit.excluded = unit.excluded, None
+    def _await(self, plain: PlainSpan | None, units: Sequence[ForeignUnit]) -> None:
+        """Have ended units wait for the nearest open span above them; without one they are settled."""
+        inside = None if plain is None else plain.unit_above()
+        if plain is not None and inside is not None and not inside.ended:
+            self._absorb(inside, units, plain.ids[1])
+            return
+        nearest = None if plain is None else next(plain.open_line(), None)
+        if nearest is None:
+            self._settle_all(units)
+            return
+        for unit in units:
+            self._settle_all(nearest.await_end(unit))
+        if nearest.ended:  # on another thread, just now
+            self._settle_all(nearest.let_go())
+
+    def _settle_all(self, units: Sequence[ForeignUnit]) -> None:
+        """Note that no open span can become the root of these."""
+        for unit in units:
+            unit.settled = True
+            if isinstance(unit, FollowedUnit):
+                self._inbox.put(self, (unit, Signal.SETTLED, (), 0), must=True)
+            else:
+                self._count(unit)
+
+    def _count(self, unit: ForeignUnit) -> None:
+        """Count the units of spans that cannot be scored, once."""
+        facts, unit.facts = unit.facts, None
         if facts is not None:
-            self._port.excluded(facts)
+            for root_id in unit.roots():
+                self._port.excluded(facts_of(UnitKey(facts.key.trace_id, root_id), facts))
 
     def _put(self, unit: FollowedUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
         size = _SPAN_BYTES + _size_bytes(span)
@@ -214,77 +391,53 @@ class ForeignSpans:
         return False
 
     def _give_up(self, unit: ForeignUnit) -> None:
-        self._count_excluded(unit)  # now, as its end may never come
-        if isinstance(unit, FollowedUnit) and not unit.done:
+        if not isinstance(unit, FollowedUnit):
+            self._count(unit)  # now, as its end may never come
+        elif not unit.done:
             unit.broken = True
-            self._inbox.put(self, (unit, None, (), 0), must=True)
+            self._inbox.put(self, (unit, Signal.GIVE_UP, (), 0), must=True)
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ns: int) -> None:
-        """Read one span that ended."""
-        unit, span, exits, size = event
-        self._see(unit)
-        if span is None:
-            self._finish_as_it_is(unit, now_ns)
-            return
-        ids: Any = span.get_span_context()
-        if ids.span_id in unit.held:  # another processor has it, too
-            held = unit.held[ids.span_id]
-            if held is None or not held.also(exits):
-                pass_on(span, exits)
-            return
-        unit.open.pop(ids.span_id, None)
-        if unit.done:
-            self.late += 1
-            pass_on(span, exits)
-            return
-        self._end(unit, span, HeldSpan(span, exits, size) if exits else None, size, now_ns)
+        """Read one span that ended, or learn what becomes of a unit."""
+        self._reading.handle(event, now_ns)
 
     def due(self, now_ns: int) -> None:
-        """Finish the units whose open spans have been waited for long enough, and give up those that never end."""
-        for unit in list(self._closing.values()):
-            if now_ns < unit.closes_ns:
-                break
-            self._finish(unit, now_ns)
+        """Finish the units that have waited for long enough, and give up those whose root never ends."""
+        self._reading.due(now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
             self._open.end(oldest, now_ns)
-            self._count_excluded(oldest)
             if isinstance(oldest, FollowedUnit):
-                self._see(oldest)
-                oldest.broken = True
-                self._finish_as_it_is(oldest, now_ns)
+                self._reading.break_off(oldest, now_ns)
+            else:
+                self._count(oldest)
 
     def next_due_ns(self) -> int | None:
         """Return when the first of these waits is over."""
-        return next((unit.closes_ns for unit in self._closing.values()), None)
+        return self._reading.next_due_ns()
 
     def in_flight(self) -> set[UnitKey]:
         """Return the units whose root has ended and that wait for spans that are open."""
-        return set(self._closing)
+        return set(self._reading.closing)
 
     def detach(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit as it is; return those whose root had not ended. Its spans go on as they are when they end."""
         self.finish_ended(now_ns)
         running = [one for one in list(self._open.running.values()) if isinstance(one, FollowedUnit) and not one.done]
         for unit in running:
-            self._see(unit)
-            unit.broken = True
-            self._finish_as_it_is(unit, now_ns)
+            self._reading.break_off(unit, now_ns)
         return [unit.key for unit in running]
 
     def finish_ended(self, now_ns: int) -> None:
         """Hand on the units whose root has ended, whatever of them is open, and what has ended of the others."""
-        for unit in list(self._closing.values()):
-            self._finish(unit, now_ns)
-        for running in list(self._open.running.values()):
-            if isinstance(running, FollowedUnit) and running.early:
-                running.is_unit = True
-                self._hand_on_early(running, now_ns)
+        for plain in self._plain.open():
+            self._settle_all([unit for unit in plain.let_go() if not isinstance(unit, FollowedUnit)])
+        self._reading.finish_ended([*self._open.running.values()], now_ns)
 
     def unread(self) -> int:
         """Return how many roots the span thread has not heard of. Any thread."""
-        return self.units - self._read
+        return self.units - self._reading.units
 
     def close(self) -> None:
         """Let no further unit in. Any thread."""
@@ -292,76 +445,11 @@ class ForeignSpans:
 
     def notes(self) -> list[str]:
         """Return what must be known of spans that were not scored, for ``status()``."""
-        told = scope_notes(self.scopes.inner.copy(), self.scopes.unheard.copy(), where="here") + self.translator.notes()
-        return [*told, *([f"{self.late:,} spans came after their unit was closed"] if self.late else [])]
-
-    def _see(self, unit: FollowedUnit) -> None:
-        self._read += not unit.seen
-        unit.seen = True
-
-    def _end(self, unit: FollowedUnit, span: ReadableSpan, held: HeldSpan | None, size: int, now_ns: int) -> None:
-        data = self._read_span(unit, span)
-        unit.held[data.span_id] = held
-        if data.span_id == unit.key.span_id:
-            unit.root_ended, unit.closes_ns = (data, held, size), now_ns + _GRACE_NS
-            self._closing[unit.key] = unit
-        elif unit.opened:
-            self._port.ended(unit.key, data, held, now_ns, size_bytes=size)
-        else:
-            unit.early.append((data, held, size))
-            unit.is_unit = unit.is_unit or len(unit.early) >= _MOST_EARLY
-            if unit.is_unit:
-                self._hand_on_early(unit, now_ns)
-        if unit.root_ended is not None and not unit.open:
-            self._finish(unit, now_ns)
-
-    def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
-        """Return a span in GenAI names; one that means nothing to them has no attributes."""
-        data = span_data(span)
-        try:
-            translated = self.translator.translate(data)
-        except Exception as error:  # noqa: BLE001  (the span is the application's: it leaves whatever is wrong with it)
-            log_internal_error("read a span", error)
-            translated, unit.broken = None, True
-        if translated is None:
-            return replace(data, attributes={}, events=())
-        unit.is_unit = True
-        is_root = data.span_id == unit.key.span_id
-        return replace(translated, conversation_id=unit.session) if is_root and unit.session else translated
-
-    def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
-        unit.opened = True
-        self._port.opened(unit.key, now_ns)
-        early, unit.early = unit.early, []
-        for data, held, size in early:
-            self._port.ended(unit.key, data, held, now_ns, size_bytes=size)
-
-    def _finish_as_it_is(self, unit: FollowedUnit, now_ns: int) -> None:
-        """Finish a unit whose root has not ended, or was passed on unread."""
-        if not unit.done:
-            root = span_data(unit.root)
-            root = replace(root, end_ns=max(time_ns(), root.start_ns), attributes={}, events=())
-            unit.is_unit, unit.root_ended = True, (root, None, 0)
-            self._finish(unit, now_ns)
-
-    def _finish(self, unit: FollowedUnit, now_ns: int) -> None:
-        assert unit.root_ended is not None  # or something stands in for it
-        data, held, size = unit.root_ended
-        self._closing.pop(unit.key, None)
-        unit.done = True
-        unit.held = {data.span_id: held}  # another processor may bring it yet
-        if unit.is_unit:
-            if not unit.opened:
-                self._hand_on_early(unit, now_ns)
-            if unit.broken:
-                self._port.broken(unit.key, now_ns)
-            self._port.ended(unit.key, data, held, now_ns, size_bytes=size)
-        else:  # what a framework builds, or embeds: its spans leave, and nothing is counted
-            for _, pending, _ in (*unit.early, unit.root_ended):
-                if pending is not None:
-                    pending.end()
-        unit.early, unit.root_ended, unit.root = [], None, None
-        unit.open.clear()
+        untaken = self.untaken.copy()
+        if self.late:
+            untaken["spans came after their unit was closed"] = self.late
+        counted = [f"{spans:,} {reason}" for reason, spans in untaken.items() if spans]
+        return [*self.scopes.notes(), *self.translator.notes(), *counted]
 
 
 def _scope(span: ReadableSpan) -> str:
@@ -369,13 +457,15 @@ def _scope(span: ReadableSpan) -> str:
     return "" if scope is None else scope.name
 
 
-def _operation(span: ReadableSpan) -> Any:
-    return (span.attributes or {}).get(semconv.OPERATION_NAME)
+def _facts(key: UnitKey, span: Any) -> Facts:
+    state = span.context.trace_state
+    return Facts(key, span.parent is None, state.to_header() if state else "")
 
 
-def _may_be_unit(attributes: Mapping[str, Any]) -> bool:
-    """Whether a root that nobody reads is a unit, by what it names itself: what is counted must not depend on the dice."""
-    return not asks_nothing(attributes.get(semconv.OPERATION_NAME), attributes.get)
+def _has_ended(parent: Any, around: Context | None) -> bool:
+    """Whether the parent of a span that starts is a span of this process that has ended."""
+    above: Any = trace.get_current_span(around)
+    return getattr(above, "end_time", None) is not None and above.get_span_context()[_IDS] == parent[_IDS]
 
 
 def _size_bytes(span: ReadableSpan) -> int:

@@ -1,0 +1,181 @@
+"""Which spans of a tree are roots of units: one rule for spans seen in process, over the wire, and in a store.
+
+A root is the topmost span that can hold a question and an answer. A retrieval or a tool call at the top is a unit only if no
+such span is below it; an embedding, a reranking, the construction of an agent, a guardrail or an evaluation is never one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from enum import Enum, auto
+from typing import Final, TypeVar
+
+from spanscore import semconv
+from spanscore.model.evolve import evolve
+from spanscore.model.span import Attributes, SpanData, Unit, UnitKey
+
+__all__ = ["RootRole", "role_of_operation", "split", "topmost_roots"]
+
+Id = TypeVar("Id")
+_STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
+_NEVER: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.EMBEDDINGS, semconv.RERANK})
+
+
+class RootRole(Enum):
+    """What a span is if no other span of its unit is above it."""
+
+    ROOT = auto()
+    """The root of a unit: a workflow, an agent, a chain, a task or a model call."""
+    STEP = auto()
+    """A retrieval or a tool call: the root of a unit if no ROOT is below it."""
+    NEVER = auto()
+    """No unit: it holds no question with an answer."""
+    UNNAMED = auto()
+    """A span of a known instrumentation without an operation: a workflow if a ROOT or a STEP is below it, else no unit."""
+
+
+def role_of_operation(operation: object) -> RootRole:
+    """Return the role of a span by its ``gen_ai.operation.name``; None = it has none."""
+    if operation is None:
+        return RootRole.UNNAMED
+    if operation in _STEPS:
+        return RootRole.STEP
+    return RootRole.NEVER if operation in _NEVER else RootRole.ROOT
+
+
+def topmost_roots(
+    top: Id, spans: Iterable[tuple[Id, Id | None]], role: Callable[[Id], RootRole], unread: Mapping[Id, Id]
+) -> list[Id]:
+    """Return the roots of the units that a tree of spans makes, in the order of the tree; empty if it makes none.
+
+    Args:
+        top: the id of the topmost span.
+        spans: id and parent's id of each span that is read; the top may be among them.
+        role: the role of a span that is read.
+        unread: ids of spans between them that are not read → their parents' ids. A span whose parent is in neither is taken
+            for a child of the top.
+    """
+    return _roots(top, _tree_of(top, spans, unread), role)
+
+
+def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id, Id]) -> dict[Id, list[Id]]:
+    """Return the id of a span → ids of the spans that are next below it; arguments as those of `topmost_roots`."""
+    listed = [*spans]
+    known = {span_id for span_id, _ in listed} | {top}
+    below: dict[Id, list[Id]] = {}
+    for span_id, parent_id in listed:
+        above = _next_above(parent_id, known, unread)
+        if span_id != top:
+            below.setdefault(top if above is None else above, []).append(span_id)
+    return below
+
+
+def _next_above(parent_id: Id | None, known: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
+    """Return the first id of a line of parents that is known; None if there is none, or the line is a circle."""
+    for _ in range(len(unread) + 1):
+        if parent_id is None or parent_id in known:
+            return parent_id
+        parent_id = unread.get(parent_id)
+    return None
+
+
+def _roots(top: Id, below: Mapping[Id, Sequence[Id]], role: Callable[[Id], RootRole]) -> list[Id]:
+    if role(top) is RootRole.ROOT:
+        return [top]
+    order = [*_walk([top], below)]
+    holders = {one for one in order if role(one) is RootRole.ROOT}
+    if role(top) is RootRole.UNNAMED:
+        return [top] if holders or any(role(one) is RootRole.STEP for one in order) else []
+    if not holders:
+        return [*_nearest_or_top(top, role, below)]
+
+    def is_root(one: Id) -> bool:
+        return one in holders or (role(one) is RootRole.UNNAMED and not holders.isdisjoint([*_walk([one], below)]))
+
+    return [*_nearest(top, below, is_root)]
+
+
+def _nearest_or_top(top: Id, role: Callable[[Id], RootRole], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
+    """Return the topmost steps of a tree without a ROOT."""
+    return [top] if role(top) is RootRole.STEP else _nearest(top, below, lambda one: role(one) is RootRole.STEP)
+
+
+def _nearest(top: Id, below: Mapping[Id, Sequence[Id]], wanted: Callable[[Id], bool]) -> Iterable[Id]:
+    """Give the wanted spans that have no other wanted span between them and the top."""
+    waiting = [*below.get(top, ())][::-1]
+    while waiting:
+        one = waiting.pop()
+        if wanted(one):
+            yield one
+        else:
+            waiting += [*below.get(one, ())][::-1]
+
+
+def _walk(tops: Iterable[Id], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
+    waiting = [*tops][::-1]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += [*below.get(one, ())][::-1]
+
+
+def split(unit: Unit) -> list[Unit]:
+    """Return the units that the spans below one topmost span make: mostly that unit as it is; empty if they make none.
+
+    Work that began after its parent and the root had ended is a unit of its own. A span of our own capture stays the root of
+    its unit, as in the process that captured it.
+
+    Args:
+        unit: the topmost span of an instrumentation with all spans below it, in GenAI names.
+    """
+    top = unit.root
+    if top is None or top.scope == semconv.CAPTURE_SCOPE or not unit.complete:
+        return [unit]
+    late = [span for span in unit.spans if span.start_ns > top.end_ns]  # nearly always none
+    if not late and role_of_operation(top.operation) is RootRole.ROOT:
+        return [unit]
+    return _split(unit, top, late)
+
+
+def _split(unit: Unit, top: SpanData, late: Sequence[SpanData]) -> list[Unit]:
+    spans = {span.span_id: span for span in unit.spans}
+    below = _tree_of(top.span_id, [(span.span_id, span.parent_id) for span in unit.spans], top.unread)
+    apart = _cut_off(below, spans, late) if late else []
+    return [
+        _made(unit, spans[root_id], below, None if root_id == one else spans[one])
+        for one in (top.span_id, *apart)
+        for root_id in _roots(one, below, lambda each: role_of_operation(spans[each].operation))
+    ]
+
+
+def _cut_off(below: dict[int, list[int]], spans: Mapping[int, SpanData], late: Iterable[SpanData]) -> list[int]:
+    """Take the spans out of a tree that began when the span above them had ended, in the same process; return their ids."""
+    apart: list[int] = []
+    began = {span.span_id for span in late}
+    for parent_id, children in below.items():
+        parent = spans[parent_id]
+        gone = [
+            one
+            for one in children
+            if one in began and spans[one].start_ns > parent.end_ns and spans[one].resource == parent.resource
+        ]
+        children[:] = [one for one in children if one not in gone]
+        apart += gone
+    return sorted(apart, key=lambda one: spans[one].start_ns)
+
+
+def _made(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:
+    """Return the unit of a root: the given one, if nothing of it is left out."""
+    within = set(_walk([root.span_id], below))
+    named = _as_workflow(root) if root.operation is None else root
+    if named is root and len(within) == len(unit.spans):
+        return unit
+    members = tuple(named if span is root else span for span in unit.spans if span.span_id in within)
+    drawn = None if top is None else top.without_content()
+    return evolve(unit, key=UnitKey(root.trace_id, root.span_id), spans=members, top=drawn)
+
+
+def _as_workflow(root: SpanData) -> SpanData:
+    """Return a root that has no operation as the workflow that it is; its question and answer are read from its model calls."""
+    attributes = {semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW, semconv.WORKFLOW_NAME: root.name}
+    return evolve(root, attributes=Attributes(attributes))
