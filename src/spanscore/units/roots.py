@@ -14,11 +14,16 @@ from spanscore import semconv
 from spanscore.model.evolve import evolve
 from spanscore.model.span import Attributes, SpanData, Unit, UnitKey
 
-__all__ = ["RootRole", "role_of_operation", "split", "topmost_roots"]
+__all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "RootRole", "role_of_operation", "split", "topmost_roots"]
 
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.EMBEDDINGS, semconv.RERANK})
+
+
+ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
+"""Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. The span of such a run is
+a child of another run's if that was left current: of a batch each run is a child of the one before."""
 
 
 class RootRole(Enum):
@@ -131,7 +136,7 @@ def split(unit: Unit) -> list[Unit]:
     top = unit.root
     if top is None or top.scope == semconv.CAPTURE_SCOPE or not unit.complete:
         return [unit]
-    late = [span for span in unit.spans if span.start_ns > top.end_ns]  # nearly always none
+    late = [span for span in unit.spans if span.start_ns > top.end_ns or (_is_root_run(span) and span is not top)]
     if not late and role_of_operation(top.operation) is RootRole.ROOT:
         return [unit]
     return _split(unit, top, late)
@@ -140,7 +145,7 @@ def split(unit: Unit) -> list[Unit]:
 def _split(unit: Unit, top: SpanData, late: Sequence[SpanData]) -> list[Unit]:
     spans = {span.span_id: span for span in unit.spans}
     below = _tree_of(top.span_id, [(span.span_id, span.parent_id) for span in unit.spans], top.unread)
-    apart = _cut_off(below, spans, late) if late else []
+    apart = _cut_off(below, spans, late) if late else []  # nearly always none
     return [
         _made(unit, spans[root_id], below, None if root_id == one else spans[one])
         for one in (top.span_id, *apart)
@@ -149,19 +154,27 @@ def _split(unit: Unit, top: SpanData, late: Sequence[SpanData]) -> list[Unit]:
 
 
 def _cut_off(below: dict[int, list[int]], spans: Mapping[int, SpanData], late: Iterable[SpanData]) -> list[int]:
-    """Take the spans out of a tree that began when the span above them had ended, in the same process; return their ids."""
+    """Take the spans out of a tree that are no work of the span above them; return their ids.
+
+    They began when that span had ended, in the same process, or are runs of their own.
+    """
     apart: list[int] = []
-    began = {span.span_id for span in late}
+    odd = {span.span_id for span in late}
     for parent_id, children in below.items():
         parent = spans[parent_id]
-        gone = [
-            one
-            for one in children
-            if one in began and spans[one].start_ns > parent.end_ns and spans[one].resource == parent.resource
-        ]
+        gone = [one for one in children if one in odd and _is_apart(spans[one], parent)]
         children[:] = [one for one in children if one not in gone]
         apart += gone
     return sorted(apart, key=lambda one: spans[one].start_ns)
+
+
+def _is_apart(span: SpanData, parent: SpanData) -> bool:
+    began_later = span.start_ns > parent.end_ns and span.resource == parent.resource
+    return began_later or (_is_root_run(span) and _is_root_run(parent))
+
+
+def _is_root_run(span: SpanData) -> bool:
+    return span.scope == ROOT_RUN_SCOPE and span.name.endswith(ROOT_RUN)
 
 
 def _made(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:

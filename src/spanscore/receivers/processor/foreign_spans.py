@@ -40,7 +40,7 @@ from spanscore.receivers.root_roles import root_role
 from spanscore.receivers.scopes import Role, Scopes
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.inbox import Inbox
-from spanscore.units.roots import RootRole
+from spanscore.units.roots import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
 from spanscore.units.session_ids import SessionIds
 
 __all__ = ["ForeignSpans"]
@@ -128,7 +128,7 @@ class ForeignSpans:
             return False
         of, ids, parent = self._open.of, span.context[_IDS], span.parent
         unit = None if parent is None else of.get(parent[_IDS])
-        if unit is None or (unit.ended and _has_ended(parent, around)):  # work of its own, in a context left over
+        if unit is None or (unit.ended and _has_ended(parent, around)) or _is_root_run(span, around):
             return self._begin(span, ids, role, front, around)
         self._add(unit, span, ids, role)
         return False
@@ -280,7 +280,7 @@ class ForeignSpans:
 
     def _is_step_of_earlier(self, span: Any, front: object, around: Context | None) -> bool:
         """Whether a span is a step of a run that began before the processor was added, which is never seen whole."""
-        if span.parent is None or span.parent.is_remote:
+        if span.parent is None or span.parent.is_remote or span.parent[_IDS] in self._open.of:
             return False
         above: Any = trace.get_current_span(around)
         if not above.is_recording() or front not in processors_beside(above):
@@ -466,6 +466,14 @@ def _has_ended(parent: Any, around: Context | None) -> bool:
     """Whether the parent of a span that starts is a span of this process that has ended."""
     above: Any = trace.get_current_span(around)
     return getattr(above, "end_time", None) is not None and above.get_span_context()[_IDS] == parent[_IDS]
+
+
+def _is_root_run(span: Any, around: Context | None) -> bool:
+    """Whether a span is that of a run of its own, in the context of another run (see `ROOT_RUN`)."""
+    if not span.name.endswith(ROOT_RUN) or _scope(span) != ROOT_RUN_SCOPE:
+        return False
+    above: Any = trace.get_current_span(around)
+    return getattr(above, "name", "").endswith(ROOT_RUN) and _scope(above) == ROOT_RUN_SCOPE
 
 
 def _size_bytes(span: ReadableSpan) -> int:
