@@ -94,9 +94,15 @@ class UnitReader:
             return None
         evaluated = _joined(in_trace.of(closed.key), self._known.of(closed.key))
         told = [replace(one, decided=evaluated.decided) if one is unit.root else one for one in unit.spans]
-        root = next(iter(_read(closed.root)), None)
-        dialect = None if root is None else self.translator.reads(root)
-        return StoredUnit(replace(unit, spans=tuple(told)), dialect or "", evaluated, closed.spans)
+        return StoredUnit(replace(unit, spans=tuple(told)), self._dialect(closed, unit), evaluated, closed.spans)
+
+    def _dialect(self, closed: ClosedUnit, unit: Unit) -> str:
+        """Return the translation of the first span with content, the speaker before others; empty where none reads the unit."""
+        order = [span for span in (unit.speaker, *unit.spans) if span is not None and span.operation is not None]
+        named = next((span for span in order if span.no_content is None), unit.root)
+        span_id = closed.root.span_id if named is None else named.span_id.to_bytes(8, "big")
+        raw = next((span for span in closed.spans if span.span_id == span_id), closed.root)
+        return next((name for span in _read(raw) if (name := self.translator.reads(span)) is not None), "")
 
 
 def _joined(first: EvaluatedUnit | None, second: EvaluatedUnit | None) -> EvaluatedUnit:
