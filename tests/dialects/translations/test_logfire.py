@@ -116,6 +116,15 @@ def test_speech_and_guardrails_are_no_part_of_a_unit(name: str) -> None:
     assert Translator().translate(foreign(held, AGENTS, name=name)) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "is_read"), [("Chat Completion with 'm'", True), ("Embedding Creation with 'm'", False)]
+)
+def test_a_call_without_an_operation_is_known_by_its_name(name: str, is_read: bool) -> None:
+    held = {name: value for name, value in LOGFIRE_CHAT.items() if name != "gen_ai.operation.name"}
+
+    assert (Translator().translate(foreign(held, "logfire.openai", name=name)) is not None) is is_read
+
+
 def test_images_are_no_unit() -> None:
     assert (
         Translator().translate(a_call(**{"gen_ai.operation.name": "generate_content"}, request_data={"prompt": "A"}))

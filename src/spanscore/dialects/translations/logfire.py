@@ -51,6 +51,8 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "Speech → Text": _NOT_READ,
 }
 """Beginning of the name of a span of OpenAI's agents → operation; any other is a step."""
+_CALLS: Final = ("Chat Completion with", "Completion with", "Responses API", "Message with", "streaming response from")
+"""How the names of a client's spans begin that ask a model for words."""
 _ANSWERED: Final = frozenset(
     {
         *(_RESPONSE, semconv.OUTPUT_MESSAGES, semconv.RESPONSE_ID),
@@ -73,13 +75,13 @@ class Logfire:
     marks: Sequence[bytes] = (semconv.SYSTEM.encode(), semconv.OPERATION_NAME.encode())
 
     def claims(self, span: SpanData) -> bool:
-        """Whether the span is of its scopes and names an operation, or has attributes of Logfire's in another scope."""
-        scope, raw = span.scope, wire_of(span)
-        if scope == _AGENTS:
+        """Whether the span is of its scopes, or has a call's attributes of Logfire's in another scope but Pydantic AI's."""
+        if span.scope in self.scopes:
             return True
-        if scope not in _CLIENTS and (_KIND not in raw or _OWN.isdisjoint(raw) or scope == _PYDANTIC_AI):
+        raw = wire_of(span)
+        if _KIND not in raw or _OWN.isdisjoint(raw) or span.scope == _PYDANTIC_AI:
             return False
-        return isinstance(raw.get(semconv.OPERATION_NAME), str) or _ALL_EVENTS in raw
+        return any(name in raw for name in (semconv.OPERATION_NAME, semconv.SYSTEM, _ALL_EVENTS))
 
     def translate(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
@@ -106,11 +108,19 @@ def _operation(span: SpanData, raw: Mapping[str, Any]) -> str:
     if span.scope == _AGENTS:
         known = (operation for start, operation in _OPERATIONS.items() if span.name.startswith(start))
         return next(known, semconv.EXECUTE_TASK)
-    operation = str(raw.get(semconv.OPERATION_NAME, semconv.INVOKE_AGENT))
+    named = raw.get(semconv.OPERATION_NAME)
+    operation = named if isinstance(named, str) else _unnamed(span, raw)
     if _REQUEST not in raw:
         return operation
     is_streamed = _ANSWERED.isdisjoint(raw) and raw.get(_KIND) != _LOG and span.status != "error"
     return _NOT_READ if is_streamed or operation == semconv.GENERATE_CONTENT else operation  # which makes images
+
+
+def _unnamed(span: SpanData, raw: Mapping[str, Any]) -> str:
+    """Return what a span does that names no operation, as older spans: only calls for words are read."""
+    if _ALL_EVENTS in raw:
+        return semconv.INVOKE_AGENT
+    return semconv.CHAT if _EVENTS in raw or span.name.startswith(_CALLS) else _NOT_READ
 
 
 def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:

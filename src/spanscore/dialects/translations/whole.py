@@ -40,7 +40,7 @@ def content_of(operation: str, given: Any, gave: Any) -> dict[str, Any]:
 
 def _run(given: Any, gave: Any) -> dict[str, Any]:
     return {
-        **side(given, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(object_in(given), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **side(gave, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
 
