@@ -100,6 +100,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
         "copies for the process that scores",
         "true on the resource; on a span the id of its unit's root",
     ),
+    "CONTENT_CUT": ("bool", "copies for the process that scores", ""),
     "DECIDED": ("string", "the root of such a copy", "followed by a metric that took it: threshold and rule"),
     "UNSCORED": ("string", _UNIT, ""),
     "METADATA": ("string, int, double, bool", _UNIT, ""),

@@ -29,8 +29,6 @@ STORES: Mapping[str, list[str]] = {
 DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
     "openinference": {
         **STORES,
-        # An input of None is written as the text "null".
-        "test_graph_goes_on.py::test_run_again_from_a_checkpoint_the_question_is_the_states": ["user_input"],
         # The runs of a chain with fallbacks are traces of their own.
         "test_refused_and_retried.py::test_the_chain_that_stands_in_for_another_is_asked_the_same": ["3 units, not 1"],
         # An input of one text is written without its key, so that nothing tells it from what was put in its place.

@@ -14,6 +14,7 @@ from spanscore.dialects import GenAIDialect
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.units.roots import split
 
 Pair = tuple[SingleTurnSample | None, MultiTurnSample | None]
 RECORDED = Path(__file__).with_name("recorded")
@@ -46,8 +47,8 @@ class Recording:
         with self.path.open(encoding="utf-8") as lines:
             spans = sorted(read_spans(lines), key=attrgetter("trace_id", "start_ns"))
         translator = Translator()
-        units = [_unit(translator, list(trace)) for _, trace in groupby(spans, key=attrgetter("trace_id"))]
-        return [unit for unit in units if unit is not None]
+        traces = groupby(spans, key=attrgetter("trace_id"))
+        return [unit for _, trace in traces for unit in _units(translator, list(trace))]
 
     def scopes(self) -> set[str]:
         """Return the instrumentation scopes of its spans."""
@@ -67,15 +68,12 @@ class Recording:
         return [GenAIDialect().samples(unit) for unit in self.units()]
 
 
-def _unit(translator: Translator, spans: Sequence[SpanData]) -> Unit | None:
-    """Return a trace as a unit: a span that nobody claims stands in it with nothing to read, as the processor has it.
-
-    None: it is no unit, as nobody claims any of its spans.
-    """
+def _units(translator: Translator, spans: Sequence[SpanData]) -> list[Unit]:
+    """Return the units of a trace; a span that no translation claims has no attributes in them, as the processor has it."""
     translated = [translator.translate(span) for span in spans]
     read = [there or replace(span, attributes={}, events=()) for there, span in zip(translated, spans, strict=True)]
     [root] = [span for span in read if span.parent_id is None]
-    return Unit(UnitKey(root.trace_id, root.span_id), tuple(read)) if any(translated) else None
+    return split(Unit(UnitKey(root.trace_id, root.span_id), tuple(read)))
 
 
 def differences(given: Pair, expected: Pair) -> set[str]:

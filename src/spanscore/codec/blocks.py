@@ -31,6 +31,8 @@ def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
     """
     if is_a(content, str):
         return [{"type": "text", "content": content}] if content else []
+    if is_a(content, dict):  # one block alone: Azure's agents, Gemini's files
+        content = [content]
     if not is_a(content, list):
         return []
     blocks = [block for block in content if not (calls_apart and _kind(block) in _CALLS)]
@@ -63,11 +65,13 @@ def _part(block: Any) -> dict[str, Any] | None:
         return None
     kind = _kind(block)
     words = block.get("text", block.get("refusal"))
+    if is_a(words, dict):  # Azure's agents: {"text": {"value": "…", "annotations": []}}
+        words = words.get("value")
     if is_a(words, str) and kind not in _MODALITY:
-        return {"type": "text", "content": words}
+        return {"type": "reasoning" if block.get("thought") is True else "text", "content": words}
     if kind == "text":  # without its text: some tools answer so
         return None
-    read = _BLOCKS.get(kind)
+    read = _BLOCKS.get(kind) or next((_GEMINI[key] for key in _GEMINI if is_a(block.get(key), dict)), None)
     return {"type": kind} if read is None else read(block)
 
 
@@ -97,6 +101,21 @@ def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
     return {"type": "reasoning", "content": said or ""}
 
 
+def _gemini_call(block: dict[str, Any]) -> dict[str, Any]:
+    call = block["function_call"]
+    return {"type": "tool_call", "id": call.get("id"), "name": call.get("name"), "arguments": call.get("args")}
+
+
+def _gemini_response(block: dict[str, Any]) -> dict[str, Any]:
+    answer = block["function_response"]
+    return {"type": "tool_call_response", "id": answer.get("id"), "response": answer.get("response")}
+
+
+_GEMINI: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "function_call": _gemini_call,
+    "function_response": _gemini_response,
+}
+"""Key of a block of Gemini's, which have no type → how it is read."""
 _BLOCKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     **dict.fromkeys(_MODALITY, _marker),
     **dict.fromkeys(_CALLS, _block_call),

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from spanscore.codec.blocks import joined, parts
-from spanscore.codec.message_dicts import call_part, dict_message, response_part
+from spanscore.codec.message_dicts import bare_message, call_part, dict_message, response_part
 from spanscore.codec.messages import MADE, TOOL, USER, is_message, role_of, text_message
 from spanscore.codec.text import MAX_DEPTH
 
@@ -48,6 +48,8 @@ def _unfolded(value: dict[str, Any], depth: int) -> Any:
         return _command(value, depth)
     if value.get("type") == "Document" and type(value.get("page_content")) is str:
         return _document(value)
+    if ("source" in value or "text" in value) and (message := bare_message(value)) is not None:
+        return message
     return {key: unfolded(inner, depth - 1) for key, inner in value.items()}
 
 

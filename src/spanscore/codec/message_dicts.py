@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from spanscore.codec.blocks import joined, parts
-from spanscore.codec.messages import TOOL, role_of
+from spanscore.codec.messages import ASSISTANT, TOOL, USER, role_of
 from spanscore.model.foreign import is_a
 
-__all__ = ["call_part", "dict_message", "response_part"]
+__all__ = ["bare_message", "call_part", "dict_message", "response_part"]
+
+_SOURCED = ("Message", "Event")
+"""How the types of AutoGen's messages end: ``TextMessage``, ``ToolCallRequestEvent`` …"""
 
 
 def dict_message(item: dict[str, Any]) -> dict[str, Any]:
@@ -23,6 +26,33 @@ def dict_message(item: dict[str, Any]) -> dict[str, Any]:
     called = item.get("tool_calls")
     calls = [call_part(call) for call in called if is_a(call, dict)] if is_a(called, list) else []
     return {"role": role, "parts": [*parts(content, calls_apart=bool(calls)), *calls]}
+
+
+def bare_message(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Read a message that has no role, or no content; return None for any other dict.
+
+    BeeAI writes ``{"role", "text"}``, AutoGen ``{"source", "type", "content"}``.
+    """
+    role, text = role_of(item.get("role")), item.get("text")
+    if role is not None:
+        is_bare = is_a(text, str) and "content" not in item and "parts" not in item
+        return {"role": role, "parts": parts(text)} if is_bare else None
+    kind, source = item.get("type"), item.get("source")
+    is_sourced = is_a(kind, str) and kind.endswith(_SOURCED) and is_a(source, str) and "content" in item
+    return _sourced(kind, source, item["content"]) if is_sourced else None
+
+
+def _sourced(kind: Any, source: Any, content: Any) -> dict[str, Any]:
+    listed = [one for one in content if is_a(one, dict)] if is_a(content, list) else []
+    if kind == "ToolCallExecutionEvent":
+        answers = [{**one, "tool_call_id": one.get("call_id")} for one in listed]
+        return {"role": TOOL, "parts": [response_part(one, one.get("content")) for one in answers]}
+    said: Mapping[str, list[dict[str, Any]]] = {
+        "ToolCallRequestEvent": list(map(call_part, listed)),
+        "ThoughtEvent": [{"type": "reasoning", "content": content}],
+    }
+    role = USER if role_of(source) == USER else ASSISTANT
+    return {"role": role, "name": source, "parts": said[kind] if kind in said else parts(content)}
 
 
 def call_part(call: Mapping[str, Any]) -> dict[str, Any]:

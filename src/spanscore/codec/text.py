@@ -25,6 +25,7 @@ __all__ = [
     "as_text",
     "fits_wire",
     "from_wire",
+    "is_cut",
     "jsonable",
     "nearest",
     "plain_dict",
@@ -46,6 +47,9 @@ _decoder = json.JSONDecoder(parse_constant=str)
 """``json.loads`` with an argument makes a decoder each time, which takes longer than a message of 700 characters."""
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 """``json.dumps`` with arguments makes an encoder each time, likewise."""
+_CUT_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+"""Values of JSON that are no text, number or structure: a limit may cut them in the middle."""
+_LONGEST_ESCAPE = 6
 _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
 
 Special = Callable[[Any], Any]
@@ -131,6 +135,22 @@ def from_wire(text: str) -> Any:
         return value if end == len(text) else _decoder.decode(text)  # blanks may follow, and nothing else
     except (ValueError, RecursionError):  # cut by an attribute limit, or never JSON
         return text
+
+
+def is_cut(text: str) -> bool:
+    """Whether a text is the beginning of a JSON object or list that a length limit cut off."""
+    if len(text) == 1 or not text.startswith(("{", "[")):
+        return False
+    try:
+        _decoder.raw_decode(text)
+    except json.JSONDecodeError as error:
+        rest = text[error.pos :].strip()
+        in_escape = "escape" in error.msg and len(rest) < _LONGEST_ESCAPE
+        in_word = any(word.startswith(rest) for word in _CUT_WORDS)
+        return in_escape or in_word or not rest.strip(".eE+-…") or error.msg.startswith("Unterminated string")
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:

@@ -44,6 +44,8 @@ def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) 
         texts = {document.content for document in kept}
         unused = None if retrieved is None else sum(document.content not in texts for document in retrieved)
         return Contexts(kept, unused)
+    if view.documents_cut:
+        return Contexts(None)
     if retrieved is None:
         held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # a state comes in with its keys empty
         return Contexts(_tool_results(view, retrieval_tools) if held is None else held)

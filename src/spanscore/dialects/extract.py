@@ -14,7 +14,7 @@ from spanscore.dialects.turn import Found, Source, answer_in, answer_text, quest
 from spanscore.dialects.view import ModelRun, Side, View, documents_in
 from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import type_name
-from spanscore.model.span import Unit
+from spanscore.model.span import CUT, Unit
 
 __all__ = ["Extract", "Place"]
 
@@ -74,6 +74,8 @@ class Extract:
             f"root output: documents under keys {keys}; prompt of the answer; retriever runs; tool artifacts; "
             f"root: keys {keys}; retrieval_tools ({tools})"
         )
+        if view.documents_cut:
+            looked_in = f"{looked_in}; the documents of a retriever run were {CUT.reason}"
         retrieved = bool(view.retrievals or view.artifacts)
         prompt = said.prompts_behind(answering) if retrieved and answering is not None else None
         return Found(contexts_in(view, prompt, self.retrieval_tools), looked_in)

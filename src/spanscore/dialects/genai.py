@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
-from spanscore.codec.text import as_text
+from spanscore.codec.sdk import WireAttributes
+from spanscore.codec.text import as_text, from_wire, is_cut
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.samples import no_sample, samples_of
@@ -23,6 +25,7 @@ from spanscore.dialects.view import (
     ancestors,
     by_id,
     documents_in,
+    last_human_text,
     topmost,
 )
 from spanscore.model.sample import Samples
@@ -117,10 +120,9 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     expected = root.attributes.get(semconv.EXPECTED)
     top = unit.speaker or root
     operation = str(top.operation)
-    given = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
     gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
-    asked, said = _messages(top, semconv.INPUT_MESSAGES), _messages(top, semconv.OUTPUT_MESSAGES)
-    input, output = conversing(Side(asked, given), Side(said, gave), QUESTION_KEYS)
+    output = _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
+    input, output = conversing(_input(top, operation, callers), output, QUESTION_KEYS)
     return View(
         unit=unit,
         input=input,
@@ -135,7 +137,44 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
         expected=expected if isinstance(expected, dict) else {},
         failed=root.status == "error",
         score_failed=score_failed,
+        documents_cut=any(map(_documents_are_cut, retrievers)),
     )
+
+
+def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> Side:
+    """Return the input; where there is none, what the first prompt was filled with."""
+    given = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
+    asked = _messages(top, semconv.INPUT_MESSAGES)
+    if len(asked) == 1 and given is None and top.scope != semconv.CAPTURE_SCOPE:
+        object_asked = None if operation in semconv.MODEL_OPERATIONS else _object_in(asked)
+        asked, given = (asked, None) if object_asked is None else ((), object_asked)
+    side = _side(top, asked, given)
+    return side if side.value is not None or side.messages else replace(side, value=_variables(models))
+
+
+def _object_in(asked: Sequence[GenAIMessage]) -> Any:
+    """Return the object that the text of a run's only message is (OpenTelemetry's LangChain), None where it is none."""
+    text = last_human_text(asked)
+    known = from_wire(text) if text is not None and text.startswith("{") else None
+    return known if isinstance(known, dict) else None
+
+
+def _variables(models: Sequence[SpanData]) -> Any:
+    """Return the values that the first prompt was filled with (``gen_ai.prompt.variable.…``), None where there are none."""
+    filled = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
+    return next((values for values in filled if values is not None), None)
+
+
+def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> Side:
+    """Return a side of a unit; a value that is the beginning of JSON is left out, and said to be cut."""
+    if isinstance(value, str) and value.startswith(("{", "[")) and _came_over_a_wire(top) and is_cut(value):
+        return Side(messages, cut=True)
+    return Side(messages, value, cut=value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT)))
+
+
+def _came_over_a_wire(span: SpanData) -> bool:
+    """Whether a limit may have cut a span's content; our own capture in this process has it as the application had it."""
+    return span.scope != semconv.CAPTURE_SCOPE or isinstance(span.attributes, WireAttributes)
 
 
 def _by_operation(
@@ -211,6 +250,14 @@ def _tool(span: SpanData) -> ToolRun:
         id=None if identity is None else as_text(identity),
         arguments=span.attributes.get(semconv.TOOL_CALL_ARGUMENTS),
         result=span.attributes.get(semconv.TOOL_CALL_RESULT),
+    )
+
+
+def _documents_are_cut(span: SpanData) -> bool:
+    """Whether an attribute limit cut what a retriever found, and it stands nowhere else on its span."""
+    known = span.attributes
+    return known.get(semconv.CONTENT_CUT) is True and not isinstance(
+        known.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple)
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from spanscore import semconv
 from spanscore.codec.text import as_text, jsonable
 from spanscore.dialects.contexts import Contexts
 from spanscore.dialects.conversation import conversation_of
@@ -16,6 +17,8 @@ from spanscore.dialects.turn import Found, Source
 from spanscore.dialects.view import Retrieved, View
 from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.model.score import Outcome
+from spanscore.model.span import CUT
+from spanscore.runtime.log import log_once
 
 __all__ = ["no_sample", "samples_of"]
 
@@ -67,9 +70,20 @@ def _why_not(view: View, question: Found, answer: Found) -> str | None:
     if question.torn or answer.torn:
         what = " and the ".join(name for name, found in (("question", question), ("answer", answer)) if found.torn)
         return f"which of the root's texts is the {what} cannot be told; {_held(view)}"
+    if (question.value is None or answer.value is None) and _is_cut(view):
+        log_once(CUT.reason, f"{CUT.reason}: {CUT.remedy}")
+        return CUT.reason
     if question.value is None and answer.value is None:
         return f"neither a question nor an answer was found; {_held(view)}"
     return None
+
+
+def _is_cut(view: View) -> bool:
+    """Whether an attribute limit cut what the unit or one of its models was asked or said."""
+    if view.input.cut or view.output.cut:
+        return True
+    models = (span for span in view.unit.spans if span.operation in semconv.MODEL_OPERATIONS)
+    return any(span.attributes.get(semconv.CONTENT_CUT) is True for span in models)
 
 
 def _held(view: View) -> str:

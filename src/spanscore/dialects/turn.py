@@ -52,6 +52,7 @@ _QUESTION_PLACES = (
     f"root input: messages, keys {', '.join(QUESTION_KEYS)}, its one text; root output: messages, keys; model runs"
 )
 _ANSWER_PLACES = f"root output: messages of this turn, keys {', '.join(ANSWER_KEYS)}, its one text; model runs"
+_MESSAGES = "messages"
 _WITH_RAW = {"raw", "parsed", "parsing_error"}
 """What ``with_structured_output(…, include_raw=True)`` answers."""
 
@@ -133,8 +134,7 @@ def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_
     if not view.goes_on:
         yield from (_Guess(text, Source.KEYS) for text in keyed(input.value, QUESTION_KEYS, question_text))
         yield _Guess(scalar(input.value), Source.ONLY_TEXT)
-        texts = leaves(input.value)
-        torn = _asked_of(texts, said, answering) if texts else _listed(input.value, said)
+        torn = _asked_in(input.value, said, answering)
         yield _Guess(torn.text, torn.source)
     yield _Guess(last_human_text(output.messages), Source.MESSAGES)
     yield from (_Guess(text, Source.KEYS) for text in keyed(output.value, QUESTION_KEYS, question_text))
@@ -146,8 +146,8 @@ def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_
         if held or is_resume(input.value):
             return  # the user's words came with an earlier request; a prompt of now is the application's
     yield torn
-    for run in view.models[:1]:
-        yield _Guess(last_human_text(run.asked), Source.MODEL)
+    heard = (text for run in view.models if (text := last_human_text(run.asked)) is not None)
+    yield _Guess(next(heard, None), Source.MODEL)
 
 
 def _held_before(view: View, said: Said) -> dict[str, str]:
@@ -155,6 +155,15 @@ def _held_before(view: View, said: Said) -> dict[str, str]:
     brought = {*leaves(view.input.value).values(), *in_lists(view.input.value)}
     texts = leaves(view.output.value).items()
     return {path: text for path, text in texts if not (text in brought or said.answered(text))}
+
+
+def _asked_in(value: Any, said: Said, answering: ModelRun | None) -> _Guess:
+    """Choose between the texts of an input; beside messages that nobody reads it is one that prompts contain, or none."""
+    texts = leaves(value)
+    found = _asked_of(texts, said, answering) if texts else _listed(value, said)
+    if _has_unread_messages(value) and not (found.text and said.asked_for([found.text])):
+        return _Guess(None, Source.MATCHED)
+    return found
 
 
 def _asked_of(texts: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
@@ -219,7 +228,7 @@ def _said_of(texts: Mapping[str, str], value: Any, said: Said) -> _Guess:
     if not values:
         return _Guess(_list_of_answers(value, said), Source.OBJECT)
     if len(values) == 1:
-        return _Guess(values[0], Source.ONLY_TEXT)
+        return _Guess(None if _stands_beside_messages(values[0], value, said) else values[0], Source.ONLY_TEXT)
     whole = [text for text in values if said.whole(text)]
     chosen = whole or [text for text in values if said.field(text)]
     if len(chosen) == 1:
@@ -228,6 +237,16 @@ def _said_of(texts: Mapping[str, str], value: Any, said: Said) -> _Guess:
         return _Guess(as_text(worded(value)), Source.OBJECT)
     only = _put_together(values, chosen, said)
     return _Guess(only, Source.MATCHED, () if only is not None else tuple(texts))
+
+
+def _has_unread_messages(value: Any) -> bool:
+    """Whether a state has messages in a form that is not known: a text beside them is not all that was said."""
+    return isinstance(value, dict) and has_records({_MESSAGES: value.get(_MESSAGES)})
+
+
+def _stands_beside_messages(text: str, value: Any, said: Said) -> bool:
+    """Whether the only text of an output is a side field of messages that nobody reads, and no model said it."""
+    return _has_unread_messages(value) and not (said.mentions(text) or said.finished(text))
 
 
 def _list_of_answers(value: Any, said: Said) -> str | None:

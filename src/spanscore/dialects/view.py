@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from spanscore import semconv
 from spanscore.codec.messages import USER, calls_by_id, is_made, is_message, message_text, role_of
 from spanscore.codec.text import as_text, safe_text
 from spanscore.model.evolve import quickly_made
@@ -25,6 +27,7 @@ __all__ = [
     "documents_in",
     "human_turns",
     "is_human",
+    "is_langgraph",
     "is_resume",
     "last_human_text",
     "topmost",
@@ -33,6 +36,8 @@ __all__ = [
 
 GenAIMessage = Mapping[str, Any]
 _TEXT_KEYS = ("page_content", "content", "text", "document", "chunk")
+_LANGGRAPH = re.compile("lang(?:graph|chain)", re.IGNORECASE)
+"""What the scopes of instrumentations of LangChain hold, or the name of a graph that was given none."""
 _NESTED_DOCUMENTS = ("documents", "docs", "results", "context")
 
 
@@ -57,11 +62,13 @@ class Side:
         messages: where it is a conversation, or holds one.
         value: what it holds besides; None = nothing.
         key: under which it holds its messages.
+        cut: an attribute limit cut content of the span that the side stands on.
     """
 
     messages: Sequence[GenAIMessage] = ()
     value: Any = None
     key: str = "messages"
+    cut: bool = False
 
     def whole(self) -> Any:
         """Return it as the application had it: the state with its messages, the messages, or the value."""
@@ -119,6 +126,7 @@ class View:
     Attributes:
         models: in the order of their ends; a model inside a tool is part of it.
         retrievals: what each retriever run found, in the order of their starts; a retriever inside another is part of it.
+        documents_cut: an attribute limit cut what a retriever found: it is not known.
         artifacts: documents in the artifact of each tool run that has any, likewise.
         tools: in the order of their starts, the root aside; a tool inside another is part of it.
         callers: as ``models``, with those inside a tool: an agent may be one.
@@ -141,14 +149,17 @@ class View:
     expected: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
     score_failed: bool = False
+    documents_cut: bool = False
 
     @property
     def goes_on(self) -> bool:
-        """Whether a graph was resumed, or run on from a checkpoint: what the user gave came with an earlier request."""
+        """Whether a LangGraph was resumed, or run on from a checkpoint: what the user gave came with an earlier request."""
+        if self.input.value is not None or self.input.messages:
+            return is_resume(self.input.value)
         speaker = self.unit.speaker
         # Nothing of it can be read: it may have been given any.
-        is_silent = speaker is not None and speaker.no_content is not None
-        return is_resume(self.input.value) or (self.input.value is None and not self.input.messages and not is_silent)
+        is_silent = self.input.cut or (speaker is not None and speaker.no_content is not None)
+        return not is_silent and is_langgraph(self.unit)
 
     def thread(self) -> list[GenAIMessage]:
         """Return the root's conversation; a LangGraph output holds the whole thread, other outputs only the answer."""
@@ -181,11 +192,21 @@ def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
 
 
 def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
-    """Return what the last human message says, None where there is none or it holds no words."""
+    """Return what the last human message says, None where there is none or it holds no words.
+
+    Human messages in a row are one turn: an image, or a file, behind the words does not take their place.
+    """
+    last: str | None = None
+    heard = False
     for message in reversed(messages):
         if is_human(message):
-            return message_text(message)
-    return None
+            text = message_text(message)
+            if text:
+                return text
+            last, heard = (last if heard else text), True
+        elif heard:
+            break
+    return last
 
 
 def is_human(message: GenAIMessage) -> bool:
@@ -206,6 +227,14 @@ def _only_responses(message: GenAIMessage) -> bool:
 def is_resume(value: Any) -> bool:
     """Whether an input is LangGraph's ``Command(resume=…)``, as the codec renders it."""
     return isinstance(value, dict) and value.get("type") == "Command"
+
+
+def is_langgraph(unit: Unit) -> bool:
+    """Whether a unit may be a run of LangGraph: by its root's scope or name, or by the metadata that LangGraph gives nodes."""
+    root = unit.root
+    if root is not None and (root.scope == semconv.CAPTURE_SCOPE or _LANGGRAPH.search(f"{root.scope} {root.name}")):
+        return True
+    return any(key.startswith("langgraph_") for span in unit.spans for key in span.metadata)
 
 
 def topmost(spans: Sequence[SpanData], under: Sequence[SpanData], unit: Unit) -> list[SpanData]:

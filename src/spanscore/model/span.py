@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from spanscore import semconv
 from spanscore.model.evolve import evolve, quickly_made
 
 __all__ = [
+    "CUT",
     "Attributes",
     "Decided",
     "Facts",
@@ -127,6 +128,14 @@ class NoContent(NamedTuple):
 
     reason: str
     remedy: str
+
+
+CUT: Final = NoContent(
+    "cut at the attribute limit",
+    "raise OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT (or OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT) of the traced application, or the"
+    " limit of its instrumentation",
+)
+"""The content of a span was JSON, and a limit on the length of attributes cut it."""
 
 
 class Decided(NamedTuple):

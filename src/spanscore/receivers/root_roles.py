@@ -66,6 +66,10 @@ _CONTENT: Final = (
 """Attributes that hold a question or an answer: a span with one of them, and no attribute that names its kind, is a ROOT."""
 
 
+_REQUEST: Final = "request_data"
+_ANSWERED: Final = ("response_data", semconv.OUTPUT_MESSAGES, semconv.RESPONSE_ID, semconv.RESPONSE_FINISH_REASONS)
+
+
 class AttributeLookup(Protocol):
     """Attributes of a span as they came: a mapping, or the bytes that they are in."""
 
@@ -82,6 +86,8 @@ def root_role(attributes: AttributeLookup) -> RootRole:
     role = role_of_operation(operation)
     if role in (RootRole.NEVER, RootRole.STEP):
         return role
+    if _REQUEST in attributes and not any(name in attributes for name in _ANSWERED):
+        return RootRole.NEVER  # Logfire has the answer of a streamed request on a span of its own
     for name, roles in _ROLES:
         kind = attributes.get(name)
         if kind is not None:

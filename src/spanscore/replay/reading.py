@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spanscore import semconv
@@ -93,10 +93,16 @@ class UnitReader:
                 continue
             evaluated = _joined(in_trace.of(unit.key), self._known.of(unit.key))
             spans = [replace(one, decided=evaluated.decided) if one is unit.root else one for one in unit.spans]
-            root = next(iter(_read(came[unit.key.span_id])), None) if unit.key.span_id in came else None
-            dialect = None if root is None else self.translator.reads(root)
             members = [came[one.span_id] for one in unit.spans if one.span_id in came]
-            yield StoredUnit(replace(unit, spans=tuple(spans)), dialect or "", evaluated, members)
+            yield StoredUnit(replace(unit, spans=tuple(spans)), self._dialect(unit, came), evaluated, members)
+
+    def _dialect(self, unit: Unit, came: Mapping[int, WireSpan]) -> str:
+        """Return the translation of the first span with content, the speaker before others; empty if none reads the unit."""
+        order = [span for span in (unit.speaker, *unit.spans) if span is not None and span.operation is not None]
+        named = next((span for span in order if span.no_content is None), unit.root)
+        raw = None if named is None else came.get(named.span_id)
+        read = [] if raw is None else _read(raw)
+        return next((name for span in read if (name := self.translator.reads(span)) is not None), "")
 
 
 def _joined(first: EvaluatedUnit | None, second: EvaluatedUnit | None) -> EvaluatedUnit:

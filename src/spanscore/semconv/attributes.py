@@ -63,6 +63,8 @@ OPENINFERENCE_DOCUMENTS: Final = "retrieval.documents."
 """OpenInference, flat: followed by a position and ``.document.`` ``id``, ``content``, ``score`` or ``metadata``."""
 EXPECTED: Final = "spanscore.expected"
 """Ours: what ``spanscore.expected(...)`` gave, as JSON."""
+CONTENT_CUT: Final = "spanscore.content.cut"
+"""Ours: true on a translated span of which an attribute limit cut some content that was JSON: that content is left out."""
 HISTORY: Final = "spanscore.history"
 """Ours: what a store of messages gave to the run; a form of ``gen_ai.input.messages``."""
 
@@ -135,6 +137,7 @@ PLAIN_ATTRIBUTES: Final = frozenset(
         TOOL_CALL_ID,
         PROMPT_VERSION,
         ERROR_TYPE,
+        CONTENT_CUT,
     }
 )
 """Attributes of the conventions that quote nothing: all that stays of a foreign span beside its content."""
@@ -174,6 +177,8 @@ USAGE_CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read_input_tokens"
 REQUEST_TYPE: Final = "llm.request.type"
 """Before there were operations: ``chat``, ``completion``, ``embedding`` or ``rerank``."""
 PROMPT: Final = "gen_ai.prompt"
+PROMPT_VARIABLE: Final = "gen_ai.prompt.variable."
+"""Followed by a name: a value that a prompt template was filled with (GenAI conventions, newest)."""
 COMPLETION: Final = "gen_ai.completion"
 """One JSON, or flat: followed by a position and ``role``, ``content``, ``tool_calls.`` and so on."""
 EVENT_CONTENT: Final = "gen_ai.event.content"

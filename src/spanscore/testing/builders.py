@@ -13,12 +13,14 @@ from spanscore.model.span import SpanData, Unit, UnitKey
 __all__ = ["a_score", "a_span", "a_unit"]
 
 _ids = count(1)
+_LASTS_NS = 1_000_000_000
+"""How long a span lasts: longer than the time from the first made span to the last, so that a child begins within its parent."""
 
 
 def a_span(
     operation: str = semconv.INVOKE_WORKFLOW, /, *, attributes: Mapping[str, Any] | None = None, **fields: Any
 ) -> SpanData:
-    """Return a span of the capture scope; a root unless ``parent_id`` is given."""
+    """Return a span of the capture scope that lasts a second; a root unless ``parent_id`` is given."""
     number = next(_ids)
     given: dict[str, Any] = {
         "trace_id": number,
@@ -26,7 +28,7 @@ def a_span(
         "parent_id": None,
         "name": f"{operation} test",
         "start_ns": number * 1_000,
-        "end_ns": number * 1_000 + 500,
+        "end_ns": number * 1_000 + _LASTS_NS,
         **fields,
     }
     return SpanData(attributes={semconv.OPERATION_NAME: operation, **(attributes or {})}, **given)

@@ -22,8 +22,8 @@ _NEVER: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.EMB
 
 
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
-"""Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. The span of such a run is
-a child of another run's if that was left current: of a batch each run is a child of the one before."""
+"""Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. The span of such a run
+is a child of another run's if that was left current: of a batch each run is a child of the one before."""
 
 
 class RootRole(Enum):

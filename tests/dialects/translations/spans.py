@@ -12,6 +12,7 @@ from spanscore.dialects import GenAIDialect
 from spanscore.dialects.translations.genai import GenAITranslation
 from spanscore.dialects.translations.google_adk import GoogleADK
 from spanscore.dialects.translations.langfuse import Langfuse
+from spanscore.dialects.translations.logfire import Logfire
 from spanscore.dialects.translations.mlflow import MLflow
 from spanscore.dialects.translations.openinference import OpenInference
 from spanscore.dialects.translations.openllmetry import OpenLLMetry
@@ -21,6 +22,7 @@ from spanscore.dialects.translations.vercel_ai import VercelAI
 from spanscore.model.sample import Samples
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.testing import a_span
+from spanscore.units.roots import split
 
 QUESTION = "What is the capital of France?"
 ANSWER = "Paris is the capital of France."
@@ -94,6 +96,15 @@ LANGFUSE_RUN: Mapping[str, Any] = {
     "langfuse.observation.input": f'{{"args": ["{QUESTION}"], "kwargs": {{}}}}',
     "langfuse.observation.output": ANSWER,
 }
+LOGFIRE_CHAT: Mapping[str, Any] = {
+    "logfire.span_type": "span",
+    "logfire.msg": "Chat Completion with 'gpt-4.1'",
+    "gen_ai.system": "openai",
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "gpt-4.1",
+    "request_data": f'{{"model": "gpt-4.1", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}',
+    "response_data": f'{{"message": {{"role": "assistant", "content": "{ANSWER}"}}, "usage": {{"total_tokens": 9}}}}',
+}
 MLFLOW_RUN: Mapping[str, Any] = {
     "mlflow.spanType": '"CHAIN"',
     "mlflow.spanInputs": f'{{"question": "{QUESTION}"}}',
@@ -131,6 +142,7 @@ SPANS: dict[type, Callable[[], SpanData]] = {
     GoogleADK: lambda: foreign(ADK_CALL, "gcp.vertex.agent", name="call_llm", events=[_EVENT]),
     Langfuse: lambda: foreign(LANGFUSE_RUN, "langfuse-sdk", events=[_EVENT]),
     MLflow: lambda: foreign(MLFLOW_RUN, "mlflow.tracing.provider", events=[_EVENT]),
+    Logfire: lambda: foreign(LOGFIRE_CHAT, "logfire.openai", events=[_EVENT]),
 }
 """What each reads; one that is not here has no test."""
 SILENT: dict[type, Callable[[], SpanData]] = {
@@ -153,17 +165,19 @@ SILENT: dict[type, Callable[[], SpanData]] = {
     ),
     Langfuse: lambda: foreign(_silent(LANGFUSE_RUN), "langfuse-sdk"),
     MLflow: lambda: foreign(_silent(MLFLOW_RUN), "mlflow.tracing.provider"),
+    Logfire: lambda: foreign(_silent(LOGFIRE_CHAT), "logfire.openai"),
 }
 
 
 def units_of(spans: Iterable[SpanData]) -> list[Unit]:
-    """The units of spans that have all ended: a claimed span with no claimed one above it, and all below it."""
+    """The units of spans that have all ended, by the rule of all receivers."""
     translate = Translator().translate
     claimed = {span.span_id: span for given in spans if (span := translate(given)) is not None}
     units: dict[int, list[SpanData]] = {}
     for span in sorted(claimed.values(), key=lambda one: one.start_ns):
         units.setdefault(_top(span, claimed), []).append(span)
-    return [Unit(UnitKey(spans[0].trace_id, top), tuple(spans)) for top, spans in units.items()]
+    tops = [Unit(UnitKey(spans[0].trace_id, top), tuple(spans)) for top, spans in units.items()]
+    return [unit for top in tops for unit in split(top)]
 
 
 def _top(span: SpanData, claimed: Mapping[int, SpanData]) -> int:

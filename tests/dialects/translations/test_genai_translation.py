@@ -270,3 +270,113 @@ def test_no_span_makes_it_raise(spans: list[tuple[str, dict[str, Any], Any, int]
 
     for unit in units_of(made):
         assert is_sound(GenAIDialect().samples(unit))
+
+
+@pytest.mark.parametrize(
+    "operation", ["completion", "acompletion", "responses", "aresponses", "converse", "chat.completions"]
+)
+def test_a_span_with_a_model_and_messages_is_a_model_s_call_whatever_it_is_called(operation: str) -> None:
+    call = {"gen_ai.operation.name": operation, "gen_ai.request.model": "m", **ATTRIBUTES["JSON with content"]}
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "guide"}
+    below = foreign(call, trace_id=1, span_id=2, parent_id=1)
+
+    assert samples_of(foreign(call)).single == BOTH
+    assert samples_of(foreign(agent, trace_id=1, span_id=1), below).single == BOTH
+
+
+def test_an_agent_that_names_its_model_stays_an_agent() -> None:
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": "m", **ATTRIBUTES["JSON with content"]}
+    (unit,) = units_of([foreign(agent)])
+
+    assert unit.facts().operation == "invoke_agent"
+
+
+def test_a_system_alone_is_a_model_s_call_where_it_was_asked_something() -> None:
+    assert samples_of(foreign({**SYSTEM, **ATTRIBUTES["JSON with content"]})).single == BOTH
+    assert samples_of(foreign({**SYSTEM, "llm.request.type": "chat"})).reason == "content is not on the spans (genai)"
+
+
+def _run(asked: Any) -> Any:
+    messages = {"gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": asked}]}])}
+    return foreign(
+        {"gen_ai.operation.name": "invoke_workflow", **messages, "gen_ai.output.messages": json.dumps([SAID])}
+    )
+
+
+def test_the_only_message_of_a_run_that_is_an_object_is_its_input_object() -> None:
+    assert samples_of(_run(json.dumps({"question": QUESTION, "language": "en"}))).single == BOTH
+    assert samples_of(_run(json.dumps({"topic": QUESTION}))).single == BOTH
+
+
+@pytest.mark.parametrize("text", ["5", "true", '["a", "b"]', '"so"', "{name} is"])
+def test_a_message_of_a_run_that_happens_to_be_json_stays_text(text: str) -> None:
+    assert samples_of(_run(text)).single == SingleTurnSample(user_input=text, response=ANSWER)
+
+
+def test_what_a_prompt_was_filled_with_is_asked_where_the_root_holds_nothing() -> None:
+    root = foreign({"gen_ai.operation.name": "invoke_workflow"}, trace_id=1, span_id=1)
+    prompt = [{"role": "user", "content": f"Answer from One.\n\n{QUESTION}"}]
+    variables = {"gen_ai.prompt.variable.question": QUESTION, "gen_ai.prompt.variable.context": "One."}
+    held = {**OPERATION, **variables, "gen_ai.input.messages": json.dumps(prompt), "gen_ai.output.messages": [SAID]}
+
+    assert samples_of(root, foreign(held, trace_id=1, span_id=2, parent_id=1)).single == SingleTurnSample(
+        user_input=QUESTION, response=ANSWER, retrieved_contexts=["One."]
+    )
+
+
+def _event(kind: str, body: str) -> tuple[str, dict[str, str]]:
+    return f"gen_ai.content.{kind}", {f"gen_ai.{kind}": body}
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        f"user: {QUESTION}",
+        f"system: Be brief.\nWith care.\nuser: {QUESTION}",
+        f"user: Hi\nassistant: Hello\nuser: text: {QUESTION}",
+        f"messages=[SystemMessage(content='Be \\'brief\\'.'), HumanMessage(content='{QUESTION}', additional_kwargs={{}})]",
+        f'[HumanMessage(content="{QUESTION}")]',
+    ],
+)
+def test_a_prompt_in_one_text_that_tells_its_speakers_apart_is_read_as_messages(prompt: str) -> None:
+    events = [_event("prompt", prompt), _event("completion", ANSWER)]
+    generation = {"langfuse.observation.type": "generation", "langfuse.observation.output": ANSWER}
+
+    assert samples_of(foreign({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events)).single == BOTH
+    assert samples_of(foreign({**generation, "langfuse.observation.input": prompt}, "langfuse-sdk")).single == BOTH
+
+
+def test_a_shown_prompt_that_was_cut_gives_way_to_the_prompt_of_the_model_below() -> None:
+    events = [_event("prompt", "messages=[HumanMessage(content='What is"), _event("completion", ANSWER)]
+    root = foreign({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events, trace_id=1, span_id=1)
+    below = foreign({**OPERATION, **ATTRIBUTES["JSON with content"]}, trace_id=1, span_id=2, parent_id=1)
+
+    assert samples_of(root, below).single == BOTH
+
+
+@pytest.mark.parametrize("text", [{"value": ANSWER, "annotations": []}, ANSWER])
+def test_azure_s_agents_answer_in_a_block_and_in_the_messages(text: Any) -> None:
+    question = json.dumps({"role": "user", "content": QUESTION})
+    answer = json.dumps({"role": "assistant", "content": {"text": text}})
+    events = [("gen_ai.user.message", {"gen_ai.event.content": question})]
+    events += [("gen_ai.assistant.message", {"gen_ai.event.content": answer})]
+
+    run = foreign({"gen_ai.operation.name": "process_thread_run", "gen_ai.system": "az.ai.agents"}, events=events)
+
+    assert samples_of(run).single == BOTH
+
+
+def test_content_under_names_that_nobody_reads_is_not_said_to_be_off() -> None:
+    held = {**OPERATION, "my.request_data": '{"messages": []}', "gen_ai.output.type": "text"}
+
+    made = samples_of(foreign(held, "my.writer"))
+
+    assert made.reason == "the writer of the span is not known: its content stands under other names (genai)"
+    assert made.outcome == Outcome.NO_SAMPLE
+
+
+def test_a_file_behind_the_question_is_not_the_question() -> None:
+    asked = [ASKED, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
+    held = {**OPERATION, "gen_ai.input.messages": json.dumps(asked), "gen_ai.output.messages": [SAID]}
+
+    assert samples_of(foreign(held)).single == BOTH

@@ -46,11 +46,97 @@ def test_a_chat_says_its_model_tokens_conversation_and_metadata() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["5", "true", "null", '"so"', '{"a": 1}', "[1]", "{cut"])
+@pytest.mark.parametrize("text", ["5", "true", '"so"', "[1]", "{cut"])
 def test_text_that_happens_to_be_json_stays_text(text: str) -> None:
     root = of("CHAIN", {"input.value": text, "output.value": text})
 
     assert samples_of(root).single == SingleTurnSample(user_input=text, response=text)
+
+
+@pytest.mark.parametrize("text", ["null", '"null"', "None", "'None'"])
+@pytest.mark.parametrize("mime_type", ["text/plain", "application/json"])
+def test_what_an_instrumentation_writes_for_none_is_no_text(text: str, mime_type: str) -> None:
+    mime_types = {"input.mime_type": mime_type, "output.mime_type": mime_type}
+    model = of("LLM", {"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": QUESTION})
+    answer = {"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "None"}
+    below = of("LLM", {**model.attributes, **answer}, trace_id=7, span_id=2, parent_id=1)
+    root = of("AGENT", {"input.value": text, "output.value": text, **mime_types}, trace_id=7, span_id=1)
+
+    assert samples_of(root, below).single == SingleTurnSample(user_input=QUESTION, response="None")
+
+
+def test_an_input_that_is_an_object_is_one_without_a_mime_type_too() -> None:
+    given = json.dumps({"task": QUESTION, "stream": False, "images": None})
+
+    assert samples_of(of("AGENT", {"input.value": given, "output.value": ANSWER})).single == SingleTurnSample(
+        user_input=QUESTION, response=ANSWER
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{{'role': 'assistant', 'text': \"{ANSWER}\", 'meta': {{'n': 1}}}}",
+        f"{{'role': 'assistant', 'text': \"{ANSWER}\", 'meta': <Meta object at 0x7f>}}",
+        f"{{'role': 'assistant', 'text': \"{ANSWER}",
+        f"[{{'role': 'assistant', 'text': '{ANSWER}'}}]",
+    ],
+)
+def test_an_answer_that_python_shows_is_its_words(text: str) -> None:
+    assert samples_of(of("AGENT", {"input.value": "q", "output.value": text})).single == SingleTurnSample(
+        user_input="q", response=ANSWER
+    )
+
+
+def test_messages_that_name_their_source_are_read() -> None:
+    asked = {"source": "user", "models_usage": None, "metadata": {}, "content": QUESTION, "type": "TextMessage"}
+    called = {
+        "source": "guide",
+        "content": [{"id": "c-1", "name": "look_up", "arguments": '{"of": "France"}'}],
+        "type": "ToolCallRequestEvent",
+    }
+    found = {
+        "source": "guide",
+        "content": [{"content": "Paris", "name": "look_up", "call_id": "c-1", "is_error": False}],
+        "type": "ToolCallExecutionEvent",
+    }
+    answered = {"source": "guide", "content": ANSWER, "type": "TextMessage"}
+    team = {"messages": [asked, called, found, answered], "stop_reason": "Maximum number of messages reached"}
+    run = {
+        "input.value": json.dumps({"task": asked, "cancellation_token": "<CancellationToken object at 0x7f>"}),
+        "output.value": json.dumps(team),
+        "output.mime_type": "application/json",
+    }
+
+    made = samples_of(of("CHAIN", run))
+
+    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert made.multi is not None
+    assert [message.type for message in made.multi.user_input] == ["human", "ai", "tool", "ai"]
+
+
+def test_a_text_beside_messages_in_an_unknown_form_is_not_the_answer() -> None:
+    team = {"messages": [{"by": "guide", "words": ANSWER}], "stop_reason": "Maximum number of messages reached"}
+    run = {"input.value": QUESTION, "output.value": json.dumps(team), "output.mime_type": "application/json"}
+    said = {"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": ANSWER}
+    root = of("CHAIN", run, trace_id=7, span_id=1)
+
+    assert samples_of(root).single == SingleTurnSample(user_input=QUESTION)
+    assert samples_of(root, of("LLM", said, trace_id=7, span_id=2, parent_id=1)).single == SingleTurnSample(
+        user_input=QUESTION, response=ANSWER
+    )
+
+
+def test_output_without_input_is_a_resumed_graph_of_langgraph_alone() -> None:
+    asked = {"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": QUESTION}
+    said = {"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": ANSWER}
+    state = {"output.value": json.dumps({"reply": ANSWER, "lang": "en"}), "output.mime_type": "application/json"}
+    model = of("LLM", {**asked, **said}, trace_id=7, span_id=2, parent_id=1)
+    node = of("CHAIN", {"metadata": '{"langgraph_node": "n"}'}, trace_id=7, span_id=3, parent_id=1)
+    root = of("CHAIN", state, trace_id=7, span_id=1)
+
+    assert samples_of(root, model).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert samples_of(root, model, node).single == SingleTurnSample(response=ANSWER)
 
 
 def test_json_is_read_where_it_is_said_to_be() -> None:

@@ -8,9 +8,12 @@ import pytest
 from tests.dialects.translations.spans import (
     ANSWER,
     GENAI_CHAT,
+    LANGFUSE_RUN,
+    MLFLOW_RUN,
     OPENINFERENCE_CHAT,
     OPENLLMETRY_WORKFLOW,
     QUESTION,
+    VERCEL_RUN,
     content_of,
     foreign,
     is_sound,
@@ -43,6 +46,9 @@ def test_our_own_spans_stay_as_they_are() -> None:
         {"gen_ai.operation.name": "create_agent", "gen_ai.system_instructions": "Be brief."},
         {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": "m"},
         {"gen_ai.system": "openai", "llm.request.type": "embedding"},
+        {"gen_ai.system": "openai", "gen_ai.operation.name": "aembedding", "gen_ai.request.model": "m"},
+        {"gen_ai.system": "openai", "type": "custom", "name": "turn"},
+        {"gen_ai.system": "openai", "gen_ai.request.model": "tts-1", "gen_ai.response.model": "tts-1"},
         {"gen_ai.operation.name": "evaluation", "gen_ai.evaluation.name": "faithfulness"},
         {"openinference.span.kind": "EMBEDDING", "embedding.embeddings.0.embedding.text": "q"},
         {"openinference.span.kind": "EVALUATOR", "input.value": "q"},
@@ -170,10 +176,67 @@ def test_spans_in_a_circle_of_parents_are_read(parent: int) -> None:
         assert is_sound(GenAIDialect().samples(unit))
 
 
-def test_a_cut_attribute_is_no_question() -> None:
-    cut = {**GENAI_CHAT, "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "te'}
+WORKFLOW = {name: value for name, value in OPENLLMETRY_WORKFLOW.items() if name != "gen_ai.task.input"}
+CUT = '[{"role": "user", "parts": [{"type": "te'
 
-    assert samples_of(foreign(cut)).single == SingleTurnSample(response=ANSWER)
+
+@pytest.mark.parametrize(
+    ("attributes", "scope"),
+    [
+        ({**GENAI_CHAT, "gen_ai.input.messages": CUT}, "x"),
+        ({**GENAI_CHAT, "gen_ai.output.messages": CUT}, "x"),
+        ({"openinference.span.kind": "CHAIN", "input.value": '{"question": "What is', "output.value": ANSWER}, "x"),
+        ({"openinference.span.kind": "CHAIN", "input.value": '{"a": {"b": 1}', "output.value": ANSWER}, "x"),
+        ({"openinference.span.kind": "CHAIN", "input.value": QUESTION, "output.value": '{"answer": "Par'}, "x"),
+        ({"openinference.span.kind": "LLM", "input.value": '{"messages": [["', "output.value": ANSWER}, "x"),
+        ({**WORKFLOW, "traceloop.entity.input": '{"inputs": {"question": "Wh'}, LANGCHAIN),
+        ({**VERCEL_RUN, "ai.prompt": '{"prompt": "What is'}, "ai"),
+        ({**LANGFUSE_RUN, "langfuse.observation.output": '{"answer": "Par'}, "langfuse-sdk"),
+        ({**MLFLOW_RUN, "mlflow.spanInputs": '{"question": "What is'}, "mlflow.tracing.provider"),
+    ],
+)
+def test_content_that_a_limit_cut_is_no_question_and_no_answer(attributes: dict[str, Any], scope: str) -> None:
+    made = samples_of(foreign(attributes, scope))
+
+    assert (made.outcome, made.reason) == (Outcome.NO_SAMPLE, "cut at the attribute limit")
+
+
+def test_a_question_that_was_cut_is_read_where_it_stands_whole() -> None:
+    cut = {"openinference.span.kind": "CHAIN", "input.value": '{"question": "What is', "output.value": ANSWER}
+    root = foreign(cut, trace_id=1, span_id=1)
+    below = foreign(GENAI_CHAT, trace_id=1, span_id=2, parent_id=1)
+
+    assert samples_of(root, below).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+def test_documents_that_a_limit_cut_are_a_missing_field_with_its_reason() -> None:
+    kind = "openinference.span.kind"
+    root = foreign({kind: "CHAIN", "input.value": QUESTION, "output.value": ANSWER}, trace_id=1, span_id=1)
+    whole = {kind: "RETRIEVER", "input.value": "q", "retrieval.documents.0.document.content": "One."}
+    cut = {kind: "RETRIEVER", "input.value": "q", "output.value": '{"documents": [{"page_content": "On'}
+
+    made = samples_of(root, *(foreign(held, trace_id=1, span_id=n, parent_id=1) for n, held in ((2, whole), (3, cut))))
+
+    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert "cut at the attribute limit" in dict(made.looked_in)["retrieved_contexts"]
+
+
+def test_it_says_how_often_content_was_cut_and_which_limit_to_raise() -> None:
+    translator = Translator()
+
+    for held in (GENAI_CHAT, {**GENAI_CHAT, "gen_ai.input.messages": CUT}):
+        translator.translate(foreign(held))
+
+    (note,) = translator.notes()
+    assert note.startswith("content of 1 of 2 spans of genai was cut at the attribute limit: ")
+    assert "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT" in note
+
+
+def test_the_translation_that_is_named_is_the_one_that_reads_the_span() -> None:
+    both = foreign({**OPENINFERENCE_CHAT, "gen_ai.operation.name": "chat", "gen_ai.system": "openai"})
+
+    assert Translator().reads(both) == "openinference"
+    assert Translator().reads(foreign({"http.route": "/"})) is None
 
 
 def test_the_newest_form_is_read_where_there_are_several() -> None:

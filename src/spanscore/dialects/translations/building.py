@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.sdk import WireAttributes
-from spanscore.codec.text import fits_wire, from_wire, safe_text, wire_value
+from spanscore.codec.text import fits_wire, from_wire, is_cut, safe_text, wire_value
 from spanscore.model.evolve import evolve
 from spanscore.model.foreign import plain_text
-from spanscore.model.span import Attributes, NoContent, SpanData
+from spanscore.model.span import CUT, Attributes, NoContent, SpanData
 from spanscore.runtime.log import log_internal_error
 
 __all__ = [
@@ -33,6 +34,9 @@ _NAMES: Final[Mapping[str, str]] = {
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
 }
+_FLAT: Final = re.compile(r"\.\d+\.")
+"""What the name of a flat attribute holds: its value is one text of many, not a structure."""
+_OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
 
@@ -62,11 +66,17 @@ def in_genai_names(
         plain: under GenAI names; None, and what is no plain value, is left out.
         quoted: raw attributes that quote, all that is kept of them.
         render: makes content of ``quoted``, once, on first need.
-        nothing: why there is no content, where ``quoted`` is empty; None of a span that has none of its own.
+        nothing: why there is no content, where ``quoted`` is empty; None of a span that has none of its own. Content that an
+            attribute limit cut is left out, and the span is marked so; the texts of a tool are kept as they are.
         metadata: that the run was called with, beside what stands under our own names; the unit's key in the application,
             where the span has it, is one of them.
     """
     known = _plain_values(plain)
+    cut = _cut_names(quoted)
+    if cut and known.get(semconv.OPERATION_NAME) != semconv.EXECUTE_TOOL:
+        quoted = {name: value for name, value in quoted.items() if name not in cut}
+        known[semconv.CONTENT_CUT] = True
+        nothing = CUT
     content = partial(_rendered, render, dict(quoted)) if quoted else None
     told = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
@@ -116,6 +126,19 @@ def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool)
     if metadata.get("lc_agent_name") == name:
         return True
     return is_root and metadata.get("ls_integration") == "langchain_create_agent"
+
+
+def _cut_names(quoted: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of whole values whose JSON was cut; one that was cut right behind a bracket is found when it is read."""
+    return [
+        name
+        for name, value in quoted.items()
+        if type(value) is str
+        and value[:1] in _OPENING
+        and value[-1:] not in _CLOSING
+        and is_cut(value)
+        and not _FLAT.search(name)
+    ]
 
 
 def _plain_values(plain: Mapping[str, Any]) -> dict[str, Any]:

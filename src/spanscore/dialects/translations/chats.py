@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from spanscore import semconv
 from spanscore.codec.blocks import parts
 from spanscore.codec.langchain_dumps import messages_from, unfolded
-from spanscore.codec.message_dicts import call_part, response_part
+from spanscore.codec.message_dicts import call_part, dict_message, response_part
 from spanscore.codec.messages import ASSISTANT, TOOL, role_of, text_message
+from spanscore.codec.text import is_cut
+from spanscore.dialects.translations.python_text import shown_messages
 
-__all__ = ["agent_of_model", "answers_in", "prompts_in", "spoken_by"]
+__all__ = ["agent_of_model", "answers_in", "exchanged_in", "prompts_in", "split_answer", "spoken_by"]
 
 _MESSAGES = "messages"
 _ASKED = ("prompts", "prompt", "input", "contents")
 _SAID = ("choices", "generations", "message", "output", "content")
+_BY_ROLE: Final = re.compile(r"(?:\A|\n)(system|developer|user|human|assistant|ai|tool|function): ?")
+"""How a text goes from one speaker to the next, as OpenLIT writes a prompt: ``system: …`` and ``user: …`` in lines."""
+_TEXT_BLOCK: Final = "text: "
+"""What OpenLIT writes before each text of a message that consists of blocks."""
 
 
 def prompts_in(value: Any) -> list[dict[str, Any]]:
     """Return what a parsed prompt asks: messages, a request that has them, or texts, which are a user's."""
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
-    return messages_from(unfolded(_first_of_batch(_under(value, _ASKED))), loose=True)
+    asked = _first_of_batch(_under(value, _ASKED))
+    return _messages_in(asked) if isinstance(asked, str) else messages_from(unfolded(asked), loose=True)
 
 
 def answers_in(value: Any) -> list[dict[str, Any]]:
@@ -29,8 +38,38 @@ def answers_in(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, dict) and _MESSAGES in value:
         return _messages(value)
     said = _first_of_batch(_under(value, _SAID))
+    if isinstance(said, str) and is_cut(said):
+        return []
     read = (_answer(one) for one in (said if isinstance(said, list) else [said]))
     return [message for answer in read for message in messages_from(unfolded(answer))]
+
+
+def exchanged_in(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what a list of events asked and answered, as Logfire and Pydantic AI write them in an attribute.
+
+    Each is a message, ``{"event.name": "gen_ai.user.message", "role", "content"}``, or holds one under ``message``: the choice.
+    Where no choice is among them, the assistant's messages behind all others are the answer.
+    """
+    asked: list[dict[str, Any]] = []
+    said: list[dict[str, Any]] = []
+    for event in events if isinstance(events, list) else ():
+        if not isinstance(event, dict):
+            continue
+        inner = event.get("message")
+        message: dict[str, Any] = inner if isinstance(inner, dict) else event
+        if role_of(message.get("role")) is not None:
+            answers = isinstance(inner, dict) or event.get("event.name") == semconv.CHOICE_EVENT
+            form = {"content": None, "tool_call_id": event.get("id"), **message}
+            (said if answers else asked).append(dict_message(form))
+    return (asked, said) if said else split_answer(asked)
+
+
+def split_answer(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return messages without the assistant's at their end, and these."""
+    end = len(messages)
+    while end and messages[end - 1].get("role") == ASSISTANT:
+        end -= 1
+    return [*messages[:end]], [*messages[end:]]
 
 
 def spoken_by(
@@ -50,6 +89,17 @@ def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
         return name
     above = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
     return above[-1].partition(":")[0] if above else None
+
+
+def _messages_in(prompt: str) -> list[dict[str, Any]]:
+    """Return the messages of a prompt that is one text: those it shows, or tells apart by role, else a user's."""
+    shown = shown_messages(prompt)
+    if shown is None:
+        pieces = _BY_ROLE.split(prompt)
+        shown = list(zip(pieces[1::2], pieces[2::2], strict=True)) if not pieces[0] else None
+    if shown is not None:
+        return [spoken_by(role, words.removeprefix(_TEXT_BLOCK)) for role, words in shown]
+    return [] if is_cut(prompt) else messages_from(prompt, loose=True)
 
 
 def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:

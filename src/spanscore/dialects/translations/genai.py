@@ -13,13 +13,14 @@ Read so: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semanti
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.codec.blocks import joined
 from spanscore.codec.by_names import ByNames
-from spanscore.codec.sdk import names_under, structures
+from spanscore.codec.sdk import names_under, structures, under
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, wire_of
 from spanscore.dialects.translations.older import (
     Events,
@@ -33,12 +34,30 @@ from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["GenAITranslation", "conventional"]
 
-_OPERATION_OF_TYPE: Final[Mapping[str, str]] = {
-    "completion": semconv.TEXT_COMPLETION,
-    "embedding": semconv.EMBEDDINGS,
-    "rerank": semconv.EMBEDDINGS,
+_ASKS_NOTHING: Final[Mapping[str, str]] = {
+    f"{prefix}{name}": semconv.EMBEDDINGS
+    for name in ("embedding", "rerank", "image_generation", "speech", "transcription", "moderation")
+    for prefix in ("", "a")
 }
+"""What LiteLLM calls requests that have no prompt and answer in words → an operation that is not read."""
+_OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_ASKS_NOTHING, "completion": semconv.TEXT_COMPLETION}
 """``llm.request.type`` → operation; any other is a chat."""
+_RUNS: Final = frozenset(
+    {*semconv.MODEL_OPERATIONS, *semconv.WHOLE_OPERATIONS, semconv.RETRIEVAL, semconv.EMBEDDINGS}
+    | {semconv.EXECUTE_TOOL, semconv.EXECUTE_TASK, semconv.CREATE_AGENT, semconv.EVALUATION}
+)
+"""Operations that mean what they say; under any other name a span with a model and messages is a model's call."""
+_TALKING: Final = re.compile(
+    r"(?:^|[._])(?:(?:input|output|prompt|completion|message|request|response|content|event|question|answer)s?|\w+_data|value)$"
+)
+"""How names of attributes with content end, whoever writes it."""
+_CONTENT: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION)
+"""Attributes with content, in the newest form and, as the beginnings of flat names, in older ones."""
+_SHOWS: Final = frozenset({*_CONTENT, f"{semconv.PROMPT}.0.content", f"{semconv.COMPLETION}.0.content"})
+"""Attributes by which a span without a system may be a model's call."""
+_USED: Final = (semconv.USAGE_OUTPUT_TOKENS, semconv.USAGE_COMPLETION_TOKENS)
+_LEFT_TO_OTHERS: Final = frozenset({"logfire.openai", "logfire.anthropic", "logfire.azure_ai_inference"})
+"""Scopes of writers who put GenAI names on spans that are no call: Logfire's of a request whose answer is streamed."""
 _OPERATION_OF_RUN: Final[Mapping[str, str]] = {
     "llm": semconv.CHAT,
     "tool": semconv.EXECUTE_TOOL,
@@ -85,16 +104,21 @@ class GenAITranslation:
         "azure.ai.inference",
         "autogen",
     )
-    marks: Sequence[bytes] = (semconv.OPERATION_NAME.encode(), semconv.SYSTEM.encode())
+    marks: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT))
 
     def claims(self, span: SpanData) -> bool:
-        """Whether the span names its operation or its system, or is our own; OpenLLMetry's names mean other things."""
+        """Whether the span names its operation, is a model's call, or our own; OpenLLMetry's are others."""
         if span.scope == semconv.CAPTURE_SCOPE:
             return True
+        if span.scope in _LEFT_TO_OTHERS:
+            return False
         raw = wire_of(span)
         if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
             return False
-        return isinstance(raw.get(semconv.OPERATION_NAME), str) or semconv.SYSTEM in raw
+        if isinstance(raw.get(semconv.OPERATION_NAME), str):
+            return True
+        shows = semconv.SYSTEM in raw or (semconv.OPENINFERENCE_KIND not in raw and not _SHOWS.isdisjoint(raw))
+        return shows and _is_call(span, raw)
 
     def translate(self, span: SpanData) -> SpanData:
         """Return our own span as it is, and any other with GenAI names alone."""
@@ -110,7 +134,7 @@ def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanDat
     raw = wire_of(span)
     names = _NAMES[(*raw,)]
     metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
-    operation = _operation(raw)
+    operation = _operation(raw, names.newest)
     plain = {name: raw[under] for name, under in names.plain}
     plain[semconv.OPERATION_NAME] = operation
     if names.has_conversation:
@@ -119,8 +143,34 @@ def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanDat
         plain.setdefault(semconv.WORKFLOW_NAME, span.name)
     render = _RENDERERS.get(operation, _ROOT)
     quoted = _quoted(raw, names.newest, span.events)
-    lacking = None if quoted else nothing()
+    lacking = None if quoted else _unknown_form(raw) or nothing()
     return in_genai_names(span, plain, quoted, render, nothing=lacking, metadata=metadata or None)
+
+
+def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
+    """Whether a span without an operation is a model's call; speech, images, files and groups are none."""
+    if semconv.REQUEST_TYPE in raw or (semconv.REQUEST_MODEL in raw and any(name in raw for name in _USED)):
+        return True
+    return bool(_quoted(raw, _NAMES[(*raw,)].newest, span.events))
+
+
+def _unknown_form(raw: Mapping[str, Any]) -> NoContent | None:
+    """Return what to say of a span whose attributes hold texts under names that no translation reads; None where none do."""
+    names = [
+        name
+        for name, value in raw.items()
+        if isinstance(value, str) and (" " in value or value[:1] in _STRUCTURE) and _TALKING.search(name)
+    ]
+    if not names:
+        return None
+    return NoContent(
+        "the writer of the span is not known: its content stands under other names (genai)",
+        f"give a translation of your own, which reads {', '.join(sorted(names)[:_MOST_NAMES])}",
+    )
+
+
+_STRUCTURE: Final = ("{", "[")
+_MOST_NAMES: Final = 5
 
 
 class _Names(NamedTuple):
@@ -148,7 +198,7 @@ def _by_use(names: tuple[str, ...]) -> _Names:
 
 
 def _newest(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple([name for name in names if name in _NEWEST])
+    return tuple([name for name in names if name in _NEWEST or name.startswith(semconv.PROMPT_VARIABLE)])
 
 
 _NAMES: Final = ByNames(_by_use)
@@ -178,14 +228,23 @@ _NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIO
 """Content without which, and nothing else, nothing was asked or said."""
 
 
-def _operation(raw: Mapping[str, Any]) -> str:
+def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
     run = raw.get(semconv.LANGSMITH_KIND)
     if isinstance(run, str):
         return _OPERATION_OF_RUN.get(run, semconv.INVOKE_WORKFLOW)
     operation = raw.get(semconv.OPERATION_NAME)
     if isinstance(operation, str):
-        return semconv.CHAT if operation.startswith(semconv.CHAT) else operation  # Semantic Kernel: chat.completions
+        return operation if operation in _RUNS else _named_otherwise(operation, raw, newest)
     return _OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
+
+
+def _named_otherwise(operation: str, raw: Mapping[str, Any], newest: Sequence[str]) -> str:
+    """Return what a span does that has a name of its own for it: LiteLLM's ``acompletion``, Bedrock's ``converse``."""
+    if operation in _ASKS_NOTHING:
+        return _ASKS_NOTHING[operation]
+    talks = not {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}.isdisjoint(newest) or bool(older_content(raw, ()))
+    is_call = operation.startswith(semconv.CHAT) or (talks and semconv.REQUEST_MODEL in raw)
+    return semconv.CHAT if is_call else operation  # Semantic Kernel: chat.completions
 
 
 def _nothing() -> NoContent:
@@ -221,6 +280,8 @@ def _rendering(older: Render) -> Render:
 def _conventional(quoted: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
     """Return content that has the conventions' own names, messages as lists."""
     content = structures(quoted, unread=unread)
+    if len(content) < len(quoted) and (variables := under(semconv.PROMPT_VARIABLE, quoted)):
+        content[semconv.INPUT_VALUE] = variables
     for name in _TALKS:
         listed = content.get(name)
         if isinstance(listed, dict):  # {"version", "messages": […]}

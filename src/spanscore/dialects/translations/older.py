@@ -9,8 +9,8 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.codec.blocks import joined
 from spanscore.codec.messages import ASSISTANT, TOOL, USER
-from spanscore.codec.text import from_wire
-from spanscore.dialects.translations.chats import answers_in, prompts_in, spoken_by
+from spanscore.codec.text import from_wire, is_cut
+from spanscore.dialects.translations.chats import answers_in, prompts_in, split_answer, spoken_by
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import value_of
 from spanscore.dialects.translations.whole import content_of
@@ -36,7 +36,10 @@ def older_content(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
     """Return what quotes of a span's attributes and of its events."""
     quoted: dict[str, Any] = {name: value for name, value in raw.items() if _QUOTING.match(name)}
     talk = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
-    return {**quoted, _ON_EVENTS: talk} if talk else quoted
+    if not talk:
+        return quoted
+    cut = {name: body for name, held in talk if isinstance(body := _body(held), str) and is_cut(body)}  # marks the span
+    return {**quoted, **cut, _ON_EVENTS: talk}
 
 
 def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,8 +54,17 @@ def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
 def older_root(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run was given, and what it gave."""
     if _ON_EVENTS in quoted:
-        return older_chat(quoted)
+        return _with_answer(older_chat(quoted))
     return content_of(semconv.INVOKE_WORKFLOW, _given(quoted, "input"), _gave(quoted, "output"))
+
+
+def _with_answer(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's content; where its answer stands among the messages, behind all others, as the output (Azure's agents)."""
+    asked = content.get(semconv.INPUT_MESSAGES)
+    if asked is None or content.get(semconv.OUTPUT_MESSAGES) is not None:
+        return content
+    before, answer = split_answer(asked)
+    return {semconv.INPUT_MESSAGES: before or None, semconv.OUTPUT_MESSAGES: answer or None}
 
 
 def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,17 +111,23 @@ def _on_events(quoted: Mapping[str, Any]) -> _Turns:
     asked: list[dict[str, Any]] = []
     said: list[dict[str, Any]] = []
     for name, held in quoted.get(_ON_EVENTS, ()):
-        body = _parsed(next((held[key] for key in _BODIES if key in held), None))
-        if name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
+        body = _parsed(_body(held))
+        if isinstance(body, str) and (is_cut(body) or name == semconv.PROMPT_EVENT):
+            asked += prompts_in(body)  # of one that was cut there are none
+        elif name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
             said += answers_in(_blocks_of(body, ASSISTANT, held))
         elif body is not None or name in semconv.MESSAGE_EVENTS:
             asked += prompts_in(_blocks_of(body, semconv.MESSAGE_EVENTS.get(name, USER), held))
     return asked, said
 
 
+def _body(held: Mapping[str, Any]) -> Any:
+    return next((held[key] for key in _BODIES if key in held), None)
+
+
 def _events_of_tool(events: Events) -> tuple[Any, Any]:
     """Return what the events of a tool's span say: its message brings the arguments, its choice the result (Strands)."""
-    said = {name: _parsed(next((held[key] for key in _BODIES if key in held), None)) for name, held in events}
+    said = {name: _parsed(_body(held)) for name, held in events}
     given = next((said[name] for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in said), None)
     return given, joined(said.get(semconv.CHOICE_EVENT))
 

@@ -26,7 +26,7 @@ from spanscore.dialects.translations.building import (
 from spanscore.dialects.translations.chats import agent_of_model, answers_in, prompts_in, spoken_by
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import arguments_in, value_of
-from spanscore.dialects.translations.whole import content_of
+from spanscore.dialects.translations.whole import content_of, object_in, text_or_none
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OpenInference"]
@@ -71,16 +71,21 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+_MARKS: Final = (semconv.OPENINFERENCE_KIND, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
+_WHOLE: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
+
+
 class OpenInference:
     """Reads OpenInference. Content is on its spans by default; ``OPENINFERENCE_HIDE_INPUTS`` and its kin take it off."""
 
     name = "openinference"
     scopes: Sequence[str] = ("openinference.instrumentation.", "@arizeai/openinference-instrumentation-")
-    marks: Sequence[bytes] = (semconv.OPENINFERENCE_KIND.encode(),)
+    marks: Sequence[bytes] = tuple(name.encode() for name in _MARKS)
 
     def claims(self, span: SpanData) -> bool:
-        """Whether the span has OpenInference's kind."""
-        return isinstance(wire_of(span).get(semconv.OPENINFERENCE_KIND), str)
+        """Whether the span has OpenInference's kind, an input or an output."""
+        raw = wire_of(span)
+        return isinstance(raw.get(semconv.OPENINFERENCE_KIND), str) or not _WHOLE.isdisjoint(raw)
 
     def translate(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
@@ -163,11 +168,18 @@ def _call_id(raw: Mapping[str, Any]) -> Any:
 def _value(quoted: Mapping[str, Any], name: str, mime_type: str) -> Any:
     """Return an input or output: parsed where it says that it is JSON, else the text as it is, be it ``5`` or ``true``."""
     value = quoted.get(name)
-    return from_wire(value) if isinstance(value, str) and "json" in str(quoted.get(mime_type)) else value
+    known = from_wire(value) if isinstance(value, str) and "json" in str(quoted.get(mime_type)) else value
+    known = value_of(known) if isinstance(known, str) and known.startswith(_PYTHON) else known
+    return text_or_none(known)
+
+
+_PYTHON: Final = ("{'", "[{'")
+"""How the text of a Python dict begins, or of a list of these: BeeAI's answers."""
 
 
 def _input(quoted: Mapping[str, Any]) -> Any:
-    return _value(quoted, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE)
+    """Return the input; of the many writers that leave its mime type out, an object is one nevertheless."""
+    return object_in(_value(quoted, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE))
 
 
 def _output(quoted: Mapping[str, Any]) -> Any:

@@ -61,7 +61,7 @@ class OpenLLMetry:
 
     name = "openllmetry"
     scopes: Sequence[str] = _SCOPES
-    marks: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), semconv.TRACELOOP_WORKFLOW.encode())
+    marks: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), b"traceloop.entity.")
 
     def claims(self, span: SpanData) -> bool:
         """Whether the span has a kind or a workflow of Traceloop's, or GenAI names and a scope of OpenLLMetry's."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.message_dicts import dict_message
 from spanscore.codec.messages import ASSISTANT, TOOL, USER, message_text, role_of, text_message
 from spanscore.codec.text import as_text
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, json_at, plain_of, wire_of
+from spanscore.dialects.translations.chats import exchanged_in
+from spanscore.dialects.translations.whole import text_or_none
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["PydanticAI"]
@@ -73,9 +74,10 @@ def _operation(span: SpanData) -> str | None:
 
 def _agent(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's input, what was said before it included, and its output."""
-    said = _messages(json_at(quoted, _ALL)) or _of_events(json_at(quoted, _ALL_EVENTS))[0]
+    before, after = exchanged_in(json_at(quoted, _ALL_EVENTS))
+    said = _messages(json_at(quoted, _ALL)) or [*before, *after]
     end = _end_of_question(said, quoted.get(_NEW_FROM))
-    answer = quoted.get(_RESULT)
+    answer = text_or_none(quoted.get(_RESULT))
     gave = said[end:]
     if answer is not None and (
         not gave or message_text(gave[-1]) != answer
@@ -95,7 +97,7 @@ def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
     asked = _messages(json_at(quoted, semconv.INPUT_MESSAGES))
     said = _messages(json_at(quoted, semconv.OUTPUT_MESSAGES))
     if not asked and not said:
-        asked, said = _of_events(json_at(quoted, _EVENTS))
+        asked, said = exchanged_in(json_at(quoted, _EVENTS))
     return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
 
 
@@ -119,19 +121,3 @@ def _answers_calls(message: Mapping[str, Any]) -> bool:
     found = message.get("parts")
     kinds = [part.get("type") for part in found if isinstance(part, dict)] if isinstance(found, list) else []
     return bool(kinds) and set(kinds) == {"tool_call_response"}
-
-
-def _of_events(value: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what events asked and answered: ``{"event.name": "gen_ai.user.message", "role", "content"}``."""
-    asked: list[dict[str, Any]] = []
-    said: list[dict[str, Any]] = []
-    for one in value if isinstance(value, list) else ():
-        if not isinstance(one, dict):
-            continue
-        answered = one.get("event.name") == semconv.CHOICE_EVENT
-        inner = one.get("message")
-        message: dict[str, Any] = inner if isinstance(inner, dict) else one
-        if role_of(message.get("role")) is not None:
-            form = {"content": None, "tool_call_id": one.get("id"), **message}
-            (said if answered else asked).append(dict_message(form))
-    return asked, said

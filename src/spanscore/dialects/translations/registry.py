@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.model.evolve import evolve
-from spanscore.model.span import NoContent, SpanData
+from spanscore.model.span import CUT, SpanData
 from spanscore.protocols import Translation
 from spanscore.runtime.plugins import Entry, Registry
 
@@ -31,6 +31,7 @@ TRANSLATIONS: Final = Registry(
         "google_adk": f"{_ROOM}.google_adk:GoogleADK",
         "langfuse": f"{_ROOM}.langfuse:Langfuse",
         "mlflow": f"{_ROOM}.mlflow:MLflow",
+        "logfire": f"{_ROOM}.logfire:Logfire",
     },
 )
 """In the order in which they are asked: the first that claims a span and finds content on it translates it."""
@@ -45,11 +46,13 @@ class Translated(NamedTuple):
         spans: how many it has read.
         without_content: on how many of them it found none.
         remedy: what to do about the latest of those; empty where there is none.
+        cut: how many have content that an attribute limit cut.
     """
 
     spans: int
     without_content: int
     remedy: str = ""
+    cut: int = 0
 
 
 class Translator:
@@ -72,60 +75,73 @@ class Translator:
         self._prefixes = tuple(scope if scope[-1] in ".-" else f"{scope}." for scope in self._scopes)
         self._spans: Counter[str] = Counter()
         self._without: Counter[str] = Counter()
+        self._cut: Counter[str] = Counter()
         self._remedies: dict[str, str] = {}
 
     def knows(self, scope: str) -> bool:
         """Whether an instrumentation scope is one whose spans some translation reads. Pure: worth remembering by scope."""
         return scope in self._scopes or scope.startswith(self._prefixes)
 
-    def translate(self, span: SpanData, *, count: bool = True) -> SpanData | None:
-        """Return the span in GenAI names; None if no translation claims it, or an evaluator wrote it.
+    def translate(self, span: SpanData) -> SpanData | None:
+        """Return the span in GenAI names, and count it; None if no translation claims it, or an evaluator wrote it.
 
         A span whose operation is in `NOT_READ` keeps its operation alone.
-
-        Args:
-            span: as it came.
-            count: whether `counted` includes it.
         """
         if span.scope in semconv.EVALUATOR_SCOPES:  # an evaluation is never evaluated, whoever's marks it has, too
             return None
-        found: tuple[Translation, SpanData] | None = None
-        for translation in self._translations:
-            if translation.claims(span):
-                found = translation, translation.translate(span)
-                if found[1].no_content is None:
-                    break
+        found = self._translated(span)
         if found is None:
             return None
         translation, translated = found
         operation = translated.operation
         if str(operation) in NOT_READ:
             return evolve(span, attributes={semconv.OPERATION_NAME: operation}, events=())
-        if count and operation != semconv.EXECUTE_TASK:
-            self._count(translation.name, translated.no_content)
+        if operation != semconv.EXECUTE_TASK:
+            self._count(translation.name, translated)
         return translated
 
     def reads(self, span: SpanData) -> str | None:
-        """Return the name of the first translation that claims a span; None where none does."""
-        return next((one.name for one in self._translations if one.claims(span)), None)
+        """Return the name of the translation that ``translate`` takes for a span; None where none claims it."""
+        found = self._translated(span)
+        return None if found is None else found[0].name
 
-    def _count(self, name: str, lacking: NoContent | None) -> None:
-        if lacking is not None:
+    def _translated(self, span: SpanData) -> tuple[Translation, SpanData] | None:
+        """Return the first translation that finds content, else the last that claims the span, with what it made."""
+        found: tuple[Translation, SpanData] | None = None
+        for translation in self._translations:
+            if translation.claims(span):
+                found = translation, translation.translate(span)
+                if found[1].no_content is None:
+                    break
+        return found
+
+    def _count(self, name: str, span: SpanData) -> None:
+        lacking = span.no_content
+        if lacking is not None and lacking is not CUT:
             self._without[name] += 1
             self._remedies[name] = lacking.remedy
+        if span.attributes.get(semconv.CONTENT_CUT):
+            self._cut[name] += 1
         self._spans[name] += 1
 
     def counted(self) -> Mapping[str, Translated]:
         """Return what came of each translation that read a span. Any thread."""
         return {
-            name: Translated(spans, self._without[name], self._remedies.get(name, ""))
+            name: Translated(spans, self._without[name], self._remedies.get(name, ""), self._cut[name])
             for name, spans in self._spans.copy().items()
         }
 
     def notes(self) -> list[str]:
-        """Return whose spans never have content, and what to do about it, for ``status()``. Any thread."""
-        return [
+        """Return what ``status()`` says of translations whose spans lack content, and what to do about it. Any thread."""
+        counted = self.counted().items()
+        silent = [
             f"no span of {name} has content ({found.spans:,} read): {found.remedy}"
-            for name, found in self.counted().items()
+            for name, found in counted
             if found.without_content == found.spans
         ]
+        cut = [
+            f"content of {found.cut:,} of {found.spans:,} spans of {name} was {CUT.reason}: {CUT.remedy}"
+            for name, found in counted
+            if found.cut
+        ]
+        return silent + cut

@@ -7,26 +7,40 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
-from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.chats import answers_in, prompts_in
+from spanscore.dialects.translations.python_text import value_of
 
-__all__ = ["content_of", "parsed"]
+__all__ = ["content_of", "object_in", "parsed", "text_or_none"]
+
+_NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
+"""How instrumentations write that there is no value, where a whole input or output stands."""
 
 
 def parsed(value: Any) -> Any:
-    """Return what JSON text holds, where that is a structure; text that happens to be JSON (``5``, ``true``) stays text."""
-    known = from_wire(value) if isinstance(value, str) else value
+    """Return the structure that a text holds; text that happens to be JSON (``5``, ``true``) stays text."""
+    known = value_of(value)
     return known if isinstance(known, (dict, list)) else value
+
+
+def object_in(value: Any) -> Any:
+    """Return the object that a text holds, as JSON or as Python shows it; any other text, a list as well, as it is."""
+    known = value_of(value)
+    return known if isinstance(known, dict) else value
+
+
+def text_or_none(value: Any) -> Any:
+    """Return None for the text by which an instrumentation writes None as a whole input or output; any other value as it is."""
+    return None if isinstance(value, str) and value in _NONE else value
 
 
 def content_of(operation: str, given: Any, gave: Any) -> dict[str, Any]:
     """Return the content attributes of a span of an operation that was given one value and gave another; None = none."""
-    return _READERS.get(operation, _run)(given, gave)
+    return _READERS.get(operation, _run)(text_or_none(given), text_or_none(gave))
 
 
 def _run(given: Any, gave: Any) -> dict[str, Any]:
     return {
-        **side(given, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(object_in(given), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **side(gave, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
 
