@@ -74,9 +74,8 @@ class Extract:
             f"root output: documents under keys {keys}; prompt of the answer; retriever runs; tool artifacts; "
             f"root: keys {keys}; retrieval_tools ({tools})"
         )
-        retrieved = bool(view.retrievals or view.artifacts)
-        prompt = said.prompts_behind(answering) if retrieved and answering is not None else None
-        return Found(contexts_in(view, prompt, self.retrieval_tools), looked_in)
+        contexts = contexts_in(view, said, answering, self.retrieval_tools)
+        return Found(contexts, contexts.lack or looked_in)
 
 
 def _at(place: Place, view: View, read: Callable[[Any], Any]) -> Found:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
-from spanscore.codec.text import as_text
+from spanscore.codec.sdk import under
+from spanscore.codec.text import as_text, from_wire
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.samples import no_sample, samples_of
@@ -22,7 +24,7 @@ from spanscore.dialects.view import (
     View,
     ancestors,
     by_id,
-    documents_in,
+    retrieved_in,
     topmost,
 )
 from spanscore.model.sample import Samples
@@ -115,6 +117,7 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     within = by_id(unit) if _has_agents(told, root) else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.EXPECTED)
+    retrievals = _documents(retrievers, unit)
     top = unit.speaker or root
     operation = str(top.operation)
     given = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
@@ -126,9 +129,10 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
         input=input,
         output=output,
         models=[read[span.span_id] for span in topmost(callers, tools, unit)],
-        retrievals=_documents(retrievers, unit),
+        retrievals=retrievals,
         artifacts=_documents(tools, unit),
         tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
+        searching=_searching(retrievals, retrievers, unit),
         callers=list(read.values()),
         every_tool=[_tool(span) for span in tools if span is not root],
         history=_messages(root, semconv.HISTORY),
@@ -168,7 +172,13 @@ def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> Mo
     gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     agent = _agent_of(span, root, within)
-    return ModelRun(partial(_asked, span), said, agent, may_hold_calls=_may_hold_calls(span))
+    variables = partial(_variables, span)
+    return ModelRun(partial(_asked, span), said, agent, may_hold_calls=_may_hold_calls(span), variables=variables)
+
+
+def _variables(span: SpanData) -> Mapping[str, Any]:
+    found = under(semconv.PROMPT_VARIABLE, span.attributes)
+    return {name: from_wire(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
 def _asked(span: SpanData) -> Sequence[GenAIMessage]:
@@ -218,4 +228,24 @@ def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[Retrieved]]:
     """Return what retrievers found, which may be nothing, or tools have in their artifacts; one that failed has neither."""
     found = [span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))]
     outer = topmost(found, found, unit)
-    return [documents_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS]) or [] for span in outer]
+    return [_found_by(span) for span in outer]
+
+
+def _found_by(span: SpanData) -> list[Retrieved]:
+    documents = retrieved_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS])
+    if span.scope != semconv.CAPTURE_SCOPE:
+        return documents
+    return [Retrieved(one.content or "", one.id) for one in documents]  # our capture has every text: a page was empty
+
+
+def _searching(retrievals: Sequence[Sequence[Retrieved]], retrievers: Sequence[SpanData], unit: Unit) -> list[ToolRun]:
+    """Return the tools inside which all retrievers ran, if the text of a document is unknown: their results hold the texts."""
+    if all(document.content is not None for documents in retrievals for document in documents):
+        return []
+    within = by_id(unit)
+    around = [
+        next((above for above in ancestors(span, within) if above.operation == semconv.EXECUTE_TOOL), None)
+        for span in retrievers
+    ]
+    tools = {span.span_id: span for span in around if span is not None}
+    return [] if None in around else [_tool(span) for span in tools.values()]

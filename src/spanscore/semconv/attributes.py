@@ -56,6 +56,8 @@ TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
 RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"
 RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
+PROMPT_VARIABLE: Final = "gen_ai.prompt.variable."
+"""Followed by the name of a prompt template's variable: its value, as text or JSON, on the span of the model."""
 INPUT_VALUE: Final = "input.value"
 """OpenInference: the input of a root that is not a conversation, as JSON."""
 OUTPUT_VALUE: Final = "output.value"
@@ -83,7 +85,7 @@ CONTENT_ATTRIBUTES: Final = frozenset(
     }
 )
 """Attributes that quote prompts, answers or documents. On the wire each is a string (JSON where it is structured)."""
-CONTENT_PREFIXES: Final = (OPENINFERENCE_DOCUMENTS,)
+CONTENT_PREFIXES: Final = (OPENINFERENCE_DOCUMENTS, PROMPT_VARIABLE)
 """Beginnings of flat attributes that do; each holds one value, text as it is."""
 
 
