@@ -10,7 +10,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from tests.dialects.builders import chat, retriever, root, unit
-from tests.dialects.translations.spans import foreign, samples_of
+from tests.dialects.translations.spans import content_of, foreign, samples_of
 from tests.scoring.parts import a_job
 
 from spanscore import semconv
@@ -200,3 +200,70 @@ def test_an_empty_page_that_our_own_capture_found_is_no_unknown_text() -> None:
     own = Unit(runs.key, tuple(replace(span, scope=semconv.CAPTURE_SCOPE) for span in runs.spans))
 
     assert contexts(GenAIDialect().samples(own)) == ([FIRST], ["d1"])
+
+
+@pytest.mark.parametrize(
+    "records", [[{"id": "m1", "content": FIRST, "score": 0.8}], [{"id": "m1", "content": {"text": FIRST}}]]
+)
+def test_a_search_in_a_memory_is_a_retrieval(records: Any) -> None:
+    search = {"gen_ai.operation.name": "search_memory", "gen_ai.memory.query.text": QUESTION}
+
+    made = sample(IDS, **{**search, "gen_ai.retrieval.documents": "", "gen_ai.memory.records": json.dumps(records)})
+
+    assert contexts(made) == ([FIRST], ["m1"])
+
+
+LANGFUSE = {"langfuse.observation.type": "retriever", "langfuse.observation.input": QUESTION}
+MLFLOW = {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": json.dumps({"query": QUESTION})}
+OPENINFERENCE = {
+    "openinference.span.kind": "RETRIEVER",
+    "input.value": QUESTION,
+    "output.mime_type": "application/json",
+}
+OPENLLMETRY = {"traceloop.span.kind": "task", "gen_ai.operation.name": "vector_db_retrieve"}
+RETRIEVERS = {
+    "langfuse.observation.output": LANGFUSE,
+    "mlflow.spanOutputs": MLFLOW,
+    "output.value": OPENINFERENCE,
+    "traceloop.entity.output": OPENLLMETRY,
+}
+
+
+@pytest.mark.parametrize("name", RETRIEVERS)
+@pytest.mark.parametrize(
+    ("returned", "texts", "ids"),
+    [
+        ([FIRST, SECOND], [FIRST, SECOND], None),
+        ([{"content": FIRST, "id": "d1"}, {"page_content": SECOND, "id": "d2"}], [FIRST, SECOND], ["d1", "d2"]),
+        ([[{"page_content": FIRST, "id": "d1"}, 0.9]], [FIRST], ["d1"]),
+        ({"results": [{"text": FIRST, "id": "d1"}]}, [FIRST], ["d1"]),
+        (IDS, None, ["d1", "d2"]),
+        ([{"page_content": FIRST, "id": "d1"}, {"id": "d2"}], None, ["d1", "d2"]),
+        ([], [], []),
+    ],
+)
+def test_a_retriever_of_any_writer_returns_documents_in_any_form(
+    name: str, returned: Any, texts: list[str] | None, ids: Any
+) -> None:
+    raw = {**RETRIEVERS[name], name: json.dumps(returned)}
+    whole = foreign(WHOLE, trace_id=1, span_id=1, parent_id=None)
+
+    made = samples_of(whole, foreign(raw, trace_id=1, span_id=2, parent_id=1))
+
+    assert contexts(made) == (texts, ids)
+
+
+def test_a_retriever_may_return_one_text() -> None:
+    raw = {**LANGFUSE, "langfuse.observation.output": FIRST}
+
+    assert content_of(foreign(raw))[semconv.RETRIEVAL_DOCUMENTS] == [FIRST]
+
+
+def test_flat_documents_whose_content_is_hidden_are_unknown_texts() -> None:
+    flat = {f"retrieval.documents.{at}.document.id": one["id"] for at, one in enumerate(IDS)}
+    hidden = {"retrieval.documents.0.document.content": "__REDACTED__", "output.value": "__REDACTED__"}
+    whole = foreign(WHOLE, trace_id=1, span_id=1, parent_id=None)
+
+    made = samples_of(whole, foreign({**OPENINFERENCE, **flat, **hidden}, trace_id=1, span_id=2, parent_id=1))
+
+    assert contexts(made) == (None, ["d1", "d2"])

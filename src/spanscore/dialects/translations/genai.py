@@ -149,7 +149,7 @@ def _by_use(names: tuple[str, ...]) -> _Names:
 
 def _newest(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     known = (name for name in names if name in _NEWEST or name.startswith(semconv.PROMPT_VARIABLE))
-    return tuple([(name, name) for name in known])
+    return tuple([(_OF_MEMORY.get(name, name), name) for name in known])
 
 
 _NAMES: Final = ByNames(_by_use)
@@ -174,8 +174,13 @@ def _quoted(raw: Mapping[str, Any], newest: Iterable[tuple[str, str]], events: E
     return quoted
 
 
+_OF_MEMORY: Final[Mapping[str, str]] = {
+    semconv.MEMORY_QUERY: semconv.RETRIEVAL_QUERY,
+    semconv.MEMORY_RECORDS: semconv.RETRIEVAL_DOCUMENTS,
+}
+"""Content of a search in a memory → the name that it has as content of a retriever."""
 _NEWEST: Final = (
-    frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai."))
+    frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai.")) | _OF_MEMORY.keys()
 )
 _NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
 """Content without which, and nothing else, nothing was asked or said."""
@@ -187,6 +192,8 @@ def _operation(raw: Mapping[str, Any]) -> str:
         return _OPERATION_OF_RUN.get(run, semconv.INVOKE_WORKFLOW)
     operation = raw.get(semconv.OPERATION_NAME)
     if isinstance(operation, str):
+        if operation == semconv.SEARCH_MEMORY:
+            return semconv.RETRIEVAL
         return semconv.CHAT if operation.startswith(semconv.CHAT) else operation  # Semantic Kernel: chat.completions
     return _OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
 

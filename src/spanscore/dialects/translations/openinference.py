@@ -26,7 +26,7 @@ from spanscore.dialects.translations.building import (
 from spanscore.dialects.translations.chats import agent_of_model, answers_in, prompts_in, spoken_by
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import arguments_in, value_of
-from spanscore.dialects.translations.whole import content_of
+from spanscore.dialects.translations.whole import content_of, retrieved_by
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OpenInference"]
@@ -237,14 +237,13 @@ def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
 def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
     query = quoted.get(semconv.RERANKER_QUERY, quoted.get(semconv.INPUT_VALUE))
     output = unfolded(_output(quoted))
-    dumped = output.get("documents") if isinstance(output, dict) else output
-    documents: list[dict[str, Any]] | None = documents_of(dumped)  # ids are nowhere else
-    if not documents:
-        flat = [*positions(quoted, semconv.OPENINFERENCE_DOCUMENTS), *positions(quoted, semconv.RERANKER_DOCUMENTS)]
-        documents = [_flat_document(fields) for fields in flat]
+    dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
+    flat = [*positions(quoted, semconv.OPENINFERENCE_DOCUMENTS), *positions(quoted, semconv.RERANKER_DOCUMENTS)]
+    if flat and not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # else ids are in the dump alone
+        dumped = [_flat_document(fields) for fields in flat]
     return {
         semconv.RETRIEVAL_QUERY: None if query is None else as_text(query),
-        semconv.RETRIEVAL_DOCUMENTS: documents if documents or dumped == [] else None,
+        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(dumped),
     }
 
 
