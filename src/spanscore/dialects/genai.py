@@ -9,7 +9,6 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
-from spanscore.codec.sdk import under
 from spanscore.codec.text import as_text, from_wire
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.extract import Extract
@@ -172,13 +171,15 @@ def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> Mo
     gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     agent = _agent_of(span, root, within)
-    variables = partial(_variables, span)
+    variables = partial(_template_of, span)
     return ModelRun(partial(_asked, span), said, agent, may_hold_calls=_may_hold_calls(span), variables=variables)
 
 
-def _variables(span: SpanData) -> Mapping[str, Any]:
-    found = under(semconv.PROMPT_VARIABLE, span.attributes)
-    return {name: from_wire(value) if isinstance(value, str) else value for name, value in found.items()}
+def _template_of(span: SpanData) -> Mapping[str, Any]:
+    """Return the variables of a prompt's template by name; a value that is JSON text is parsed."""
+    found = span.attributes.get(semconv.INPUT_VALUE)
+    named = found.items() if isinstance(found, dict) else ()
+    return {name: from_wire(value) if isinstance(value, str) else value for name, value in named}
 
 
 def _asked(span: SpanData) -> Sequence[GenAIMessage]:

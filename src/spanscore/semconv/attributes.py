@@ -56,8 +56,6 @@ TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
 RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"
 RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
-PROMPT_VARIABLE: Final = "gen_ai.prompt.variable."
-"""Followed by the name of a prompt template's variable: its value, as text or JSON, on the span of the model."""
 MEMORY_QUERY: Final = "gen_ai.memory.query.text"
 MEMORY_RECORDS: Final = "gen_ai.memory.records"
 """Query and result of ``search_memory``, in the forms of ``gen_ai.retrieval.query.text`` and ``gen_ai.retrieval.documents``."""
@@ -88,7 +86,7 @@ CONTENT_ATTRIBUTES: Final = frozenset(
     }
 )
 """Attributes that quote prompts, answers or documents. On the wire each is a string (JSON where it is structured)."""
-CONTENT_PREFIXES: Final = (OPENINFERENCE_DOCUMENTS, PROMPT_VARIABLE)
+CONTENT_PREFIXES: Final = (OPENINFERENCE_DOCUMENTS,)
 """Beginnings of flat attributes that do; each holds one value, text as it is."""
 
 
@@ -177,6 +175,8 @@ USAGE_CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read_input_tokens"
 REQUEST_TYPE: Final = "llm.request.type"
 """Before there were operations: ``chat``, ``completion``, ``embedding`` or ``rerank``."""
 PROMPT: Final = "gen_ai.prompt"
+PROMPT_VARIABLE: Final = "gen_ai.prompt.variable."
+"""Followed by a name: a value that a prompt template was filled with (GenAI conventions, newest)."""
 COMPLETION: Final = "gen_ai.completion"
 """One JSON, or flat: followed by a position and ``role``, ``content``, ``tool_calls.`` and so on."""
 EVENT_CONTENT: Final = "gen_ai.event.content"

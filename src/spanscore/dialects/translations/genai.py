@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from spanscore import semconv
 from spanscore.codec.blocks import joined
 from spanscore.codec.by_names import ByNames
-from spanscore.codec.sdk import names_under, structures
+from spanscore.codec.sdk import names_under, structures, under
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, wire_of
 from spanscore.dialects.translations.older import (
     Events,
@@ -164,10 +164,10 @@ _OLDER_PLAIN: Final[Mapping[str, str]] = {
 
 def _quoted(raw: Mapping[str, Any], newest: Iterable[tuple[str, str]], events: Events) -> dict[str, Any]:
     """Return what quotes, older forms only where there is none of the newest; nothing where nobody asked or said anything."""
-    quoted = {name: raw[under] for name, under in newest}
+    quoted = {name: raw[source] for name, source in newest}
     for event, held in events:
         if event == semconv.DETAILS_EVENT:
-            quoted |= {name: held[under] for name, under in _newest(held)}
+            quoted |= {name: held[source] for name, source in _newest(held)}
     if quoted.keys() <= _NO_TALK:
         quoted |= older_content(raw, events)
         return {} if quoted.keys() <= _NO_TALK else quoted
@@ -231,6 +231,9 @@ def _rendering(older: Render) -> Render:
 def _conventional(quoted: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
     """Return content that has the conventions' own names, messages as lists."""
     content = structures(quoted, unread=unread)
+    variables = under(semconv.PROMPT_VARIABLE, quoted)
+    if variables:
+        content[semconv.INPUT_VALUE] = variables
     for name in _TALKS:
         listed = content.get(name)
         if isinstance(listed, dict):  # {"version", "messages": […]}
