@@ -15,7 +15,8 @@ from tests.scoring.parts import a_job
 
 from spanscore import semconv
 from spanscore.dialects import GenAIDialect, retold
-from spanscore.dialects.view import ModelRun, Retrieved, ToolRun
+from spanscore.dialects.documents import Retrieved
+from spanscore.dialects.view import ModelRun, ToolRun
 from spanscore.metrics import Faithfulness
 from spanscore.model.sample import Samples
 from spanscore.model.span import Unit

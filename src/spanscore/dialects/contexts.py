@@ -16,10 +16,11 @@ from itertools import chain
 from typing import Any
 
 from spanscore.codec.messages import tool_calls, tool_responses
+from spanscore.dialects.documents import Retrieved, documents_in
 from spanscore.dialects.retold import texts_of_documents
 from spanscore.dialects.said import Said
 from spanscore.dialects.texts import CONTEXT_KEYS
-from spanscore.dialects.view import GenAIMessage, ModelRun, Retrieved, Side, View, documents_in, is_resume
+from spanscore.dialects.view import GenAIMessage, ModelRun, Side, View, is_resume
 
 __all__ = ["Contexts", "contexts_in"]
 
@@ -90,8 +91,7 @@ def _contexts(view: View, said: Said, answering: ModelRun | None, retrieval_tool
     retrieved = _distinct(view.retrievals or view.artifacts)
     kept = _listed_documents(view)
     if kept:
-        keys = {_key(document) for document in kept}
-        return Contexts(kept, None if retrieved is None else sum(_key(document) not in keys for document in retrieved))
+        return Contexts(kept, _unused(retrieved, kept))
     if retrieved is None:
         held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # a state comes in with its keys empty
         return Contexts(_tool_results(view, retrieval_tools) if held is None else held)
@@ -101,6 +101,11 @@ def _contexts(view: View, said: Said, answering: ModelRun | None, retrieval_tool
     if prompted or kept is not None:  # a state that threw all of them away
         return Contexts(prompted, len(retrieved) - len(prompted))
     return Contexts(retrieved, 0)
+
+
+def _unused(retrieved: Sequence[Retrieved] | None, kept: Sequence[Retrieved]) -> int | None:
+    keys = {_key(document) for document in kept}
+    return None if retrieved is None else sum(_key(document) not in keys for document in retrieved)
 
 
 def _distinct(rounds: Sequence[Sequence[Retrieved]]) -> list[Retrieved] | None:

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 from spanscore.codec.text import jsonable
 from spanscore.dialects.contexts import Contexts, contexts_in
+from spanscore.dialects.documents import documents_in
 from spanscore.dialects.said import Said
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import Found, Source, answer_in, answer_text, question_in, question_text
-from spanscore.dialects.view import ModelRun, Side, View, documents_in
+from spanscore.dialects.view import ModelRun, Side, View
 from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import type_name
 from spanscore.model.span import Unit

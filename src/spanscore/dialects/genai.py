@@ -11,19 +11,18 @@ from spanscore import semconv
 from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
 from spanscore.codec.text import as_text, from_wire
 from spanscore.dialects.channel import conversing
+from spanscore.dialects.documents import Retrieved, retrieved_in
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.samples import no_sample, samples_of
 from spanscore.dialects.turn import QUESTION_KEYS
 from spanscore.dialects.view import (
     GenAIMessage,
     ModelRun,
-    Retrieved,
     Side,
     ToolRun,
     View,
     ancestors,
     by_id,
-    retrieved_in,
     topmost,
 )
 from spanscore.model.sample import Samples

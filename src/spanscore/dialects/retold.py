@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from spanscore.codec.messages import SYSTEM, message_text, role_of, tool_responses
+from spanscore.dialects.documents import Retrieved, documents_in
 from spanscore.dialects.texts import CONTEXT_KEYS
-from spanscore.dialects.view import ModelRun, Retrieved, ToolRun, documents_in, last_human_text
+from spanscore.dialects.view import ModelRun, ToolRun, last_human_text
 
 __all__ = ["texts_of_documents"]
 

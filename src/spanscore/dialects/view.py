@@ -3,55 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from spanscore.codec.messages import USER, calls_by_id, is_made, is_message, message_text, role_of
-from spanscore.codec.text import as_text, from_wire, safe_text
-from spanscore.dialects.texts import text_of
+from spanscore.codec.messages import USER, calls_by_id, is_made, message_text, role_of
+from spanscore.dialects.documents import Retrieved
 from spanscore.model.evolve import quickly_made
 from spanscore.model.span import SpanData, Unit
 
 __all__ = [
     "GenAIMessage",
     "ModelRun",
-    "Retrieved",
     "Side",
     "ToolRun",
     "View",
     "ancestors",
     "by_id",
     "calls_tools",
-    "documents_in",
     "human_turns",
     "is_human",
     "is_resume",
     "last_human_text",
-    "retrieved_in",
     "topmost",
     "turn_of",
 ]
 
 GenAIMessage = Mapping[str, Any]
-_TEXT_KEYS = ("page_content", "content", "text", "document", "chunk")
-_NESTED_DOCUMENTS = ("documents", "docs", "results", "context")
-_WRAPPED_DOCUMENT = ("document", "node")
-_MARKS = frozenset({"id", "score", *_TEXT_KEYS})
-"""Keys by which a dict without a text is seen to be a document."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """One retrieved document.
-
-    Attributes:
-        content: the text of the document; None = its span does not hold the text.
-        id: as its store gives it, None where it gives none.
-    """
-
-    content: str | None
-    id: str | int | None = None
 
 
 @quickly_made
@@ -251,65 +229,3 @@ def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
         above[parent] = within[parent]
         parent = within[parent].parent_id
     return list(above.values())
-
-
-def documents_in(value: Any, depth: int = 3) -> list[Retrieved] | None:
-    """Return the documents a value holds: documents, texts, lists of them, a text alone; None where it holds none.
-
-    An empty text or list is a retrieval that found nothing: ``[]``. A list may hold documents without a text.
-    """
-    if isinstance(value, str):
-        return [Retrieved(safe_text(value))] if value else []
-    if depth <= 0:
-        return None
-    if isinstance(value, Mapping):
-        return _document(value, depth)
-    if not isinstance(value, (list, tuple)):
-        return None
-    read = (_without_text(item) if (inner := documents_in(item, depth - 1)) is None else inner for item in value)
-    found = [inner for inner in read if inner is not None]
-    return [document for inner in found for document in inner] if found or not value else None
-
-
-def retrieved_in(items: Sequence[Any]) -> list[Retrieved]:
-    """Return the documents of a retriever: every item is a document, and an item in an unknown form is one without text."""
-    return [document for item in items for document in _retrieved(item)]
-
-
-def _retrieved(item: Any) -> list[Retrieved]:
-    """Return the documents of one item; a document may be JSON text, as a span's list can hold nothing but texts."""
-    value = from_wire(item) if isinstance(item, str) and item.startswith("{") else item
-    found = documents_in(value)
-    if found is None and isinstance(item, str):
-        return _without_text(value) or [Retrieved(safe_text(item))]
-    return [Retrieved(None, _id_in(value))] if found is None else found
-
-
-def _without_text(value: Any) -> list[Retrieved] | None:
-    """Return a dict that is a document without a text as one; None for any other value."""
-    is_document = isinstance(value, Mapping) and not is_message(value) and not _MARKS.isdisjoint(value)
-    return [Retrieved(None, _id_in(value))] if is_document else None
-
-
-def _document(value: Mapping[str, Any], depth: int) -> list[Retrieved] | None:
-    if is_message(value):
-        text = message_text(value)
-        return None if text is None else [Retrieved(text)]
-    text = next((value[key] for key in _TEXT_KEYS if value.get(key) and isinstance(value[key], str)), None)
-    if text is None and value.get("content") and isinstance(value["content"], (list, dict)):
-        text = text_of(value["content"])
-    if text is not None:
-        return [Retrieved(safe_text(text), _id_in(value))]
-    inner = next((value[key] for key in _NESTED_DOCUMENTS if isinstance(value.get(key), (list, tuple, str))), None)
-    if inner is not None:
-        return documents_in(inner, depth - 1)
-    wrapped = next((value[key] for key in _WRAPPED_DOCUMENT if isinstance(value.get(key), Mapping)), None)
-    documents = None if wrapped is None else _document(wrapped, depth - 1)
-    return documents and [replace(one, id=_id_in(value) if one.id is None else one.id) for one in documents]
-
-
-def _id_in(document: Any) -> str | int | None:
-    value = document.get("id") if isinstance(document, Mapping) else None
-    if isinstance(value, bool) or value in (None, ""):
-        return None
-    return value if isinstance(value, int) else as_text(value)

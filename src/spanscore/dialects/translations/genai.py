@@ -128,13 +128,13 @@ class _Names(NamedTuple):
 
     Attributes:
         plain: names of the conventions for what quotes nothing, each with the name that its value stands under.
-        newest: names of content in the newest form, each with the name that its value stands under.
+        newest: of content, in the newest form.
         metadata: key of what LangSmith's run was called with, and the name of the attribute.
         has_conversation: whether any may name the conversation.
     """
 
     plain: tuple[tuple[str, str], ...]
-    newest: tuple[tuple[str, str], ...]
+    newest: tuple[str, ...]
     metadata: tuple[tuple[str, str], ...]
     has_conversation: bool
 
@@ -147,9 +147,8 @@ def _by_use(names: tuple[str, ...]) -> _Names:
     return _Names((*plain.items(),), _newest(names), metadata, told)
 
 
-def _newest(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    known = (name for name in names if name in _NEWEST or name.startswith(semconv.PROMPT_VARIABLE))
-    return tuple([(_OF_MEMORY.get(name, name), name) for name in known])
+def _newest(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple([name for name in names if name in _NEWEST or name.startswith(semconv.PROMPT_VARIABLE)])
 
 
 _NAMES: Final = ByNames(_by_use)
@@ -162,12 +161,12 @@ _OLDER_PLAIN: Final[Mapping[str, str]] = {
 """Names of the conventions → what they were before."""
 
 
-def _quoted(raw: Mapping[str, Any], newest: Iterable[tuple[str, str]], events: Events) -> dict[str, Any]:
+def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
     """Return what quotes, older forms only where there is none of the newest; nothing where nobody asked or said anything."""
-    quoted = {name: raw[source] for name, source in newest}
-    for event, held in events:
-        if event == semconv.DETAILS_EVENT:
-            quoted |= {name: held[source] for name, source in _newest(held)}
+    quoted = {_OF_MEMORY.get(name, name): raw[name] for name in newest}
+    for name, held in events:
+        if name == semconv.DETAILS_EVENT:
+            quoted |= {_OF_MEMORY.get(name, name): held[name] for name in _newest(held)}
     if quoted.keys() <= _NO_TALK:
         quoted |= older_content(raw, events)
         return {} if quoted.keys() <= _NO_TALK else quoted
