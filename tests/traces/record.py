@@ -50,6 +50,7 @@ class Instrumentation:
         instrumentor: ``module:class``; None = the application's own function ``attach`` has a provider get the spans.
         hidden: environment variables under which it writes no content.
         needs: what is to be installed besides.
+        shown: environment variables under which it writes content; empty if it writes content by default.
     """
 
     package: str
@@ -57,6 +58,21 @@ class Instrumentation:
     instrumentor: str | None = None
     hidden: Mapping[str, str] = field(default_factory=dict)
     needs: str = ""
+    shown: Mapping[str, str] = field(default_factory=dict)
+
+
+_GENAI_SHOWN = {
+    "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
+}
+_GENAI_HIDDEN = {**_GENAI_SHOWN, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "NO_CONTENT"}
+
+
+def _genai(library: str, application: str, instrumentor: str | None = None, needs: str = "") -> Instrumentation:
+    """Return OpenTelemetry's own instrumentation of a library."""
+    package, module = f"opentelemetry-instrumentation-genai-{library}", f"opentelemetry.instrumentation.genai.{library}"
+    named = instrumentor and f"{module}:{instrumentor}"
+    return Instrumentation(package, application, named, _GENAI_HIDDEN, needs, _GENAI_SHOWN)
 
 
 _OI_HIDDEN = {"OPENINFERENCE_HIDE_INPUTS": "true", "OPENINFERENCE_HIDE_OUTPUTS": "true"}
@@ -97,6 +113,10 @@ INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
         _OI_HIDDEN,
         "llama-index-llms-openai-like",
     ),
+    "genai-langchain": _genai("langchain", "langchain_app", "LangChainInstrumentor"),
+    "genai-openai": _genai("openai", "openai_app", "OpenAIInstrumentor"),
+    "genai-openai-agents": _genai("openai-agents", "openai_agents_app", needs="openai-agents"),
+    "genai-anthropic": _genai("anthropic", "anthropic_app", "AnthropicInstrumentor", "anthropic"),
     "pydantic-ai": Instrumentation("pydantic-ai-slim", "pydantic_ai_app", needs="openai"),
     "google-adk": Instrumentation("google-adk", "google_adk_app", hidden=_ADK_HIDDEN, needs="litellm mcp"),
     "langfuse": Instrumentation("langfuse", "langfuse_app", needs="openai"),
@@ -150,6 +170,8 @@ def record(name: str) -> None:
 
 def attach(instrumentation: Instrumentation, provider: TracerProvider) -> None:
     """Have the provider get the spans from now on, for ever."""
+    for name, value in instrumentation.shown.items():
+        os.environ.setdefault(name, value)
     if instrumentation.instrumentor is None:
         import_module(f"tests.traces.{instrumentation.application}").attach(provider)
         return
