@@ -38,6 +38,7 @@ from spanscore.codec.otlp import json_line
 RECORDED = Path(__file__).with_name("recorded")
 VERCEL_AI = "vercel-ai"
 _HIDDEN = "WITHOUT_CONTENT"
+_CHECKOUT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -131,21 +132,34 @@ def main(names: Sequence[str]) -> None:
     for name in names or [*INSTRUMENTATIONS, VERCEL_AI]:
         if name == VERCEL_AI:
             record_vercel_ai()
-        else:
-            _record_apart(name, INSTRUMENTATIONS[name])
+        elif _is_installed(INSTRUMENTATIONS[name]):
+            record_apart(name)
 
 
-def _record_apart(name: str, instrumentation: Instrumentation) -> None:
+def _is_installed(instrumentation: Instrumentation) -> bool:
     try:
         version(instrumentation.package)
     except PackageNotFoundError:
-        print(f"{name}: not recorded. pip install {instrumentation.package} {instrumentation.needs}".rstrip())
-        return
-    script = f"from tests.traces.record import record; record({name!r})"
-    subprocess.run([sys.executable, "-c", script], check=True)
-    if instrumentation.hidden:
-        environment = {**os.environ, _HIDDEN: "1", **instrumentation.hidden}
-        subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+        print(f"not recorded: pip install {instrumentation.package} {instrumentation.needs}".rstrip())
+        return False
+    return True
+
+
+def record_apart(name: str, *, python: str = sys.executable, folder: Path = RECORDED) -> None:
+    """Record under one instrumentation, with content and without, in processes of their own.
+
+    Args:
+        name: of the instrumentation.
+        python: the interpreter of the environment in which the instrumentation is installed.
+        folder: for the files.
+
+    Raises:
+        CalledProcessError: a program failed.
+    """
+    hidden = INSTRUMENTATIONS[name].hidden
+    script = f"from tests.traces import record; record.RECORDED = record.Path({str(folder)!r}); record.record({name!r})"
+    for more in ({}, {_HIDDEN: "1", **hidden}) if hidden else ({},):
+        subprocess.run([python, "-c", script], check=True, cwd=_CHECKOUT, env={**os.environ, **more})
 
 
 def record(name: str) -> None:
