@@ -186,6 +186,26 @@ def test_a_tool_around_the_retriever_returned_the_texts() -> None:
     assert contexts(sample(IDS, talk, inside=TOOL)) == ([FIRST, SECOND], ["d1", "d2"])
 
 
+def test_another_run_may_have_found_the_text_under_the_same_id() -> None:
+    ranked = {"openinference.span.kind": "RERANKER", "reranker.output_documents.0.document.id": "d1"}
+    found = {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(IDS[:1])}
+    whole = foreign(WHOLE, trace_id=1, span_id=1, parent_id=None)
+
+    made = samples_of(
+        whole,
+        foreign(found, trace_id=1, span_id=2, parent_id=1, start_ns=2),
+        foreign(
+            {**ranked, "reranker.output_documents.0.document.content": FIRST},
+            trace_id=1,
+            span_id=3,
+            parent_id=1,
+            start_ns=3,
+        ),
+    )
+
+    assert contexts(made) == ([FIRST], ["d1"])
+
+
 def test_a_tool_is_not_asked_for_documents_of_a_retriever_outside_of_it() -> None:
     runs = [ModelRun(lambda: [], [])]
 
@@ -198,6 +218,8 @@ def test_an_empty_page_that_our_own_capture_found_is_no_unknown_text() -> None:
     runs = unit(
         root(QUESTION, ANSWER), retriever(QUESTION, pages), chat([HumanMessage(f"{FIRST}\n{QUESTION}")], ANSWER)
     )
+    state = unit(root({"question": QUESTION}, {"answer": ANSWER, "documents": pages}))
+    assert contexts(GenAIDialect().samples(state)) == ([FIRST, ""], ["d1", "d2"])
     own = Unit(runs.key, tuple(replace(span, scope=semconv.CAPTURE_SCOPE) for span in runs.spans))
 
     assert contexts(GenAIDialect().samples(own)) == ([FIRST], ["d1"])
@@ -240,6 +262,7 @@ RETRIEVERS = {
         ({"results": [{"text": FIRST, "id": "d1"}]}, [FIRST], ["d1"]),
         (IDS, None, ["d1", "d2"]),
         ([{"page_content": FIRST, "id": "d1"}, {"id": "d2"}], None, ["d1", "d2"]),
+        ([{"page_content": FIRST, "id": "d1"}, {"page_content": "", "id": "d2"}], [FIRST, ""], ["d1", "d2"]),
         ([], [], []),
     ],
 )

@@ -109,12 +109,23 @@ def _unused(retrieved: Sequence[Retrieved] | None, kept: Sequence[Retrieved]) ->
 
 
 def _distinct(rounds: Sequence[Sequence[Retrieved]]) -> list[Retrieved] | None:
-    """Join what several runs found, without what an earlier one had found already; None when there was no run."""
+    """Join what several runs found, without what an earlier one had found already; None when there was no run.
+
+    A document without a text has the text that another run found under its id.
+    """
     found: list[Retrieved] = []
     for documents in rounds:
         known = {_key(document) for document in found}
-        found += [document for document in documents if _key(document) not in known]
+        found += [document for document in _filled(documents, rounds) if _key(document) not in known]
     return found if rounds else None
+
+
+def _filled(documents: Sequence[Retrieved], rounds: Sequence[Sequence[Retrieved]]) -> Sequence[Retrieved]:
+    if all(document.content is not None for document in documents):  # as most are
+        return documents
+    with_both = (one for each in rounds for one in each if one.content is not None and one.id is not None)
+    texts: dict[Any, str | None] = {one.id: one.content for one in with_both}
+    return [replace(one, content=texts.get(one.id)) if one.content is None else one for one in documents]
 
 
 def _key(document: Retrieved) -> Any:

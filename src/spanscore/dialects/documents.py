@@ -84,7 +84,9 @@ def _document(value: Mapping[str, Any], depth: int) -> list[Retrieved] | None:
 
 
 def _text_in(document: Mapping[str, Any]) -> str | None:
-    """Return the text of a document, which may be content blocks; an empty text is none."""
+    """Return the text of a document, which may be content blocks; None if it is empty, except a page of LangChain's."""
+    if document.get("page_content") == "":
+        return ""
     text = next((document[key] for key in _TEXT_KEYS if document.get(key) and isinstance(document[key], str)), None)
     content = document.get("content")
     return text_of(content) if text is None and content and isinstance(content, (list, dict)) else text

@@ -238,9 +238,9 @@ def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
     query = quoted.get(semconv.RERANKER_QUERY, quoted.get(semconv.INPUT_VALUE))
     output = unfolded(_output(quoted))
     dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
-    flat = [*positions(quoted, semconv.OPENINFERENCE_DOCUMENTS), *positions(quoted, semconv.RERANKER_DOCUMENTS)]
-    if flat and not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # else ids are in the dump alone
-        dumped = [_flat_document(fields) for fields in flat]
+    if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # else ids are in the dump alone
+        flat = [*positions(quoted, semconv.OPENINFERENCE_DOCUMENTS), *positions(quoted, semconv.RERANKER_DOCUMENTS)]
+        dumped = [_flat_document(fields) for fields in flat] or dumped
     return {
         semconv.RETRIEVAL_QUERY: None if query is None else as_text(query),
         semconv.RETRIEVAL_DOCUMENTS: retrieved_by(dumped),
