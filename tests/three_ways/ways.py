@@ -1,4 +1,4 @@
-"""Three ways to have one application scored: by our own callback, or by the spans that another instrumentation makes of it.
+"""Ways to have one application scored: by our own callback, or by the spans that another instrumentation makes of it.
 
 Each of them also from outside: its spans are sent over the wire, in pieces and out of order.
 """
@@ -25,7 +25,11 @@ from spanscore.codec.wire import WireSpan, span_data_of, taken_apart
 from spanscore.settings.serving import WireUnits
 
 OURS = "spanscore"
-OTHERS = {"openinference": "openinference-langchain", "openllmetry": "openllmetry-langchain"}
+OTHERS = {
+    "openinference": "openinference-langchain",
+    "openllmetry": "openllmetry-langchain",
+    "opentelemetry": "genai-langchain",
+}
 """Way → the instrumentation, by the name it has in ``tests.traces.record``."""
 _SPREAD = 0x9E3779B97F4A7D
 """The golden ratio of 2⁵⁶, which is what a decision looks at: its multiples lie evenly, half of them below the half."""

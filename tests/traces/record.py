@@ -38,6 +38,7 @@ from spanscore.codec.otlp import json_line
 RECORDED = Path(__file__).with_name("recorded")
 VERCEL_AI = "vercel-ai"
 _HIDDEN = "WITHOUT_CONTENT"
+_CHECKOUT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Instrumentation:
         instrumentor: ``module:class``; None = the application's own function ``attach`` has a provider get the spans.
         hidden: environment variables under which it writes no content.
         needs: what is to be installed besides.
+        shown: environment variables under which it writes content; empty if it writes content by default.
     """
 
     package: str
@@ -57,6 +59,21 @@ class Instrumentation:
     instrumentor: str | None = None
     hidden: Mapping[str, str] = field(default_factory=dict)
     needs: str = ""
+    shown: Mapping[str, str] = field(default_factory=dict)
+
+
+_GENAI_SHOWN = {
+    "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
+}
+_GENAI_HIDDEN = {**_GENAI_SHOWN, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "NO_CONTENT"}
+
+
+def _genai(library: str, application: str, instrumentor: str | None = None, needs: str = "") -> Instrumentation:
+    """Return OpenTelemetry's own instrumentation of a library."""
+    package, module = f"opentelemetry-instrumentation-genai-{library}", f"opentelemetry.instrumentation.genai.{library}"
+    named = instrumentor and f"{module}:{instrumentor}"
+    return Instrumentation(package, application, named, _GENAI_HIDDEN, needs, _GENAI_SHOWN)
 
 
 _OI_HIDDEN = {"OPENINFERENCE_HIDE_INPUTS": "true", "OPENINFERENCE_HIDE_OUTPUTS": "true"}
@@ -97,6 +114,10 @@ INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
         _OI_HIDDEN,
         "llama-index-llms-openai-like",
     ),
+    "genai-langchain": _genai("langchain", "langchain_app", "LangChainInstrumentor"),
+    "genai-openai": _genai("openai", "openai_app", "OpenAIInstrumentor"),
+    "genai-openai-agents": _genai("openai-agents", "openai_agents_app", needs="openai-agents"),
+    "genai-anthropic": _genai("anthropic", "anthropic_app", "AnthropicInstrumentor", "anthropic"),
     "pydantic-ai": Instrumentation("pydantic-ai-slim", "pydantic_ai_app", needs="openai"),
     "google-adk": Instrumentation("google-adk", "google_adk_app", hidden=_ADK_HIDDEN, needs="litellm mcp"),
     "langfuse": Instrumentation("langfuse", "langfuse_app", needs="openai"),
@@ -111,21 +132,34 @@ def main(names: Sequence[str]) -> None:
     for name in names or [*INSTRUMENTATIONS, VERCEL_AI]:
         if name == VERCEL_AI:
             record_vercel_ai()
-        else:
-            _record_apart(name, INSTRUMENTATIONS[name])
+        elif _is_installed(INSTRUMENTATIONS[name]):
+            record_apart(name)
 
 
-def _record_apart(name: str, instrumentation: Instrumentation) -> None:
+def _is_installed(instrumentation: Instrumentation) -> bool:
     try:
         version(instrumentation.package)
     except PackageNotFoundError:
-        print(f"{name}: not recorded. pip install {instrumentation.package} {instrumentation.needs}".rstrip())
-        return
-    script = f"from tests.traces.record import record; record({name!r})"
-    subprocess.run([sys.executable, "-c", script], check=True)
-    if instrumentation.hidden:
-        environment = {**os.environ, _HIDDEN: "1", **instrumentation.hidden}
-        subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+        print(f"not recorded: pip install {instrumentation.package} {instrumentation.needs}".rstrip())
+        return False
+    return True
+
+
+def record_apart(name: str, *, python: str = sys.executable, folder: Path = RECORDED) -> None:
+    """Record under one instrumentation, with content and without, in processes of their own.
+
+    Args:
+        name: of the instrumentation.
+        python: the interpreter of the environment in which the instrumentation is installed.
+        folder: for the files.
+
+    Raises:
+        CalledProcessError: a program failed.
+    """
+    hidden = INSTRUMENTATIONS[name].hidden
+    script = f"from tests.traces import record; record.RECORDED = record.Path({str(folder)!r}); record.record({name!r})"
+    for more in ({}, {_HIDDEN: "1", **hidden}) if hidden else ({},):
+        subprocess.run([python, "-c", script], check=True, cwd=_CHECKOUT, env={**os.environ, **more})
 
 
 def record(name: str) -> None:
@@ -150,6 +184,8 @@ def record(name: str) -> None:
 
 def attach(instrumentation: Instrumentation, provider: TracerProvider) -> None:
     """Have the provider get the spans from now on, for ever."""
+    for name, value in instrumentation.shown.items():
+        os.environ.setdefault(name, value)
     if instrumentation.instrumentor is None:
         import_module(f"tests.traces.{instrumentation.application}").attach(provider)
         return

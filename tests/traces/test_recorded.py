@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from tests.traces.record import INSTRUMENTATIONS
 from tests.traces.recordings import RECORDINGS, Recording, differences
 
 NO_IDS = "retrieved_context_ids"
@@ -12,6 +15,9 @@ NO_NAME = "metadata of the conversation"
 NO_HISTORY = "no conversation"
 """The root holds the words of this turn alone."""
 DIFFERENCES = {
+    "genai-langchain agent": {NO_NAME},
+    "genai-langchain thread": {NO_HISTORY},
+    "genai-openai-agents thread": {NO_HISTORY},
     "google-adk agent": {"conversation"},  # a tool's result is wrapped: {"result": 5}
     "google-adk thread": {NO_HISTORY},
     "langfuse agent": {NO_NAME},
@@ -24,6 +30,10 @@ DIFFERENCES = {
 }
 OF_ONE_VERSION = {"openllmetry-langchain-0.40.14 rag": {NO_IDS, "retrieved_contexts"}}  # its retriever had no span
 WITH_CONTENT = [recording for recording in RECORDINGS if "without-content" not in recording.program]
+NOT_RUN = {"vercel-ai": "ai", "by-hand-openai-v2": "opentelemetry-instrumentation-openai-v2"}
+"""Writers that ``record`` runs as no instrumentation of Python → their packages."""
+PAGE = Path(__file__).parents[2] / "docs/start/already-traced.md"
+VERSIONS = PAGE.read_text(encoding="utf-8").partition("## Versions")[2]
 WITHOUT = [recording for recording in RECORDINGS if "without-content" in recording.program]
 
 
@@ -41,6 +51,16 @@ def test_a_recording_gives_the_samples_of_our_own_capture(recording: Recording) 
     )
 
     assert _differences(recording) == named
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=str)
+def test_the_documentation_lists_the_version_of_every_recording(recording: Recording) -> None:
+    name, _, version = recording.writer.rpartition("-")
+    package = NOT_RUN.get(name) or INSTRUMENTATIONS[name].package
+
+    [row] = [line for line in VERSIONS.splitlines() if line.startswith(f"| `{package}`")]
+
+    assert version in row
 
 
 @pytest.mark.parametrize("recording", WITHOUT, ids=str)

@@ -115,9 +115,12 @@ def call_id_in(dump: Any) -> str | None:
 
 
 def documents_of(value: Any, depth: int = 3) -> list[dict[str, Any]]:
-    """Return the documents that an unfolded value is or holds, as ``gen_ai.retrieval.documents`` has them."""
+    """Return the documents that an unfolded value is or holds, as ``gen_ai.retrieval.documents`` has them.
+
+    An empty page keeps LangChain's name for its text: an empty ``content`` means that the text is unknown.
+    """
     if type(value) is dict and type(value.get("page_content")) is str:
-        known = {"id": value.get("id"), "content": value["page_content"]}
+        known = {"id": value.get("id"), "content" if value["page_content"] else "page_content": value["page_content"]}
         return [{key: inner for key, inner in known.items() if inner is not None}]
     if depth <= 0 or is_message(value):
         return []

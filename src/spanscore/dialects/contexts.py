@@ -3,19 +3,24 @@
 documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the run
 that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool artifacts)
 → texts and documents of the state, input included → results of the tools that are named as retrieval tools
+
+If the text of one of these documents is unknown, ``dialects.retold`` looks for it; without it the contexts are unknown.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 from spanscore.codec.messages import tool_calls, tool_responses
+from spanscore.dialects.documents import Retrieved, documents_in
+from spanscore.dialects.retold import texts_of_documents
+from spanscore.dialects.said import Said
 from spanscore.dialects.texts import CONTEXT_KEYS
-from spanscore.dialects.view import GenAIMessage, Retrieved, Side, View, documents_in, is_resume
+from spanscore.dialects.view import GenAIMessage, ModelRun, Side, View, is_resume
 
 __all__ = ["Contexts", "contexts_in"]
 
@@ -29,51 +34,118 @@ class Contexts:
 
     Attributes:
         documents: in rank order; None = no retrieval happened, empty = it found nothing.
-        unused: documents that were retrieved and are not among them; None where no run retrieved any.
+        unused: documents that were retrieved and are not among them; None if no run retrieved any, or a text is unknown.
+        together: the texts in which the documents stand, if they cannot be told apart there; None = each has its own text.
     """
 
     documents: Sequence[Retrieved] | None
     unused: int | None = None
+    together: Sequence[str] | None = None
+
+    @property
+    def texts(self) -> list[str] | None:
+        """Texts of the contexts; None = no retrieval happened, or the text of a document is unknown."""
+        if self.together is not None or self.documents is None:
+            return None if self.together is None else list(self.together)
+        texts = [document.content for document in self.documents if document.content is not None]
+        return texts if len(texts) == len(self.documents) else None
+
+    @property
+    def ids(self) -> list[str | int] | None:
+        """Ids of the documents; None = no retrieval happened, or a document has no id."""
+        ids = [document.id for document in self.documents or () if document.id is not None]
+        return ids if self.documents is not None and len(ids) == len(self.documents) else None
+
+    @property
+    def lack(self) -> str | None:
+        """Why the texts are unknown although documents are known; None if they are known, or if there are no documents."""
+        if self.documents is None or self.texts is not None:
+            return None
+        has = "documents have ids and no text" if self.ids else "documents have no text"
+        return f"the retrieval: {has}, and no variable or marked part of the answer's prompt holds it"
 
 
-def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) -> Contexts:
-    """Find the contexts; ``prompt`` is what stood behind the answer (``Said.prompts_behind``), None where none is known."""
+def contexts_in(view: View, said: Said, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
+    """Find the contexts; ``answering`` is the run that gave the answer (``Said.answering``), None if that run is unknown."""
+    found = _contexts(view, said, answering, retrieval_tools)
+    if found.documents is None or found.texts is not None:
+        return found
+    behind = [] if answering is None else said.runs_behind(answering)
+    retold = texts_of_documents(found.documents, behind, view.searching)
+    unknown = Contexts(found.documents)
+    return unknown if retold is None else _with_texts(unknown, retold)
+
+
+def _with_texts(unknown: Contexts, retold: Sequence[Retrieved]) -> Contexts:
+    """Return contexts with texts that were found elsewhere: as the documents if these can be told apart, else together."""
+    documents = unknown.documents or ()
+    if all(document.id is not None for document in retold):
+        return Contexts(retold, max(len(documents) - len(retold), 0))
+    texts = [document.content for document in retold if document.content is not None]
+    if len(texts) != len(documents):
+        return replace(unknown, together=texts)
+    return Contexts([replace(one, content=text) for one, text in zip(documents, texts, strict=True)], 0)
+
+
+def _contexts(view: View, said: Said, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
     retrieved = _distinct(view.retrievals or view.artifacts)
     kept = _listed_documents(view)
     if kept:
-        texts = {document.content for document in kept}
-        unused = None if retrieved is None else sum(document.content not in texts for document in retrieved)
-        return Contexts(kept, unused)
+        return Contexts(kept, _unused(retrieved, kept))
     if view.documents_cut:
         return Contexts(None)
     if retrieved is None:
         held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # a state comes in with its keys empty
         return Contexts(_tool_results(view, retrieval_tools) if held is None else held)
-    prompted = _in_prompt(retrieved, prompt)
-    if prompted or (kept is not None and prompted is not None):  # a state that threw all of them away
+    if answering is None or any(document.content is None for document in retrieved):
+        return Contexts(retrieved, 0)
+    prompted = _in_prompt(retrieved, said.prompts_behind(answering))
+    if prompted or kept is not None:  # a state that threw all of them away
         return Contexts(prompted, len(retrieved) - len(prompted))
     return Contexts(retrieved, 0)
 
 
+def _unused(retrieved: Sequence[Retrieved] | None, kept: Sequence[Retrieved]) -> int | None:
+    keys = {_key(document) for document in kept}
+    return None if retrieved is None else sum(_key(document) not in keys for document in retrieved)
+
+
 def _distinct(rounds: Sequence[Sequence[Retrieved]]) -> list[Retrieved] | None:
-    """Join what several runs found, without what an earlier one had found already; None when there was no run."""
+    """Join what several runs found, without what an earlier one had found already; None when there was no run.
+
+    A document without a text has the text that another run found under its id.
+    """
     found: list[Retrieved] = []
     for documents in rounds:
-        known = {document.content for document in found}
-        found += [document for document in documents if document.content not in known]
+        known = {_key(document) for document in found}
+        found += [document for document in _filled(documents, rounds) if _key(document) not in known]
     return found if rounds else None
 
 
-def _in_prompt(retrieved: Sequence[Retrieved], prompt: str | None) -> list[Retrieved] | None:
-    """Return the documents that stand in the prompt; None where it is not known."""
-    if prompt is None:
-        return None
-    as_they_are = [_stands_as_it_is(document.content, prompt) for document in retrieved]
+def _filled(documents: Sequence[Retrieved], rounds: Sequence[Sequence[Retrieved]]) -> Sequence[Retrieved]:
+    if all(document.content is not None for document in documents):  # as most are
+        return documents
+    with_both = (one for each in rounds for one in each if one.content is not None and one.id is not None)
+    texts: dict[Any, str | None] = {one.id: one.content for one in with_both}
+    return [replace(one, content=texts.get(one.id)) if one.content is None else one for one in documents]
+
+
+def _key(document: Retrieved) -> Any:
+    """Return what two finds of one document share: its text, else its id; a document with neither is like no other."""
+    if document.content is not None:
+        return document.content
+    return object() if document.id is None else ("id", document.id)
+
+
+def _in_prompt(retrieved: Sequence[Retrieved], prompt: str) -> list[Retrieved]:
+    """Return the documents that stand in the prompt; every text is known."""
+    texts = [document.content or "" for document in retrieved]
+    as_they_are = [_stands_as_it_is(text, prompt) for text in texts]
     spaced = "" if all(as_they_are) else _spaced(prompt)  # else no prompt need be read word by word
     return [
         document
-        for document, stands in zip(retrieved, as_they_are, strict=True)
-        if stands or _stands(document.content, spaced)
+        for document, text, stands in zip(retrieved, texts, as_they_are, strict=True)
+        if stands or _stands(text, spaced)
     ]
 
 

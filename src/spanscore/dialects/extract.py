@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 from spanscore.codec.text import jsonable
 from spanscore.dialects.contexts import Contexts, contexts_in
+from spanscore.dialects.documents import documents_in
 from spanscore.dialects.said import Said
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import Found, Source, answer_in, answer_text, question_in, question_text
-from spanscore.dialects.view import ModelRun, Side, View, documents_in
+from spanscore.dialects.view import ModelRun, Side, View
 from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import type_name
 from spanscore.model.span import CUT, Unit
@@ -76,9 +77,8 @@ class Extract:
         )
         if view.documents_cut:
             looked_in = f"{looked_in}; the documents of a retriever run were {CUT.reason}"
-        retrieved = bool(view.retrievals or view.artifacts)
-        prompt = said.prompts_behind(answering) if retrieved and answering is not None else None
-        return Found(contexts_in(view, prompt, self.retrieval_tools), looked_in)
+        contexts = contexts_in(view, said, answering, self.retrieval_tools)
+        return Found(contexts, contexts.lack or looked_in)
 
 
 def _at(place: Place, view: View, read: Callable[[Any], Any]) -> Found:

@@ -12,19 +12,18 @@ from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
 from spanscore.codec.sdk import WireAttributes
 from spanscore.codec.text import as_text, from_wire, is_cut
 from spanscore.dialects.channel import conversing
+from spanscore.dialects.documents import Retrieved, retrieved_in
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.samples import no_sample, samples_of
 from spanscore.dialects.turn import QUESTION_KEYS
 from spanscore.dialects.view import (
     GenAIMessage,
     ModelRun,
-    Retrieved,
     Side,
     ToolRun,
     View,
     ancestors,
     by_id,
-    documents_in,
     last_human_text,
     topmost,
 )
@@ -118,6 +117,7 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     within = by_id(unit) if _has_agents(told, root) else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.EXPECTED)
+    retrievals = _documents(retrievers, unit)
     top = unit.speaker or root
     operation = str(top.operation)
     gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
@@ -128,9 +128,10 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
         input=input,
         output=output,
         models=[read[span.span_id] for span in topmost(callers, tools, unit)],
-        retrievals=_documents(retrievers, unit),
+        retrievals=retrievals,
         artifacts=_documents(tools, unit),
         tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
+        searching=_searching(retrievals, retrievers, unit),
         callers=list(read.values()),
         every_tool=[_tool(span) for span in tools if span is not root],
         history=_messages(root, semconv.HISTORY),
@@ -182,7 +183,7 @@ def _by_operation(
 ) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
     """Return the tools, the retrievers, and the models whose content is known."""
     tools = [span for operation, span in told if operation == semconv.EXECUTE_TOOL]
-    retrievers = [span for operation, span in told if operation == semconv.RETRIEVAL]
+    retrievers = [span for operation, span in told if operation in _RETRIEVALS]
     models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]
     return tools, retrievers, models
 
@@ -191,6 +192,7 @@ def _has_agents(told: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
     return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in told)
 
 
+_RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK})
 _INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}
 _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 """A retriever or tool that is called alone is its own root."""
@@ -207,7 +209,15 @@ def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> Mo
     gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     agent = _agent_of(span, root, within)
-    return ModelRun(partial(_asked, span), said, agent, may_hold_calls=_may_hold_calls(span))
+    variables = partial(_template_of, span)
+    return ModelRun(partial(_asked, span), said, agent, may_hold_calls=_may_hold_calls(span), variables=variables)
+
+
+def _template_of(span: SpanData) -> Mapping[str, Any]:
+    """Return the variables of a prompt's template by name; a value that is JSON text is parsed."""
+    found = span.attributes.get(semconv.INPUT_VALUE)
+    named = found.items() if isinstance(found, dict) else ()
+    return {name: from_wire(value) if isinstance(value, str) else value for name, value in named}
 
 
 def _asked(span: SpanData) -> Sequence[GenAIMessage]:
@@ -265,4 +275,24 @@ def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[Retrieved]]:
     """Return what retrievers found, which may be nothing, or tools have in their artifacts; one that failed has neither."""
     found = [span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))]
     outer = topmost(found, found, unit)
-    return [documents_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS]) or [] for span in outer]
+    return [_found_by(span) for span in outer]
+
+
+def _found_by(span: SpanData) -> list[Retrieved]:
+    documents = retrieved_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS])
+    if span.scope != semconv.CAPTURE_SCOPE:
+        return documents
+    return [Retrieved(one.content or "", one.id) for one in documents]  # our capture has every text: a page was empty
+
+
+def _searching(retrievals: Sequence[Sequence[Retrieved]], retrievers: Sequence[SpanData], unit: Unit) -> list[ToolRun]:
+    """Return the tools inside which all retrievers ran, if the text of a document is unknown: their results hold the texts."""
+    if all(document.content is not None for documents in retrievals for document in documents):
+        return []
+    within = by_id(unit)
+    around = [
+        next((above for above in ancestors(span, within) if above.operation == semconv.EXECUTE_TOOL), None)
+        for span in retrievers
+    ]
+    tools = {span.span_id: span for span in around if span is not None}
+    return [] if None in around else [_tool(span) for span in tools.values()]

@@ -109,12 +109,19 @@ class Said:
         return self._runs[0] if len(self._runs) == 1 else None
 
     def prompts_behind(self, answering: ModelRun) -> str:
-        """Return the prompt of a run, and those of the runs whose answers stand in it: documents are read one by one, too."""
-        behind = [_prompt_of(answering)]
+        """Return the prompts of ``runs_behind``, joined."""
+        return "\n".join(prompt for _, prompt in self._behind(answering))
+
+    def runs_behind(self, answering: ModelRun) -> list[ModelRun]:
+        """Return a run, and the runs whose answers stand in its prompt: documents are read one by one, too."""
+        return [run for run, _ in self._behind(answering)]
+
+    def _behind(self, answering: ModelRun) -> list[tuple[ModelRun, str]]:
+        behind = [(answering, _prompt_of(answering))]
         for run, prompt, words in list(zip(self._runs, self._prompts, self._words, strict=True))[-_MOST_RUNS:][::-1]:
-            if run is not answering and len(words) >= _A_SENTENCE and any(words in reached for reached in behind):
-                behind.append(prompt)
-        return "\n".join(behind)
+            if run is not answering and len(words) >= _A_SENTENCE and any(words in reached for _, reached in behind):
+                behind.append((run, prompt))
+        return behind
 
 
 def final_text(turn: Sequence[GenAIMessage]) -> str | None:

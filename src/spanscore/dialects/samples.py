@@ -14,7 +14,7 @@ from spanscore.dialects.conversation import conversation_of
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.said import Said
 from spanscore.dialects.turn import Found, Source
-from spanscore.dialects.view import Retrieved, View
+from spanscore.dialects.view import View
 from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.model.span import CUT
@@ -50,7 +50,7 @@ def samples_of(view: View, extract: Extract) -> Samples:
     if why_not is not None:
         return no_sample(why_not, looked_in)
     contexts: Contexts = found.value
-    single, left_out = _referenced(_single(question.value, answer.value, contexts.documents), view.expected)
+    single, left_out = _referenced(_single(question.value, answer.value, contexts), view.expected)
     conversation, refused = conversation_of(view, question.value, answer.value, answering)
     multi, more = (None, []) if conversation is None else _referenced(conversation, view.expected)
     notes = dict.fromkeys([*left_out, *refused, *more])
@@ -105,15 +105,12 @@ def _source(question: Found, answer: Found) -> str | None:
     return None if not sources else str(max(sources, key=list(Source).index))
 
 
-def _single(question: str | None, answer: str | None, contexts: Sequence[Retrieved] | None) -> SingleTurnSample:
-    if contexts is None:
-        return SingleTurnSample(user_input=question, response=answer)
-    ids = [document.id for document in contexts if document.id is not None]
+def _single(question: str | None, answer: str | None, contexts: Contexts) -> SingleTurnSample:
     return SingleTurnSample(
         user_input=question,
         response=answer,
-        retrieved_contexts=[document.content for document in contexts],
-        retrieved_context_ids=ids if len(ids) == len(contexts) else None,
+        retrieved_contexts=contexts.texts,
+        retrieved_context_ids=contexts.ids,
     )
 
 

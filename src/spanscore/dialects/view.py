@@ -9,22 +9,20 @@ from functools import cached_property
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.messages import USER, calls_by_id, is_made, is_message, message_text, role_of
-from spanscore.codec.text import as_text, safe_text
+from spanscore.codec.messages import USER, calls_by_id, is_made, message_text, role_of
+from spanscore.dialects.documents import Retrieved
 from spanscore.model.evolve import quickly_made
 from spanscore.model.span import SpanData, Unit
 
 __all__ = [
     "GenAIMessage",
     "ModelRun",
-    "Retrieved",
     "Side",
     "ToolRun",
     "View",
     "ancestors",
     "by_id",
     "calls_tools",
-    "documents_in",
     "human_turns",
     "is_human",
     "is_langgraph",
@@ -35,22 +33,8 @@ __all__ = [
 ]
 
 GenAIMessage = Mapping[str, Any]
-_TEXT_KEYS = ("page_content", "content", "text", "document", "chunk")
 _LANGGRAPH = re.compile("lang(?:graph|chain)", re.IGNORECASE)
 """What the scopes of instrumentations of LangChain hold, or the name of a graph that was given none."""
-_NESTED_DOCUMENTS = ("documents", "docs", "results", "context")
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """One retrieved document.
-
-    Attributes:
-        id: as its store gives it, None where it gives none.
-    """
-
-    content: str
-    id: str | int | None = None
 
 
 @quickly_made
@@ -82,6 +66,7 @@ class ModelRun:
 
     Args:
         ask: gives what it was asked, which is read on first need: of most runs nobody asks.
+        variables: returns the variables of the prompt's template by name; None = no template is known.
 
     Attributes:
         said: what it said.
@@ -96,8 +81,10 @@ class ModelRun:
         agent: str | None = None,
         *,
         may_hold_calls: bool = True,
+        variables: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         self._ask = ask
+        self._variables = variables
         self.said = said
         self.agent = agent
         self.may_hold_calls = may_hold_calls
@@ -106,6 +93,11 @@ class ModelRun:
     def asked(self) -> Sequence[GenAIMessage]:
         """What it was asked, instructions first."""
         return self._ask()
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """Variables of the prompt's template by name, JSON parsed; empty if no template is known."""
+        return self._variables() if self._variables is not None else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +121,7 @@ class View:
         documents_cut: an attribute limit cut what a retriever found: it is not known.
         artifacts: documents in the artifact of each tool run that has any, likewise.
         tools: in the order of their starts, the root aside; a tool inside another is part of it.
+        searching: the tool runs inside which a retriever ran whose documents have no text.
         callers: as ``models``, with those inside a tool: an agent may be one.
         every_tool: as ``tools``, with those inside another.
         history: what a store of messages gave to the unit.
@@ -143,6 +136,7 @@ class View:
     retrievals: Sequence[Sequence[Retrieved]] = ()
     artifacts: Sequence[Sequence[Retrieved]] = ()
     tools: Sequence[ToolRun] = ()
+    searching: Sequence[ToolRun] = ()
     callers: Sequence[ModelRun] = ()
     every_tool: Sequence[ToolRun] = ()
     history: Sequence[GenAIMessage] = ()
@@ -264,37 +258,3 @@ def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
         above[parent] = within[parent]
         parent = within[parent].parent_id
     return list(above.values())
-
-
-def documents_in(value: Any, depth: int = 3) -> list[Retrieved] | None:
-    """Return the documents a value holds: documents, texts, lists of them, a text alone; None where it holds none.
-
-    An empty text or list is a retrieval that found nothing: ``[]``.
-    """
-    if isinstance(value, str):
-        return [Retrieved(safe_text(value))] if value else []
-    if depth <= 0:
-        return None
-    if isinstance(value, Mapping):
-        return _document(value, depth)
-    if not isinstance(value, (list, tuple)):
-        return None
-    found = [inner for item in value if (inner := documents_in(item, depth - 1)) is not None]
-    return [document for inner in found for document in inner] if found or not value else None
-
-
-def _document(value: Mapping[str, Any], depth: int) -> list[Retrieved] | None:
-    if is_message(value):
-        text = message_text(value)
-        return None if text is None else [Retrieved(text)]
-    text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
-    if text is not None:
-        return [Retrieved(safe_text(text), _id(value.get("id")))]
-    inner = next((value[key] for key in _NESTED_DOCUMENTS if isinstance(value.get(key), (list, tuple, str))), None)
-    return None if inner is None else documents_in(inner, depth - 1)
-
-
-def _id(value: Any) -> str | int | None:
-    if isinstance(value, bool) or value in (None, ""):
-        return None
-    return value if isinstance(value, int) else as_text(value)

@@ -1,6 +1,6 @@
 """Samples: what a metric scores. Field names are those of ragas, so its data sets load unchanged.
 
-``retrieved_contexts is None`` means that no retrieval happened; ``[]`` that it found nothing.
+``retrieved_contexts is None`` means that no retrieval happened, or that the texts are unknown; ``[]`` that it found nothing.
 """
 
 from __future__ import annotations
@@ -83,8 +83,10 @@ class SingleTurnSample(_Frozen):
     Attributes:
         user_input: the question.
         response: the answer.
-        retrieved_contexts: texts in rank order; None = no retrieval happened, ``[]`` = it found nothing.
-        retrieved_context_ids: ids of those texts, same order.
+        retrieved_contexts: texts in rank order; None = no retrieval happened, or the texts are unknown; ``[]`` = the retrieval
+            found nothing.
+        retrieved_context_ids: ids of the retrieved documents in rank order. They are known even if the texts are unknown, or
+            stand in one text together; None = a document has no id.
         reference: the right answer.
         reference_contexts: the texts that should have been found.
         rubrics: grade or criterion → description.
@@ -171,7 +173,8 @@ class Samples:
         outcome: None when there is a sample; else ``no_sample`` (or another) with a reason.
         looked_in: field → where it was looked for, for the error of a missing one.
         source: how the less sure of question and answer was found (``dialects.turn.Source``); None where no search was made.
-        retrieved_unused: documents that were retrieved and are no contexts; None where no run retrieved any.
+        retrieved_unused: documents that were retrieved and are no contexts; None if no run retrieved any, or if their texts
+            are unknown.
         interrupted: there is none yet: the turn waits, and the run that resumes it will have its sample.
     """
 

@@ -14,7 +14,7 @@ __all__ = ["a_score", "a_span", "a_unit"]
 
 _ids = count(1)
 _LASTS_NS = 1_000_000_000
-"""How long a span lasts: longer than the time from the first made span to the last, so that a child begins within its parent."""
+"""How long a span lasts: longer than the time from the first made span to the last, so that children begin within it."""
 
 
 def a_span(

@@ -18,7 +18,7 @@ __all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "RootRole", "role_of_operation", "split
 
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
-_NEVER: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.EMBEDDINGS, semconv.RERANK})
+_NEVER: Final = semconv.NOT_READ_OPERATIONS | {semconv.RERANK}
 
 
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"

@@ -86,6 +86,7 @@ class GenAITranslation:
     name = "genai"
     scopes: Sequence[str] = (
         semconv.CAPTURE_SCOPE,
+        "opentelemetry.instrumentation.genai",
         "opentelemetry.instrumentation.openai_v2",
         "opentelemetry.instrumentation.openai_agents",
         "opentelemetry.instrumentation.google_genai",
@@ -213,17 +214,24 @@ _OLDER_PLAIN: Final[Mapping[str, str]] = {
 
 def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
     """Return what quotes, older forms only where there is none of the newest; nothing where nobody asked or said anything."""
-    quoted = {name: raw[name] for name in newest}
+    quoted = {_OF_MEMORY.get(name, name): raw[name] for name in newest}
     for name, held in events:
         if name == semconv.DETAILS_EVENT:
-            quoted |= {name: held[name] for name in _newest(held)}
+            quoted |= {_OF_MEMORY.get(name, name): held[name] for name in _newest(held)}
     if quoted.keys() <= _NO_TALK:
         quoted |= older_content(raw, events)
         return {} if quoted.keys() <= _NO_TALK else quoted
     return quoted
 
 
-_NEWEST: Final = frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai."))
+_OF_MEMORY: Final[Mapping[str, str]] = {
+    semconv.MEMORY_QUERY: semconv.RETRIEVAL_QUERY,
+    semconv.MEMORY_RECORDS: semconv.RETRIEVAL_DOCUMENTS,
+}
+"""Content of a search in a memory → the name that it has as content of a retriever."""
+_NEWEST: Final = (
+    frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai.")) | _OF_MEMORY.keys()
+)
 _NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
 """Content without which, and nothing else, nothing was asked or said."""
 
@@ -234,6 +242,8 @@ def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
         return _OPERATION_OF_RUN.get(run, semconv.INVOKE_WORKFLOW)
     operation = raw.get(semconv.OPERATION_NAME)
     if isinstance(operation, str):
+        if operation == semconv.SEARCH_MEMORY:
+            return semconv.RETRIEVAL
         return operation if operation in _RUNS else _named_otherwise(operation, raw, newest)
     return _OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
 

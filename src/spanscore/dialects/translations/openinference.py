@@ -26,7 +26,7 @@ from spanscore.dialects.translations.building import (
 from spanscore.dialects.translations.chats import agent_of_model, answers_in, prompts_in, spoken_by
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import arguments_in, value_of
-from spanscore.dialects.translations.whole import content_of, object_in, text_or_none
+from spanscore.dialects.translations.whole import content_of, object_in, retrieved_by, text_or_none
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OpenInference"]
@@ -34,7 +34,7 @@ __all__ = ["OpenInference"]
 _OPERATIONS: Final[Mapping[str, str]] = {
     "LLM": semconv.CHAT,
     "RETRIEVER": semconv.RETRIEVAL,
-    "RERANKER": semconv.RETRIEVAL,
+    "RERANKER": semconv.RERANK,
     "TOOL": semconv.EXECUTE_TOOL,
     "AGENT": semconv.INVOKE_AGENT,
     "EMBEDDING": semconv.EMBEDDINGS,
@@ -54,9 +54,11 @@ _NOTHING: Final = NoContent(
 )
 _MIME_TYPES: Final = frozenset({semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE})
 _QUOTING: Final = _MIME_TYPES | {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE}
+_FOUND: Final = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS, semconv.RERANKER_QUERY)
 _QUOTING_OF: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.CHAT: (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES, semconv.LLM_PROMPTS),
-    semconv.RETRIEVAL: (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS, semconv.RERANKER_QUERY),
+    semconv.RETRIEVAL: _FOUND,
+    semconv.RERANK: _FOUND,
 }
 """Operation → beginnings of the attributes that quote, beside input and output; other spans only repeat those."""
 _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -249,14 +251,13 @@ def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
 def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
     query = quoted.get(semconv.RERANKER_QUERY, quoted.get(semconv.INPUT_VALUE))
     output = unfolded(_output(quoted))
-    dumped = output.get("documents") if isinstance(output, dict) else output
-    documents: list[dict[str, Any]] | None = documents_of(dumped)  # ids are nowhere else
-    if not documents:
+    dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
+    if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # else ids are in the dump alone
         flat = [*positions(quoted, semconv.OPENINFERENCE_DOCUMENTS), *positions(quoted, semconv.RERANKER_DOCUMENTS)]
-        documents = [_flat_document(fields) for fields in flat]
+        dumped = [_flat_document(fields) for fields in flat] or dumped
     return {
         semconv.RETRIEVAL_QUERY: None if query is None else as_text(query),
-        semconv.RETRIEVAL_DOCUMENTS: documents if documents or dumped == [] else None,
+        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(dumped),
     }
 
 
@@ -269,5 +270,6 @@ _RENDERERS: Final[Mapping[str, Render]] = {
     semconv.CHAT: _chat,
     semconv.EXECUTE_TOOL: _tool,
     semconv.RETRIEVAL: _retrieval,
+    semconv.RERANK: _retrieval,
 }
 """Operation → what makes its content; of any other span it is that of a root."""

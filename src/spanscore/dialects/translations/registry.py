@@ -15,7 +15,7 @@ from spanscore.model.span import CUT, SpanData
 from spanscore.protocols import Translation
 from spanscore.runtime.plugins import Entry, Registry
 
-__all__ = ["NOT_READ", "TRANSLATIONS", "Translated", "Translator"]
+__all__ = ["TRANSLATIONS", "Translated", "Translator"]
 
 _ROOM: Final = "spanscore.dialects.translations"
 TRANSLATIONS: Final = Registry(
@@ -35,8 +35,6 @@ TRANSLATIONS: Final = Registry(
     },
 )
 """In the order in which they are asked: the first that claims a span and finds content on it translates it."""
-NOT_READ: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.EMBEDDINGS})
-"""Operations that ask and answer nothing: they are no units, and nothing of a unit."""
 
 
 class Translated(NamedTuple):
@@ -85,7 +83,7 @@ class Translator:
     def translate(self, span: SpanData) -> SpanData | None:
         """Return the span in GenAI names, and count it; None if no translation claims it, or an evaluator wrote it.
 
-        A span whose operation is in `NOT_READ` keeps its operation alone.
+        A span whose operation is in `semconv.NOT_READ_OPERATIONS` keeps its operation alone.
         """
         if span.scope in semconv.EVALUATOR_SCOPES:  # an evaluation is never evaluated, whoever's marks it has, too
             return None
@@ -94,7 +92,7 @@ class Translator:
             return None
         translation, translated = found
         operation = translated.operation
-        if str(operation) in NOT_READ:
+        if str(operation) in semconv.NOT_READ_OPERATIONS:
             return evolve(span, attributes={semconv.OPERATION_NAME: operation}, events=())
         if operation != semconv.EXECUTE_TASK:
             self._count(translation.name, translated)

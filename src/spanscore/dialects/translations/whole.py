@@ -10,7 +10,7 @@ from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unf
 from spanscore.dialects.translations.chats import answers_in, prompts_in
 from spanscore.dialects.translations.python_text import value_of
 
-__all__ = ["content_of", "object_in", "parsed", "text_or_none"]
+__all__ = ["content_of", "object_in", "parsed", "retrieved_by", "text_or_none"]
 
 _NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
 """How instrumentations write that there is no value, where a whole input or output stands."""
@@ -62,11 +62,20 @@ def _tool(given: Any, gave: Any) -> dict[str, Any]:
 def _retrieval(given: Any, gave: Any) -> dict[str, Any]:
     query = given["query"] if isinstance(given, dict) and "query" in given else given
     found = gave["documents"] if isinstance(gave, dict) and "documents" in gave else gave
-    documents = documents_of(unfolded(found))
     return {
         semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
-        semconv.RETRIEVAL_DOCUMENTS: documents if documents or found == [] else None,
+        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(unfolded(found)),
     }
+
+
+def retrieved_by(shown: Any) -> list[Any] | None:
+    """Return what a retriever returned, unfolded, as a list of documents, in whatever form they are; None if it is no document.
+
+    A document in a form that no reader knows stays in the list: it was retrieved, and its text is unknown.
+    """
+    single: list[Any] | None = [shown] if shown and isinstance(shown, (str, dict)) else None
+    items = shown if isinstance(shown, list) else single
+    return items and [document for item in items for document in documents_of(item) or [item]]
 
 
 _READERS: Final[Mapping[str, Callable[[Any, Any], dict[str, Any]]]] = {
