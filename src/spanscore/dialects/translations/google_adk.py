@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.codec.blocks import tool_part
 from spanscore.codec.messages import ASSISTANT, TOOL, USER, role_of
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, json_at, plain_of, wire_of
 from spanscore.model.span import NoContent, SpanData
@@ -92,17 +93,7 @@ def _message(content: Mapping[str, Any], speaker: str) -> dict[str, Any]:
     return {"role": TOOL if answers else role_of(content.get("role")) or speaker, "parts": read}
 
 
-def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    called, answered = part.get("function_call"), part.get("function_response")
-    if isinstance(called, dict):
-        return {
-            "type": "tool_call",
-            "id": called.get("id"),
-            "name": called.get("name"),
-            "arguments": called.get("args"),
-        }
-    if isinstance(answered, dict):
-        return {"type": "tool_call_response", "id": answered.get("id"), "response": answered.get("response")}
+def _part(part: dict[str, Any]) -> dict[str, Any] | None:
     if isinstance(part.get("text"), str):
         return {"type": "reasoning" if part.get("thought") else "text", "content": part["text"]}
-    return None
+    return tool_part(part)
