@@ -11,6 +11,7 @@ from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
 from spanscore.codec.text import as_text
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.extract import Extract
+from spanscore.dialects.said import final_text
 from spanscore.dialects.samples import no_sample, samples_of
 from spanscore.dialects.turn import QUESTION_KEYS
 from spanscore.dialects.view import (
@@ -68,7 +69,8 @@ class GenAIDialect:
         root = unit.root
         if root is None:
             return no_sample("the unit's root never arrived")
-        ended = _run_end(unit, root)
+        waiting = [span for span in unit.spans if span.attributes.get(semconv.RUN_END) == semconv.INTERRUPTED]
+        ended = _run_end(unit, root, waiting)
         if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
             return _unfinished(ended)
         nothing = _no_content(unit)
@@ -76,7 +78,8 @@ class GenAIDialect:
             log_once(nothing.reason, f"{nothing.reason}. {nothing.remedy}")
             return no_sample(nothing.reason)
         view = _view(unit, root, score_failed=self.score_failed)
-        if isinstance(view.output.value, dict) and "__interrupt__" in view.output.value:
+        is_waiting = isinstance(view.output.value, dict) and "__interrupt__" in view.output.value
+        if is_waiting or _waits_inside(unit, view, waiting):
             return _unfinished(semconv.INTERRUPTED)
         return samples_of(view, self.extract)
 
@@ -99,13 +102,19 @@ def _asks(span: SpanData) -> bool:
     return any(semconv.is_content(name) and name != semconv.EXPECTED for name in span.attributes)
 
 
-def _run_end(unit: Unit, root: SpanData) -> str:
-    """Return how the run ended; a graph whose node waits for a person waits, too: all that other writers have is the node's."""
-    waits = any(
-        span.parent_id == root.span_id and span.attributes.get(semconv.RUN_END) == semconv.INTERRUPTED
-        for span in unit.spans
-    )
-    return semconv.INTERRUPTED if waits else str(root.attributes.get(semconv.RUN_END))
+def _run_end(unit: Unit, root: SpanData, waiting: Sequence[SpanData]) -> str:
+    """Return how the run ended. A graph whose node waits for a person waits, too: other writers have that of the node only."""
+    graphs = {root.span_id, (unit.speaker or root).span_id} if waiting else ()
+    is_waiting = any(span.parent_id in graphs for span in waiting)
+    return semconv.INTERRUPTED if is_waiting else str(root.attributes.get(semconv.RUN_END))
+
+
+def _waits_inside(unit: Unit, view: View, waiting: Sequence[SpanData]) -> bool:
+    """Whether a step deeper in a unit waits for a person, no model was asked after it, and the root gives no answer."""
+    if not waiting or view.output.value is not None or final_text(view.turn()) is not None:
+        return False
+    end_ns = max(span.end_ns for span in waiting)
+    return not any(span.operation in semconv.MODEL_OPERATIONS and span.start_ns >= end_ns for span in unit.spans)
 
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:

@@ -33,6 +33,8 @@ _NAMES: Final[Mapping[str, str]] = {
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
 }
+_INTERRUPTS: Final = ("GraphInterrupt", "NodeInterrupt")
+"""Names of the exceptions by which LangGraph lets a run wait for a person."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
 
@@ -67,6 +69,8 @@ def in_genai_names(
             where the span has it, is one of them.
     """
     known = _plain_values(plain)
+    if span.events or span.status == "error":
+        known |= _interruption(span)
     content = partial(_rendered, render, dict(quoted)) if quoted else None
     told = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
@@ -78,6 +82,15 @@ def in_genai_names(
         metadata=told,
         no_content=None if quoted else nothing,
     )
+
+
+def _interruption(span: SpanData) -> Mapping[str, Any]:
+    """Return that a run waits for a person, if LangGraph's exception for that ended it; its graph ends without any."""
+    types = [held.get(semconv.EXCEPTION_TYPE) for _, held in span.events] + [wire_of(span).get(semconv.ERROR_TYPE)]
+    messages = [held.get(semconv.EXCEPTION_MESSAGE) for _, held in span.events]
+    waits = any(str(name).endswith(_INTERRUPTS) for name in types)
+    waits = waits or any(str(text).startswith((*_INTERRUPTS, "(Interrupt(")) for text in messages)
+    return {semconv.RUN_END: semconv.INTERRUPTED} if waits else {}
 
 
 def renamed(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
