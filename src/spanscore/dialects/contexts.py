@@ -1,8 +1,9 @@
 """Contexts: what the answer was made from, of all that was retrieved.
 
 documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the run
-that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool artifacts)
-→ texts and documents of the state, input included → results of the tools that are named as retrieval tools
+that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool artifacts,
+else in search results of prompts) → texts and documents of the state, input included → results of the tools that are named as
+retrieval tools
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from spanscore.codec.messages import tool_calls, tool_responses
+from spanscore.dialects.search_results import search_results
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.view import GenAIMessage, Retrieved, Side, View, documents_in, is_resume
 
@@ -38,7 +40,7 @@ class Contexts:
 
 def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) -> Contexts:
     """Find the contexts; ``prompt`` is what stood behind the answer (``Said.prompts_behind``), None where none is known."""
-    retrieved = _distinct(view.retrievals or view.artifacts)
+    retrieved = _distinct(view.retrievals or view.artifacts or search_results(view))
     kept = _listed_documents(view)
     if kept:
         texts = {document.content for document in kept}

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from spanscore import semconv
-from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
+from spanscore.codec.message_dicts import read_message
+from spanscore.codec.messages import ASSISTANT, SYSTEM, role_of
 from spanscore.codec.text import as_text
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.extract import Extract
@@ -169,7 +170,8 @@ _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     """Return a span's messages; a content attribute that was cut on its way is text, and holds none."""
     messages = span.attributes.get(name)
-    return [message for message in messages if is_message(message)] if isinstance(messages, (list, tuple)) else []
+    listed = messages if isinstance(messages, (list, tuple)) else ()
+    return [message for item in listed if (message := read_message(item)) is not None]
 
 
 def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> ModelRun:
@@ -177,20 +179,18 @@ def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> Mo
     gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     agent = _agent_of(span, root, within)
-    return ModelRun(partial(_asked, span), said, agent, may_hold_calls=_may_hold_calls(span))
+    return ModelRun(partial(_asked, span), said, agent, text=_unread(span))
 
 
 def _asked(span: SpanData) -> Sequence[GenAIMessage]:
     return [*_instructions(span), *_messages(span, semconv.INPUT_MESSAGES)]
 
 
-def _may_hold_calls(span: SpanData) -> bool:
-    """Whether calls of tools may stand in what a model was asked, as far as that is known without reading it."""
+def _unread(span: SpanData) -> str | None:
+    """Return what a model was asked as JSON, if that is all that it was asked and nobody has read it yet."""
     attributes = span.attributes
     text = attributes.unread(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
-    if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is not None:
-        return True
-    return "tool_call" in text or "\\u" in text  # JSON may write any letter by its number
+    return text if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is None else None
 
 
 def _instructions(span: SpanData) -> Sequence[GenAIMessage]:

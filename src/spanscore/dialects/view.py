@@ -75,11 +75,11 @@ class ModelRun:
 
     Args:
         ask: gives what it was asked, which is read on first need: of most runs nobody asks.
+        text: JSON of what it was asked, as it came; None if that is known in another form only.
 
     Attributes:
         said: what it said.
         agent: for whom it spoke; None for the unit's own agent, and where no span says.
-        may_hold_calls: whether calls of tools may stand in what it was asked.
     """
 
     def __init__(
@@ -88,17 +88,27 @@ class ModelRun:
         said: Sequence[GenAIMessage],
         agent: str | None = None,
         *,
-        may_hold_calls: bool = True,
+        text: str | None = None,
     ) -> None:
         self._ask = ask
+        self._text = text
         self.said = said
         self.agent = agent
-        self.may_hold_calls = may_hold_calls
 
     @cached_property
     def asked(self) -> Sequence[GenAIMessage]:
         """What it was asked, instructions first."""
         return self._ask()
+
+    @cached_property
+    def may_hold_calls(self) -> bool:
+        """Whether calls of tools, or results, may stand in what it was asked, as far as that is known without reading it."""
+        return self.may_hold("tool_call", '"tool', '"function', "_tool_")
+
+    def may_hold(self, *marks: str) -> bool:
+        """Whether any of these texts may stand in what it was asked; JSON may write any letter by its number."""
+        text = self._text
+        return text is None or any(mark in text for mark in marks) or "\\u" in text
 
 
 @dataclass(frozen=True, slots=True)
