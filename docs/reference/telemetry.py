@@ -64,6 +64,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
     "ERROR_TYPE": ("string", f"captured spans, {_EVALUATION}, {_EVENT}, {_SUMS}", "class or kind of what failed"),
     "EXCEPTION_TYPE": ("string", "the event `exception` of a span, read", ""),
+    "EXCEPTION_MESSAGE": ("string", "the event `exception` of a span, read", ""),
     "SERVICE_NAME": ("string", "resource", ""),
     "INPUT_MESSAGES": ("string (JSON)", f"root, agent span, {_MODEL}", "what came in"),
     "OUTPUT_MESSAGES": ("string (JSON)", f"root, agent span, {_MODEL}", "what was answered"),

@@ -100,7 +100,21 @@ MESSAGE_FORMS: list[tuple[Any, dict[str, Any]]] = [
         HumanMessage([{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "r"}]}]),
         said("user", {"type": "tool_call_response", "id": "c1", "response": "r"}),
     ),
-    (AIMessage([{"type": "server_tool_result", "output": 1}]), said("assistant", {"type": "server_tool_result"})),
+    (AIMessage([{"type": "compaction", "output": 1}]), said("assistant", {"type": "compaction"})),
+    (
+        AIMessage([{"type": "server_tool_use", "id": "s1", "name": "find", "input": {"q": "x"}}]),
+        said("assistant", {"type": "tool_call", "id": "s1", "name": "find", "arguments": {"q": "x"}}),
+    ),
+    (
+        AIMessage([{"type": "web_search_tool_result", "tool_use_id": "s1", "content": "r"}]),
+        said("assistant", {"type": "tool_call_response", "id": "s1", "response": "r"}),
+    ),
+    (
+        HumanMessage(
+            [{"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "r"}]}]
+        ),
+        said("user", {"type": "search_result", "source": "s", "title": "t", "content": "r"}),
+    ),
     (("user", "q"), said("user", text("q"))),
     (("human", "q"), said("user", text("q"))),
     (("ai", "a"), said("assistant", text("a"))),

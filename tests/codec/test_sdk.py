@@ -60,7 +60,7 @@ def test_ids_times_kind_status_scope_and_resource_are_kept() -> None:
         trace_state="",
         resource={"service.name": "bot"},
         parent_is_remote=True,
-        events=(),
+        events=(("exception", {"exception.message": "x"}),),  # the description of the status
     )
     assert dict(data.attributes) == {"gen_ai.operation.name": "chat"}
 

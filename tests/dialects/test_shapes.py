@@ -348,7 +348,7 @@ SHAPES: dict[str, Row] = {
     "a tool alone is no conversation": Row(
         [Run("execute_tool", tool("search", {"query": Q}, A).content, plain={"gen_ai.tool.name": "search"})]
     ),
-    "a conversation that cannot be": Row(
+    "a conversation that begins with a tool's answer": Row(
         [
             root(
                 {"messages": [human(Q)]},
@@ -356,7 +356,8 @@ SHAPES: dict[str, Row] = {
             )
         ],
         (Q, A),
-        reason="conversation left out: Value error, message 0 is a tool result, but no assistant message stands before it",
+        multi=[ours.HumanMessage(content="x"), ours.AIMessage(content="y"), *CALLED[::3]],
+        reason="left out of the conversation: 1 tool results that no message before them asked for",
     ),
     "a resumed turn": Row(
         [root(Command(resume="yes"), {"messages": [human(Q), AIMessage(A)]})],

@@ -20,8 +20,6 @@ NO_IDS = ["retrieved_context_ids"]
 """OpenLLMetry writes the texts of documents alone."""
 NO_HISTORY = ["no conversation"]
 """What a store or a checkpoint had kept is told from a prompt's own messages by the store's run, or by their ids."""
-NOT_INTERRUPTED = ["a sample, not no_sample"]
-"""Nothing on OpenLLMetry's spans says that a graph waits for a person."""
 STORES: Mapping[str, list[str]] = {
     "test_chat_history.py::test_a_history_that_is_stored_is_the_conversation_too": NO_HISTORY,
     "test_message_history.py::test_the_turns_that_the_store_kept_are_the_users[alone]": NO_HISTORY,
@@ -44,16 +42,6 @@ DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
         "test_itemgetters.py::test_the_question_is_told_from_its_language": NO_IDS,
         "test_self_query.py::test_the_question_is_the_users_and_not_the_query_that_was_made_of_it": NO_IDS,
         "test_state_schemas.py::test_documents_of_a_private_state_are_the_contexts": NO_IDS,
-        "test_asking_a_human.py::test_after_the_expert_spoke_the_question_is_the_users": NOT_INTERRUPTED,
-        "test_graph_goes_on.py::test_after_feedback_the_question_is_what_was_asked_before_it": NOT_INTERRUPTED,
-        "test_graph_goes_on.py::test_an_answer_of_before_the_interrupt_is_not_its_own_question": NOT_INTERRUPTED,
-        "test_graph_goes_on.py::test_what_no_model_said_since_is_not_told_from_what_was_asked": NOT_INTERRUPTED,
-        "test_human_in_the_loop.py::test_a_turn_that_waits_for_a_person_gives_no_sample": NOT_INTERRUPTED,
-        "test_human_in_the_loop.py::test_after_a_rejection_the_tools_answer_is_the_persons": NOT_INTERRUPTED,
-        "test_human_in_the_loop.py::test_after_an_approval_the_question_is_the_users": NOT_INTERRUPTED,
-        "test_human_in_the_loop.py::test_after_an_edit_the_question_is_the_users": NOT_INTERRUPTED,
-        # The runs of a batch stand in each other's trace.
-        "test_ways_to_run.py::test_a_batch_gives_a_sample_for_each_of_its_inputs[chain]": ["1 units, not 2"],
     },
 }
 

@@ -1,13 +1,17 @@
-"""Content blocks, as LangChain and each provider write them → parts of a GenAI message."""
+"""Content blocks, as LangChain and each provider write them → parts of a GenAI message.
+
+Calls of tools and their results stand in blocks of Anthropic (``tool_use``), LangChain (``server_tool_call``), OpenAI
+(``function_call``), Vercel (``tool-call``), Bedrock (``{"toolUse": …}``) and Gemini (``{"functionCall": …}``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spanscore.model.foreign import is_a
 
-__all__ = ["joined", "parts"]
+__all__ = ["as_parts", "joined", "parts", "tool_part"]
 
 _MODALITY = {
     **dict.fromkeys(("image", "image_url", "input_image"), "image"),
@@ -21,6 +25,14 @@ _CALLS = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
 )
 """Types of content blocks that repeat what stands in ``tool_calls``."""
+_CALLED = _CALLS | {"server_tool_use", "mcp_tool_use", "server_tool_call", "custom_tool_call", "tool-call"}
+_ANSWERED = ("tool_result", "tool-result", "call_output")
+"""Endings of the types of blocks that are results: ``web_search_tool_result``, ``function_call_output``."""
+_CALL_IDS = ("call_id", "id", "toolCallId", "toolUseId")
+"""The first is OpenAI's, whose ``id`` is that of the output item."""
+_ANSWERED_IDS = ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "toolUseId", "id")
+_NATIVE = ("text", "tool_call", "tool_call_response", "reasoning")
+"""Types of most parts of the conventions."""
 
 
 def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
@@ -49,6 +61,25 @@ def joined(content: Any) -> Any:
     return [_marker(block) if _shows(block) else block for block in content]
 
 
+def as_parts(listed: list[Any]) -> list[Any]:
+    """Return what a message lists, parts of the conventions or a client's blocks, with calls and results as parts."""
+    for part in listed:
+        if type(part) is not dict or part.get("type") not in _NATIVE:
+            return [(tool_part(part) or part) if type(part) is dict else part for part in listed]
+    return listed  # as most are
+
+
+def tool_part(block: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a block that calls a tool, or holds a tool's result, as a part; None for any other."""
+    kind = block.get("type")
+    if is_a(kind, str):
+        if kind in _CALLED:
+            return _call(block)
+        return _response(block) if kind.endswith(_ANSWERED) else None
+    key = next((key for key in _WRAPPED if is_a(block.get(key), dict)), None)
+    return None if key is None else _WRAPPED[key](block[key])
+
+
 def _shows(block: Any) -> bool:
     """Whether a block of a tool's answer is bytes, or says where they lie; a document's words are an answer."""
     if _kind(block) not in _MODALITY:
@@ -64,15 +95,15 @@ def _part(block: Any) -> dict[str, Any] | None:
     if not is_a(block, dict):
         return None
     kind = _kind(block)
-    words = block.get("text", block.get("refusal"))
+    words = block.get("text", block.get("content" if kind == "text" else "refusal"))
     if is_a(words, dict):  # Azure's agents: {"text": {"value": "…", "annotations": []}}
         words = words.get("value")
     if is_a(words, str) and kind not in _MODALITY:
         return {"type": "reasoning" if block.get("thought") is True else "text", "content": words}
     if kind == "text":  # without its text: some tools answer so
         return None
-    read = _BLOCKS.get(kind) or next((_GEMINI[key] for key in _GEMINI if is_a(block.get(key), dict)), None)
-    return {"type": kind} if read is None else read(block)
+    read = _BLOCKS.get(kind)
+    return (tool_part(block) or {"type": kind}) if read is None else read(block)
 
 
 def _kind(block: Any) -> str:
@@ -85,13 +116,25 @@ def _marker(block: dict[str, Any]) -> dict[str, Any]:
     return {"type": "blob", "modality": _MODALITY[block["type"]]}
 
 
-def _block_call(block: dict[str, Any]) -> dict[str, Any]:
-    arguments = block.get("input", block.get("args", block.get("arguments")))
-    return {"type": "tool_call", "id": block.get("id"), "name": block.get("name"), "arguments": arguments}
+def _call(block: dict[str, Any]) -> dict[str, Any]:
+    named = {"id": _first(block, _CALL_IDS), "name": _first(block, ("name", "toolName"))}
+    return {"type": "tool_call", **named, "arguments": _first(block, ("input", "args", "arguments"))}
 
 
-def _block_response(block: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "tool_call_response", "id": block.get("tool_use_id"), "response": joined(block.get("content"))}
+def _response(block: dict[str, Any]) -> dict[str, Any]:
+    gave = _first(block, ("content", "output", "result", "response"))
+    is_wrapped = is_a(gave, dict) and gave.keys() == {"type", "value"}  # Vercel's, since version 5 of its SDK
+    response = gave["value"] if is_wrapped else joined(gave)
+    return {"type": "tool_call_response", "id": _first(block, _ANSWERED_IDS), "response": response}
+
+
+def _first(block: dict[str, Any], keys: Sequence[str]) -> Any:
+    return next((block[key] for key in keys if key in block), None)
+
+
+def _search_result(block: dict[str, Any]) -> dict[str, Any]:
+    known = {key: block[key] for key in ("source", "title") if is_a(block.get(key), str)}
+    return {"type": "search_result", **known, "content": joined(block.get("content"))}
 
 
 def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
@@ -101,26 +144,16 @@ def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
     return {"type": "reasoning", "content": said or ""}
 
 
-def _gemini_call(block: dict[str, Any]) -> dict[str, Any]:
-    call = block["function_call"]
-    return {"type": "tool_call", "id": call.get("id"), "name": call.get("name"), "arguments": call.get("args")}
-
-
-def _gemini_response(block: dict[str, Any]) -> dict[str, Any]:
-    answer = block["function_response"]
-    return {"type": "tool_call_response", "id": answer.get("id"), "response": answer.get("response")}
-
-
-_GEMINI: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "function_call": _gemini_call,
-    "function_response": _gemini_response,
-}
-"""Key of a block of Gemini's, which have no type → how it is read."""
 _BLOCKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     **dict.fromkeys(_MODALITY, _marker),
-    **dict.fromkeys(_CALLS, _block_call),
     "reasoning": _reasoning,
     "thinking": _reasoning,
-    "tool_result": _block_response,
+    "search_result": _search_result,
+    "tool_call_response": dict.copy,  # a part already
 }
-"""Type of a content block → how it is read."""
+"""Type of a content block → how it is read; calls and results aside."""
+_WRAPPED: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    **dict.fromkeys(("toolUse", "functionCall", "function_call"), _call),
+    **dict.fromkeys(("toolResult", "functionResponse", "function_response"), _response),
+}
+"""Only key of a block without a type → how the block's value is read."""

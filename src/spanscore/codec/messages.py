@@ -91,10 +91,19 @@ def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
     return [_call(part) for part in _parts(message) if part.get("type") == "tool_call"]
 
 
-def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[Any, Any], ...]:
+def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
     """Return name and id, as they stand, of each call a message makes: reading the calls themselves costs twenty times that."""
-    parts = [part for part in _parts(message) if part.get("type") == "tool_call"]
-    return tuple([(_name_in(part), as_text(part["id"]) if part.get("id") else None) for part in parts]) if parts else ()
+    parts = _parts(message)
+    if len(parts) == 1 and parts[0].get("type") != "tool_call":  # as most have
+        return ()
+    return tuple([_named(part) for part in parts if part.get("type") == "tool_call"])
+
+
+def _named(part: Mapping[str, Any]) -> tuple[str, str | None]:
+    name, identity = part.get("name"), part.get("id")
+    if type(name) is not str or type(identity) is not str:  # as no writer has them
+        return _name_in(part), as_text(identity) if identity else None
+    return name, identity or None
 
 
 def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
@@ -118,15 +127,34 @@ def _said(message: Mapping[str, Any]) -> Sequence[Message]:
     if role == SYSTEM or is_made(message):
         return []
     if role == ASSISTANT:
-        calls = tool_calls(message) or None
-        agent = {"agent": as_text(message["name"])} if calls and message.get("name") else None
-        return [AIMessage(content=message_text(message) or "", tool_calls=calls, metadata=agent)]
+        return [said for part in _rounds(message) for said in _answer(part)]
     answers = tool_responses(message)
     if role == TOOL:
         return answers
     text = message_text(message)
     # Some providers bring the tools' answers in a user message.
     return answers if answers and not text else [*answers, HumanMessage(content=text or "")]
+
+
+def _rounds(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return a message in parts that each end with results: providers run tools of their own within one answer."""
+    rounds: list[list[Mapping[str, Any]]] = [[]]
+    for part in _parts(message):
+        if (
+            part.get("type") != "tool_call_response"
+            and rounds[-1]
+            and rounds[-1][-1].get("type") == "tool_call_response"
+        ):
+            rounds.append([])
+        rounds[-1].append(part)
+    return [message] if len(rounds) == 1 else [{**message, "parts": parts} for parts in rounds]
+
+
+def _answer(message: Mapping[str, Any]) -> Sequence[Message]:
+    calls = tool_calls(message) or None
+    agent = {"agent": as_text(message["name"])} if calls and message.get("name") else None
+    said = AIMessage(content=message_text(message) or "", tool_calls=calls, metadata=agent)
+    return [said, *tool_responses(message)]
 
 
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -156,7 +184,9 @@ def _text_of(part: Mapping[str, Any]) -> str | None:
 
 
 def _call(part: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(name=_name_in(part), args=_arguments(part.get("arguments")), id=_id(part.get("id")))
+    return ToolCall(
+        name=_name_in(part), args=_arguments(part.get("arguments", part.get("args"))), id=_id(part.get("id"))
+    )
 
 
 def _name_in(part: Mapping[str, Any]) -> str:
@@ -172,7 +202,7 @@ def _arguments(value: Any) -> dict[str, Any]:
 
 
 def _response(part: Mapping[str, Any]) -> ToolMessage:
-    response = part.get("response", part.get("result"))
+    response = part.get("response", part.get("result", part.get("content")))
     return ToolMessage(content="" if response is None else as_text(response), tool_call_id=_id(part.get("id")))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.otlp_pairs import attributes_in, attributes_of
-from spanscore.codec.sdk import STATUS, metadata_of, structured
+from spanscore.codec.sdk import STATUS, failure, metadata_of, structured
 from spanscore.model.evolve import constructor
 from spanscore.model.span import SpanData
 
@@ -51,7 +51,10 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         resource=resource,
         failed_inside=attributes.get(semconv.RUN_FAILED_INSIDE) is True,
         parent_is_remote=_parent_is_remote(span.flags) if parent_id else None,
-        events=tuple([(event.name, attributes_of(event.attributes)) for event in events]) if events else (),
+        events=(
+            *([(event.name, attributes_of(event.attributes)) for event in events] if events else ()),
+            *(failure(span.status.message) if status else ()),
+        ),
     )
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "WireAttributes",
     "attributes_of",
     "exported",
+    "failure",
     "metadata_of",
     "names_under",
     "span_data",
@@ -58,8 +59,16 @@ def span_data(readable: ReadableSpan) -> SpanData:
         resource=readable.resource.attributes,
         failed_inside=attributes.get(semconv.RUN_FAILED_INSIDE) is True,
         parent_is_remote=None if parent is None else parent.is_remote,
-        events=tuple((event.name, event.attributes or {}) for event in readable.events),
+        events=(
+            *((event.name, event.attributes or {}) for event in readable.events),
+            *failure(readable.status.description),
+        ),
     )
+
+
+def failure(description: str | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return the description of a span's status as the event of an exception, as which most writers have the same text."""
+    return (("exception", {semconv.EXCEPTION_MESSAGE: description}),) if description else ()
 
 
 def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:

@@ -1,8 +1,9 @@
 """Contexts: what the answer was made from, of all that was retrieved.
 
 documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the run
-that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool artifacts)
-→ texts and documents of the state, input included → results of the tools that are named as retrieval tools
+that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool artifacts,
+else in search results of prompts) → texts and documents of the state, input included → results of the tools that are named as
+retrieval tools
 
 If the text of one of these documents is unknown, ``dialects.retold`` looks for it; without it the contexts are unknown.
 """
@@ -19,6 +20,7 @@ from spanscore.codec.messages import tool_calls, tool_responses
 from spanscore.dialects.documents import Retrieved, documents_in
 from spanscore.dialects.retold import texts_of_documents
 from spanscore.dialects.said import Said
+from spanscore.dialects.search_results import search_results
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.view import GenAIMessage, ModelRun, Side, View, is_resume
 
@@ -88,7 +90,7 @@ def _with_texts(unknown: Contexts, retold: Sequence[Retrieved]) -> Contexts:
 
 
 def _contexts(view: View, said: Said, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
-    retrieved = _distinct(view.retrievals or view.artifacts)
+    retrieved = _distinct(view.retrievals or view.artifacts or search_results(view))
     kept = _listed_documents(view)
     if kept:
         return Contexts(kept, _unused(retrieved, kept))

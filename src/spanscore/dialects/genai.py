@@ -8,12 +8,14 @@ from functools import partial
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
+from spanscore.codec.message_dicts import read_message
+from spanscore.codec.messages import ASSISTANT, SYSTEM, role_of
 from spanscore.codec.sdk import WireAttributes
 from spanscore.codec.text import as_text, from_wire, is_cut
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.documents import Retrieved, retrieved_in
 from spanscore.dialects.extract import Extract
+from spanscore.dialects.said import final_text
 from spanscore.dialects.samples import no_sample, samples_of
 from spanscore.dialects.turn import QUESTION_KEYS
 from spanscore.dialects.view import (
@@ -70,7 +72,8 @@ class GenAIDialect:
         root = unit.root
         if root is None:
             return no_sample("the unit's root never arrived")
-        ended = _run_end(unit, root)
+        waiting = [span for span in unit.spans if span.attributes.get(semconv.RUN_END) == semconv.INTERRUPTED]
+        ended = _run_end(unit, root, waiting)
         if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
             return _unfinished(ended)
         nothing = _no_content(unit)
@@ -78,7 +81,8 @@ class GenAIDialect:
             log_once(nothing.reason, f"{nothing.reason}. {nothing.remedy}")
             return no_sample(nothing.reason)
         view = _view(unit, root, score_failed=self.score_failed)
-        if isinstance(view.output.value, dict) and "__interrupt__" in view.output.value:
+        is_waiting = isinstance(view.output.value, dict) and "__interrupt__" in view.output.value
+        if is_waiting or _waits_inside(unit, view, waiting):
             return _unfinished(semconv.INTERRUPTED)
         return samples_of(view, self.extract)
 
@@ -101,13 +105,19 @@ def _asks(span: SpanData) -> bool:
     return any(semconv.is_content(name) and name != semconv.EXPECTED for name in span.attributes)
 
 
-def _run_end(unit: Unit, root: SpanData) -> str:
-    """Return how the run ended; a graph whose node waits for a person waits, too: all that other writers have is the node's."""
-    waits = any(
-        span.parent_id == root.span_id and span.attributes.get(semconv.RUN_END) == semconv.INTERRUPTED
-        for span in unit.spans
-    )
-    return semconv.INTERRUPTED if waits else str(root.attributes.get(semconv.RUN_END))
+def _run_end(unit: Unit, root: SpanData, waiting: Sequence[SpanData]) -> str:
+    """Return how the run ended. A graph whose node waits for a person waits, too: other writers have that of the node only."""
+    graphs = {root.span_id, (unit.speaker or root).span_id} if waiting else ()
+    is_waiting = any(span.parent_id in graphs for span in waiting)
+    return semconv.INTERRUPTED if is_waiting else str(root.attributes.get(semconv.RUN_END))
+
+
+def _waits_inside(unit: Unit, view: View, waiting: Sequence[SpanData]) -> bool:
+    """Whether a step deeper in a unit waits for a person, no model was asked after it, and the root gives no answer."""
+    if not waiting or view.output.value is not None or final_text(view.turn()) is not None:
+        return False
+    end_ns = max(span.end_ns for span in waiting)
+    return not any(span.operation in semconv.MODEL_OPERATIONS and span.start_ns >= end_ns for span in unit.spans)
 
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
@@ -201,7 +211,8 @@ _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     """Return a span's messages; a content attribute that was cut on its way is text, and holds none."""
     messages = span.attributes.get(name)
-    return [message for message in messages if is_message(message)] if isinstance(messages, (list, tuple)) else []
+    listed = messages if isinstance(messages, (list, tuple)) else ()
+    return [message for item in listed if (message := read_message(item)) is not None]
 
 
 def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> ModelRun:
@@ -209,8 +220,7 @@ def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> Mo
     gave = _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     agent = _agent_of(span, root, within)
-    variables = partial(_template_of, span)
-    return ModelRun(partial(_asked, span), said, agent, may_hold_calls=_may_hold_calls(span), variables=variables)
+    return ModelRun(partial(_asked, span), said, agent, text=_unread(span), variables=partial(_template_of, span))
 
 
 def _template_of(span: SpanData) -> Mapping[str, Any]:
@@ -224,13 +234,11 @@ def _asked(span: SpanData) -> Sequence[GenAIMessage]:
     return [*_instructions(span), *_messages(span, semconv.INPUT_MESSAGES)]
 
 
-def _may_hold_calls(span: SpanData) -> bool:
-    """Whether calls of tools may stand in what a model was asked, as far as that is known without reading it."""
+def _unread(span: SpanData) -> str | None:
+    """Return what a model was asked as JSON, if that is all that it was asked and nobody has read it yet."""
     attributes = span.attributes
     text = attributes.unread(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
-    if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is not None:
-        return True
-    return "tool_call" in text or "\\u" in text  # JSON may write any letter by its number
+    return text if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is None else None
 
 
 def _instructions(span: SpanData) -> Sequence[GenAIMessage]:

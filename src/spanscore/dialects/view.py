@@ -66,12 +66,12 @@ class ModelRun:
 
     Args:
         ask: gives what it was asked, which is read on first need: of most runs nobody asks.
+        text: JSON of what it was asked, as it came; None if that is known in another form only.
         variables: returns the variables of the prompt's template by name; None = no template is known.
 
     Attributes:
         said: what it said.
         agent: for whom it spoke; None for the unit's own agent, and where no span says.
-        may_hold_calls: whether calls of tools may stand in what it was asked.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class ModelRun:
         said: Sequence[GenAIMessage],
         agent: str | None = None,
         *,
-        may_hold_calls: bool = True,
+        text: str | None = None,
         variables: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         self._ask = ask
+        self._text = text
         self._variables = variables
         self.said = said
         self.agent = agent
-        self.may_hold_calls = may_hold_calls
 
     @cached_property
     def asked(self) -> Sequence[GenAIMessage]:
@@ -98,6 +98,16 @@ class ModelRun:
     def variables(self) -> Mapping[str, Any]:
         """Variables of the prompt's template by name, JSON parsed; empty if no template is known."""
         return self._variables() if self._variables is not None else {}
+
+    @cached_property
+    def may_hold_calls(self) -> bool:
+        """Whether calls of tools, or results, may stand in what it was asked, as far as that is known without reading it."""
+        return self.may_hold("tool_call", '"tool', '"function', "_tool_")
+
+    def may_hold(self, *marks: str) -> bool:
+        """Whether any of these texts may stand in what it was asked; JSON may write any letter by its number."""
+        text = self._text
+        return text is None or any(mark in text for mark in marks) or "\\u" in text
 
 
 @dataclass(frozen=True, slots=True)

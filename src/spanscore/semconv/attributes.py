@@ -44,6 +44,8 @@ PROMPT_VERSION: Final = "gen_ai.prompt.version"
 ERROR_TYPE: Final = "error.type"
 EXCEPTION_TYPE: Final = "exception.type"
 """Of a span's event; stable."""
+EXCEPTION_MESSAGE: Final = "exception.message"
+"""Of a span's event; stable."""
 SERVICE_NAME: Final = "service.name"
 """Of the resource; stable."""
 

@@ -22,8 +22,8 @@ _NEVER: Final = semconv.NOT_READ_OPERATIONS | {semconv.RERANK}
 
 
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
-"""Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. The span of such a run
-is a child of another run's if that was left current: of a batch each run is a child of the one before."""
+"""Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. In a batch the span of
+each run is a child of the one before, which was left current: both have the same name."""
 
 
 class RootRole(Enum):
@@ -170,7 +170,7 @@ def _cut_off(below: dict[int, list[int]], spans: Mapping[int, SpanData], late: I
 
 def _is_apart(span: SpanData, parent: SpanData) -> bool:
     began_later = span.start_ns > parent.end_ns and span.resource == parent.resource
-    return began_later or (_is_root_run(span) and _is_root_run(parent))
+    return began_later or (_is_root_run(span) and _is_root_run(parent) and span.name == parent.name)
 
 
 def _is_root_run(span: SpanData) -> bool:

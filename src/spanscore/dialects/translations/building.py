@@ -34,6 +34,8 @@ _NAMES: Final[Mapping[str, str]] = {
     semconv.INVOKE_AGENT: semconv.AGENT_NAME,
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
 }
+_INTERRUPTS: Final = ("GraphInterrupt", "NodeInterrupt")
+"""Names of the exceptions by which LangGraph lets a run wait for a person."""
 _FLAT: Final = re.compile(r"\.\d+\.")
 """What the name of a flat attribute holds: its value is one text of many, not a structure."""
 _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
@@ -72,6 +74,8 @@ def in_genai_names(
             where the span has it, is one of them.
     """
     known = _plain_values(plain)
+    if span.events or span.status == "error":
+        known |= _interruption(span)
     cut = _cut_names(quoted)
     if cut and known.get(semconv.OPERATION_NAME) != semconv.EXECUTE_TOOL:
         quoted = {name: value for name, value in quoted.items() if name not in cut}
@@ -88,6 +92,15 @@ def in_genai_names(
         metadata=told,
         no_content=None if quoted else nothing,
     )
+
+
+def _interruption(span: SpanData) -> Mapping[str, Any]:
+    """Return that a run waits for a person, if LangGraph's exception for that ended it; its graph ends without any."""
+    types = [held.get(semconv.EXCEPTION_TYPE) for _, held in span.events] + [wire_of(span).get(semconv.ERROR_TYPE)]
+    messages = [held.get(semconv.EXCEPTION_MESSAGE) for _, held in span.events]
+    waits = any(str(name).endswith(_INTERRUPTS) for name in types)
+    waits = waits or any(str(text).startswith((*_INTERRUPTS, "(Interrupt(")) for text in messages)
+    return {semconv.RUN_END: semconv.INTERRUPTED} if waits else {}
 
 
 def renamed(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def _events_of_tool(events: Events) -> tuple[Any, Any]:
 def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
     """Return the body of an event as a message of the role that its name tells, where it does not say it itself."""
     if isinstance(body, list) and body and all(isinstance(one, dict) and "role" not in one for one in body):
-        return _strands(body, role)
+        return {"role": role, "content": body}  # Strands has content blocks as Bedrock has them
     if isinstance(body, dict) and isinstance(body.get("message"), dict):
         body = body["message"]
     if isinstance(body, dict) and "role" not in body and body.keys() & {"content", "tool_calls"}:
@@ -143,18 +143,6 @@ def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
     if isinstance(body, str):
         return {"role": role, "content": body, "tool_call_id": held.get("id")}
     return body
-
-
-def _strands(blocks: Sequence[Mapping[str, Any]], role: str) -> Any:
-    """Return content blocks as Bedrock has them, ``{"text"}``, ``{"toolUse"}`` and ``{"toolResult"}``, as one message."""
-    calls = [block["toolUse"] for block in blocks if isinstance(block.get("toolUse"), dict)]
-    results = [block["toolResult"] for block in blocks if isinstance(block.get("toolResult"), dict)]
-    if results:
-        return [
-            {"role": "tool", "content": one.get("content"), "tool_call_id": one.get("toolUseId")} for one in results
-        ]
-    called = [{"id": one.get("toolUseId"), "name": one.get("name"), "args": one.get("input")} for one in calls]
-    return {"role": role, "content": [block for block in blocks if "toolUse" not in block], "tool_calls": called}
 
 
 def _parsed(value: Any) -> Any:

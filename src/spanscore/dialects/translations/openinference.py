@@ -141,7 +141,6 @@ def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata:
     plain |= renamed(raw, _RENAMED)
     plain[semconv.OPERATION_NAME] = operation
     plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
-    plain[semconv.RUN_END] = semconv.INTERRUPTED if any(map(_is_interrupt, span.events)) else None
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.OPENINFERENCE_TOOL) or span.name
         plain[semconv.TOOL_CALL_ID] = _call_id(raw)
@@ -154,11 +153,6 @@ def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata:
         finished = raw.get(semconv.LLM_FINISH_REASON)
         plain[semconv.RESPONSE_FINISH_REASONS] = None if finished is None else [str(finished)]
     return plain
-
-
-def _is_interrupt(event: tuple[str, Mapping[str, Any]]) -> bool:
-    """Whether it is the exception by which a node of LangGraph waits for a person; its graph ends without any."""
-    return str(event[1].get(semconv.EXCEPTION_TYPE)).endswith("GraphInterrupt")
 
 
 def _call_id(raw: Mapping[str, Any]) -> Any:

@@ -50,8 +50,9 @@ _ON_EVENTS: Final = NoContent(
     "content is on log events, not on the spans (openllmetry)",
     "OpenLLMetry's instrumentor was made with use_legacy_attributes=False; log events are not read: leave that argument out",
 )
-_INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT)
-_OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT)
+_INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT, semconv.TOOL_CALL_ARGUMENTS)
+_OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT, semconv.TOOL_CALL_RESULT)
+"""The last is all that a tool of OpenAI's agents has."""
 _QUOTING: Final = frozenset({*_INPUTS, *_OUTPUTS})
 _UNKNOWN: Final = "unknown"
 
@@ -128,12 +129,17 @@ def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata:
     plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
-        plain[semconv.TOOL_CALL_ID] = call_id_in(raw.get(semconv.TRACELOOP_OUTPUT)) or raw.get(semconv.TOOL_CALL_ID)
+        plain[semconv.TOOL_CALL_ID] = _call_id(raw)
     elif operation == semconv.INVOKE_AGENT:
         plain[semconv.AGENT_NAME] = _name(span, raw)
     elif operation == semconv.INVOKE_WORKFLOW:
         plain[semconv.WORKFLOW_NAME] = _name(span, raw)
     return plain
+
+
+def _call_id(raw: Mapping[str, Any]) -> Any:
+    """Return the id of the call that a tool answers, which LangChain has in the answer only."""
+    return next((found for name in _OUTPUTS if (found := call_id_in(raw.get(name)))), raw.get(semconv.TOOL_CALL_ID))
 
 
 def _model(span: SpanData, metadata: Mapping[str, Any]) -> SpanData:
@@ -184,7 +190,9 @@ def _under(value: Any, key: str) -> Any:
 
 
 def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    given, gave = _arguments(_of(quoted, _INPUTS)), _under(_of(quoted, _OUTPUTS), "output")
+    given, gave = _arguments(_of(quoted, _INPUTS)), _of(quoted, _OUTPUTS)
+    if isinstance(gave, dict) and "output" in gave and gave.keys() <= {"output", "kwargs"}:  # of LangChain's callback
+        gave = gave["output"]
     return content_of(semconv.EXECUTE_TOOL, given, gave)
 
 

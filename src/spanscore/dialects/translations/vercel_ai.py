@@ -9,7 +9,6 @@ from spanscore import semconv
 from spanscore.codec.blocks import parts
 from spanscore.codec.messages import ASSISTANT, USER, role_of, text_message
 from spanscore.codec.sdk import under
-from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.building import (
     Render,
     conversation_of,
@@ -127,7 +126,11 @@ def _thought(text: Any) -> list[dict[str, Any]]:
 
 def _calls(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
     called = json_at(quoted, next((name for name in _CALLED if name in quoted), ""))
-    return [_call(call) for call in called if isinstance(call, dict)] if isinstance(called, list) else []
+    return (
+        parts([{**call, "type": "tool-call"} for call in called if isinstance(call, dict)])
+        if isinstance(called, list)
+        else []
+    )
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
@@ -145,23 +148,6 @@ def _message(one: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _block(block: Any) -> list[dict[str, Any]]:
-    kind = block.get("type") if isinstance(block, dict) else None
-    if kind == "tool-call":
-        return [_call(block)]
-    if kind == "tool-result":
-        return [{"type": "tool_call_response", "id": block.get("toolCallId"), "response": _answered(block)}]
-    if kind == "reasoning":
+    if isinstance(block, dict) and block.get("type") == "reasoning":
         return [{"type": "reasoning", "content": block.get("text")}]
     return parts([block])
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    given = call["input"] if "input" in call else call.get("args")
-    named = {"id": call.get("toolCallId"), "name": call.get("toolName")}
-    return {"type": "tool_call", **named, "arguments": from_wire(given) if isinstance(given, str) else given}
-
-
-def _answered(block: Mapping[str, Any]) -> Any:
-    """Return what a tool answered: ``{"type": "json", "value"}`` from version 5 on, before that the value itself."""
-    output = block["output"] if "output" in block else block.get("result")
-    return output["value"] if isinstance(output, dict) and output.keys() == {"type", "value"} else output

@@ -469,11 +469,11 @@ def _has_ended(parent: Any, around: Context | None) -> bool:
 
 
 def _is_root_run(span: Any, around: Context | None) -> bool:
-    """Whether a span is that of a run of its own, in the context of another run (see `ROOT_RUN`)."""
+    """Whether a span is that of a further run of a batch, in the context of the one before (see `ROOT_RUN`)."""
     if not span.name.endswith(ROOT_RUN) or _scope(span) != ROOT_RUN_SCOPE:
         return False
     above: Any = trace.get_current_span(around)
-    return getattr(above, "name", "").endswith(ROOT_RUN) and _scope(above) == ROOT_RUN_SCOPE
+    return getattr(above, "name", "") == span.name and _scope(above) == ROOT_RUN_SCOPE
 
 
 def _size_bytes(span: ReadableSpan) -> int:
