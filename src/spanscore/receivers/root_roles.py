@@ -66,6 +66,8 @@ _CONTENT: Final = (
 """Attributes that hold a question or an answer: a span with one of them, and no attribute that names its kind, is a ROOT."""
 
 
+_OF_KIND: Final[Mapping[object, RootRole]] = {**dict.fromkeys(("CHAIN", "LLM", "AGENT"), RootRole.ROOT), **_ROLES[0][1]}
+"""Kind of OpenInference → role, for most of its spans."""
 _REQUEST: Final = "request_data"
 _ANSWERED: Final = ("response_data", semconv.OUTPUT_MESSAGES, semconv.RESPONSE_ID, semconv.RESPONSE_FINISH_REASONS)
 
@@ -83,6 +85,8 @@ class AttributeLookup(Protocol):
 def root_role(attributes: AttributeLookup) -> RootRole:
     """Return the role of a claimed span if no claimed span is above it."""
     operation = attributes.get(semconv.OPERATION_NAME)
+    if operation is None and (known := _OF_KIND.get(attributes.get(semconv.OPENINFERENCE_KIND))) is not None:
+        return known
     role = role_of_operation(operation)
     if role in (RootRole.NEVER, RootRole.STEP):
         return role

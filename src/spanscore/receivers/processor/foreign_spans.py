@@ -123,12 +123,15 @@ class ForeignSpans:
             front: the processor that saw it.
             around: the context in which it started; None = the current one.
         """
-        role = self.scopes.role(_scope(span))
+        scope = _scope(span)
+        role = self.scopes.role(scope)
         if role is _OURS:
             return False
-        of, ids, parent = self._open.of, span.context[_IDS], span.parent
-        unit = None if parent is None else of.get(parent[_IDS])
-        if unit is None or (unit.ended and _has_ended(parent, around)) or _is_root_run(span, around):
+        ids, parent = span.context[_IDS], span.parent
+        unit = None if parent is None else self._open.of.get(parent[_IDS])
+        if unit is None or (unit.ended and _has_ended(parent, around)):
+            return self._begin(span, ids, role, front, around)
+        if scope == ROOT_RUN_SCOPE and _is_root_run(span, around):
             return self._begin(span, ids, role, front, around)
         self._add(unit, span, ids, role)
         return False
@@ -137,33 +140,33 @@ class ForeignSpans:
         """Take a span that ended; it will be passed on to ``exits``. False: it is not taken, or may go on at once."""
         context: Any = span.get_span_context()
         ids = context[_IDS]
-        unit = self._open.of.get(ids) or self._late_root(span, ids, front)
-        if unit is None:
+        unit = self._open.of.get(ids)
+        if unit is None and (unit := self._late_root(span, ids, front)) is None:
             return False
-        is_root = ids == unit.key
-        ends = is_root and not unit.ended
+        if ids == unit.key:
+            return self._ended_root(unit, span, context, front, exits)
+        if isinstance(unit, FollowedUnit):
+            if unit.around is not None:
+                self._note(unit, span, ids[1])
+            return self._take(unit, span, context, front, exits)
+        if unit.role is not _ROOT:
+            self._note(unit, span, ids[1])
+        return False
+
+    def _ended_root(
+        self, unit: ForeignUnit, span: ReadableSpan, ids: Any, front: object, exits: Sequence[SpanProcessor]
+    ) -> bool:
+        ends = not unit.ended  # another processor may have seen it
         if ends:
             self._end_root(unit, span)
-        kept = self._take(unit, span, context, front, exits, is_root=is_root)
+        kept = isinstance(unit, FollowedUnit) and self._take(unit, span, ids, front, exits)
         if ends and not unit.settled:
             self._await(unit.around, [unit])
         return kept
 
     def _take(
-        self,
-        unit: ForeignUnit,
-        span: ReadableSpan,
-        ids: Any,
-        front: object,
-        exits: Sequence[SpanProcessor],
-        *,
-        is_root: bool,
+        self, unit: FollowedUnit, span: ReadableSpan, ids: Any, front: object, exits: Sequence[SpanProcessor]
     ) -> bool:
-        is_followed = isinstance(unit, FollowedUnit)
-        if unit.role is not _ROOT and not unit.ended and not (is_followed and unit.around is None):
-            self._note(unit, span, ids[1])
-        if not isinstance(unit, FollowedUnit):
-            return False
         if unit.done:
             self._reading.late += not self.closed
             return False
@@ -171,14 +174,14 @@ class ForeignSpans:
             exits = ()
         if not exits and unit.front is not front:  # another processor has it read
             return False
-        is_read = is_root or self._is_claimed_at_end(span)
+        is_read = ids[_IDS] == unit.key or self._is_claimed(span, self.scopes.role(_scope(span)))
         return is_read and self._put(unit, span, ids[1], exits)
 
     def _add(self, unit: ForeignUnit, span: Any, ids: Ids, role: Role) -> None:
         """Note that a span is part of a unit; perhaps once more, as another processor may have seen it, too."""
         self._open.of[ids] = unit
         unit.spans.append(ids)
-        if not self._is_claimed(span, role):
+        if role is not _CLAIMED and not self._is_claimed(span, role):
             if unit.role is not _ROOT or unit.around is not None:
                 unit.unread[ids[1]] = span.parent[1]
         elif isinstance(unit, FollowedUnit):
@@ -186,9 +189,10 @@ class ForeignSpans:
 
     def _note(self, unit: ForeignUnit, span: ReadableSpan, span_id: int) -> None:
         """Note a span of a unit that may turn out not to be scored, so that its roots can be counted."""
-        if self._is_claimed_at_end(span):
+        role = self.scopes.role(_scope(span))
+        if not unit.ended and (role is _CLAIMED or self._is_claimed(span, role)):
             parent: Any = span.parent
-            unit.below.append((span_id, parent[1], root_role(attributes_of(span))))
+            unit.below[span_id] = parent[1], root_role(attributes_of(span))
 
     def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
         """Note a span without a unit above it; return whether it begins one that may be scored."""
@@ -222,7 +226,7 @@ class ForeignSpans:
     def _new(self, ids: Ids, root: Any, front: object, above: PlainSpan | None) -> ForeignUnit:
         unit = self._admitted(UnitKey(*ids), root, front, above)
         unit.parent_id = None if root.parent is None else root.parent[1]
-        if (role := root_role(root.attributes or {})) is _ROOT:
+        if root.attributes and (role := root_role(attributes_of(root))) is _ROOT:
             unit.role = role
         if self.scopes.role(_scope(root)) is not _CLAIMED:
             self.scopes.found_by_content(_scope(root))
@@ -269,7 +273,7 @@ class ForeignSpans:
         """
         for part in parts:
             part.facts = None
-            unit.below += [(part.key.span_id, part.parent_id, part.role or _ROOT), *part.below]
+            unit.below |= part.below | {part.key.span_id: (part.parent_id, part.role or _ROOT)}
             unit.unread |= part.unread
             if part.parent_id is not None and part.parent_id != parent_id:
                 unit.unread[part.parent_id] = parent_id
@@ -332,9 +336,6 @@ class ForeignSpans:
         if role is _IGNORED or not attributes:
             return False
         return semconv.OPERATION_NAME in attributes or self._has_marks(span)
-
-    def _is_claimed_at_end(self, span: ReadableSpan) -> bool:
-        return self._is_claimed(span, self.scopes.role(_scope(span)))
 
     def _has_marks(self, span: ReadableSpan) -> bool:
         """Whether a span has an attribute that some translation reads."""
@@ -470,7 +471,7 @@ def _has_ended(parent: Any, around: Context | None) -> bool:
 
 def _is_root_run(span: Any, around: Context | None) -> bool:
     """Whether a span is that of a further run of a batch, in the context of the one before (see `ROOT_RUN`)."""
-    if not span.name.endswith(ROOT_RUN) or _scope(span) != ROOT_RUN_SCOPE:
+    if not span.name.endswith(ROOT_RUN):
         return False
     above: Any = trace.get_current_span(around)
     return getattr(above, "name", "") == span.name and _scope(above) == ROOT_RUN_SCOPE

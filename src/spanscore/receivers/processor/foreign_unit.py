@@ -40,7 +40,7 @@ class ForeignUnit:
         around: the open span above it that may turn out to be its root; None = there is none.
         role: of the topmost span; None = its attributes have not shown it so far.
         parent_id: of the topmost span; None = it has none.
-        below: id, parent's id and role of the claimed spans that ended, if those decide which of them are roots.
+        below: id of each claimed span that ended → its parent's id and its role, if those decide which of them are roots.
         unread: ids of spans below it that are not claimed → their parents' ids.
         spans: trace id and span id of all of its spans.
         since_ns: when it began.
@@ -53,7 +53,7 @@ class ForeignUnit:
     around: PlainSpan | None = None
     role: RootRole | None = None
     parent_id: int | None = None
-    below: list[tuple[int, int | None, RootRole]] = field(default_factory=list)
+    below: dict[int, tuple[int | None, RootRole]] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
     spans: list[tuple[int, int]] = field(default_factory=list)
     since_ns: int = field(default_factory=steady_ns)
@@ -65,10 +65,9 @@ class ForeignUnit:
         top = self.key.span_id
         if self.role in (None, RootRole.ROOT):
             return [top]
-        roles = {span_id: role for span_id, _, role in self.below} | {top: self.role}
-        return topmost_roots(
-            top, [(span_id, parent_id) for span_id, parent_id, _ in self.below], roles.__getitem__, self.unread
-        )
+        roles = {span_id: role for span_id, (_, role) in self.below.items()} | {top: self.role}
+        parents = [(span_id, parent_id) for span_id, (parent_id, _) in self.below.items()]
+        return topmost_roots(top, parents, roles.__getitem__, self.unread)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
