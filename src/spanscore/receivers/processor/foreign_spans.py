@@ -216,19 +216,20 @@ class ForeignSpans:
         """Begin the unit of a claimed span: with it as the root, or an open span above it that is claimed by now."""
         late = None if above is None else self._claimed_by_now(above)
         if late is None:
-            return self._new(ids, span, front, above)
-        late.unit = self._new(late.ids, late.span, front, late.above)
+            return self._new(ids, span, role, front, above)
+        late.unit = self._new(late.ids, late.span, self.scopes.role(_scope(late.span)), front, late.above)
         self._plain.end(late.ids)
         self._absorb(late.unit, late.let_go(), late.ids[1])
         self._add(late.unit, span, ids, role)
         return late.unit
 
-    def _new(self, ids: Ids, root: Any, front: object, above: PlainSpan | None) -> ForeignUnit:
+    def _new(self, ids: Ids, root: Any, role: Role, front: object, above: PlainSpan | None) -> ForeignUnit:
         unit = self._admitted(UnitKey(*ids), root, front, above)
-        unit.parent_id = None if root.parent is None else root.parent[1]
-        if root.attributes and (role := root_role(attributes_of(root))) is _ROOT:
-            unit.role = role
-        if self.scopes.role(_scope(root)) is not _CLAIMED:
+        if root.parent is not None:
+            unit.parent_id = root.parent[1]
+        if root.attributes and (root_is := root_role(attributes_of(root))) is _ROOT:
+            unit.role = root_is
+        if role is not _CLAIMED:
             self.scopes.found_by_content(_scope(root))
         oldest = self._open.begin(unit)
         if oldest is not None:
@@ -259,7 +260,7 @@ class ForeignSpans:
             self.untaken[_TOO_LATE] += 1
             self._settle_all(waiting)
             return None
-        unit = self._new(ids, plain.span, front, nearest)
+        unit = self._new(ids, plain.span, _UNKNOWN, front, nearest)
         self._absorb(unit, waiting, ids[1])
         return unit
 
