@@ -131,9 +131,9 @@ class OnlineScorer(RunsTaken, UnitsById):
             ``spanscore compare`` says whether one is worse; None = nothing is compared.
         segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
             other value is ``other``. Listed values only: a label must never hold what users type.
-        scopes: beginnings of instrumentation scopes whose spans a ``ScoringSpanProcessor`` reads beside those it knows; what
-            stands alone of them is a unit also where a framework's instrumentation is at work.
-        ignore_scopes: beginnings of scopes whose spans it leaves alone.
+        scopes: beginnings of further instrumentation scopes whose spans a ``ScoringSpanProcessor`` claims. Of other scopes it
+            claims the spans that have GenAI attributes.
+        ignore_scopes: beginnings of scopes whose spans it leaves alone, whatever their attributes are.
         translations: of your own, which put spans of a library that nobody knows into GenAI names; likewise. They are asked
             before the built-in ones, on spanscore's span thread.
 

@@ -28,7 +28,7 @@ def test_a_listed_scope_that_never_came_is_noted() -> None:
 def test_a_scope_that_is_read_by_content_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
     scopes = Scopes(Translator().knows)
     for _ in range(2):
-        scopes.found_by_content("my.own.app")
+        scopes.found_by_content("an.unnamed.scope")
 
-    assert scopes.notes() == ["my.own.app is scored, as its spans have GenAI attributes"]
-    assert len([line for line in caplog.messages if "my.own.app" in line]) == 1
+    assert scopes.notes() == ["an.unnamed.scope is scored, as its spans have GenAI attributes"]
+    assert len([line for line in caplog.messages if "an.unnamed.scope" in line]) == 1

@@ -68,7 +68,7 @@ _CONTENT: Final = (
 
 _OF_KIND: Final[Mapping[object, RootRole]] = {**dict.fromkeys(("CHAIN", "LLM", "AGENT"), RootRole.ROOT), **_ROLES[0][1]}
 """Kind of OpenInference → role, for most of its spans."""
-_REQUEST: Final = "request_data"
+_LOGFIRE, _REQUEST = "logfire", "request_data"
 _ANSWERED: Final = ("response_data", semconv.OUTPUT_MESSAGES, semconv.RESPONSE_ID, semconv.RESPONSE_FINISH_REASONS)
 
 
@@ -82,16 +82,16 @@ class AttributeLookup(Protocol):
         """Whether there is such an attribute."""
 
 
-def root_role(attributes: AttributeLookup) -> RootRole:
-    """Return the role of a claimed span if no claimed span is above it."""
+def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
+    """Return the role of a claimed span of an instrumentation scope if no claimed span is above it."""
     operation = attributes.get(semconv.OPERATION_NAME)
     if operation is None and (known := _OF_KIND.get(attributes.get(semconv.OPENINFERENCE_KIND))) is not None:
         return known
     role = role_of_operation(operation)
     if role in (RootRole.NEVER, RootRole.STEP):
         return role
-    if _REQUEST in attributes and not any(name in attributes for name in _ANSWERED):
-        return RootRole.NEVER  # Logfire has the answer of a streamed request on a span of its own
+    if scope.startswith(_LOGFIRE) and _is_streamed(attributes):
+        return RootRole.NEVER
     for name, roles in _ROLES:
         kind = attributes.get(name)
         if kind is not None:
@@ -99,3 +99,8 @@ def root_role(attributes: AttributeLookup) -> RootRole:
         if role is RootRole.ROOT:  # besides an operation only OpenInference's kind counts
             return role
     return RootRole.ROOT if any(name in attributes for name in _CONTENT) else RootRole.UNNAMED
+
+
+def _is_streamed(attributes: AttributeLookup) -> bool:
+    """Whether a span is that of a request whose answer is streamed: Logfire has both on a span of its own."""
+    return _REQUEST in attributes and not any(name in attributes for name in _ANSWERED)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import inf
-from typing import Final
+from typing import Any, Final
 
-from spanscore.codec.wire import WireSpan, times_of
+from spanscore.codec.wire import TIMES_SIZE, WireSpan, times_of
 from spanscore.units.closed_keys import ClosedKeys
 from spanscore.units.trace_nodes import FORGOTTEN, NO_LINKS, NO_SPANS, ORPHANED, GatheredUnit, OpenTrace
 
@@ -22,7 +22,7 @@ _DROPPED: Final = 1_000_000
 _GIVEN_UP: Final = 100_000
 """Parents that never came, remembered likewise."""
 _ENDS: Final = 10_000
-"""Traces of which it is remembered when their units ended, the latest ones: 0.2 kB each."""
+"""Traces of which it is remembered when their units ended, the latest ones, and twice as many at most: 0.3 kB each."""
 _IDS_PER_TRACE: Final = 10
 """Ids remembered, on average over ``Bounds.traces``, at some 150 bytes; past them those of unclaimed spans are forgotten."""
 
@@ -33,19 +33,27 @@ class PastUnits:
     def __init__(self) -> None:
         self._decided, self._dropped = ClosedKeys(_DECIDED), ClosedKeys(_DROPPED)
         self._given_up, self._ambient = ClosedKeys(_GIVEN_UP), ClosedKeys(_GIVEN_UP)
-        self._ends: OrderedDict[bytes, int] = OrderedDict()
+        self._ends: dict[bytes, int | WireSpan] = {}
 
     def close(self, unit: GatheredUnit) -> None:
         """Remember a unit."""
         trace_id, root_id, *_ = unit.root
         (self._decided if unit.followed else self._dropped).add(trace_id, root_id)
         if unit.end_ns:
-            self._ended(trace_id, unit.end_ns)
+            self._ends[trace_id] = max(unit.end_ns, self._ended_ns(trace_id, -1))
+            self._forget_ends()
 
-    def _ended(self, trace_id: bytes, end_ns: int) -> None:
-        self._ends[trace_id] = max(end_ns, self._ends.pop(trace_id, 0))
-        if len(self._ends) > _ENDS:
-            self._ends.popitem(last=False)
+    def _ended_ns(self, trace_id: bytes, unknown: float) -> Any:
+        """Return when the latest closed unit of a trace ended, or a number for a trace of which that is not known."""
+        known = self._ends.get(trace_id)
+        if not isinstance(known, WireSpan):
+            return unknown if known is None else known
+        times = times_of(known)
+        return unknown if times is None else times[1]
+
+    def _forget_ends(self) -> None:
+        if len(self._ends) > 2 * _ENDS:
+            self._ends = dict(islice(self._ends.items(), _ENDS, None))
 
     def is_new_work(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
         """Whether a span began when its unit had ended, as far as is known: it is the work of a later call.
@@ -60,7 +68,7 @@ class PastUnits:
             return False
         start_ns, end_ns = times
         if unit is FORGOTTEN:
-            return start_ns > self._ends.get(span.trace_id, inf)
+            return bool(start_ns > self._ended_ns(span.trace_id, inf))
         if unit.end_ns and start_ns > unit.end_ns and span.origin.resource == unit.root.origin.resource:
             return True
         unit.end_ns = max(unit.end_ns, end_ns)
@@ -69,9 +77,8 @@ class PastUnits:
     def drop(self, roots: Sequence[WireSpan]) -> None:
         """Remember units that were not followed, by their roots."""
         self._dropped.add_all([root[:2] for root in roots])
-        for root in roots[-_ENDS:]:
-            if (times := times_of(root)) is not None:
-                self._ended(root[0], times[1])
+        self._ends.update([(root[0], root) for root in roots if len(root[4]) == TIMES_SIZE])
+        self._forget_ends()
 
     def knows(self, trace_id: bytes) -> bool:
         """Whether anything of a trace is over."""

@@ -88,7 +88,7 @@ class WireClaims:
     def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
         """Return a root of an unsampled unit with no bytes but its times; None if the spans below it decide on the unit."""
         _, _, _, _, start, end, _ = root
-        role = root_role(RawAttributes(body, start, end))
+        role = root_role(RawAttributes(body, start, end), origin.scope_name)
         return times_alone(body, root, origin) if role is RootRole.ROOT else None
 
     def role(self, span: WireSpan) -> RootRole:
@@ -100,7 +100,7 @@ class WireClaims:
             return RootRole.ROOT
         if span.origin.scope_name == semconv.CAPTURE_SCOPE:
             return RootRole.NEVER if text_of(span.raw, semconv.OPERATION_NAME) is None else RootRole.ROOT
-        return root_role(RawAttributes(span.raw))
+        return root_role(RawAttributes(span.raw), span.origin.scope_name)
 
     def is_none(self, closed: ClosedUnit) -> bool:
         """Whether spans make no unit: a sample made by hand, or a span that holds no answer, without the spans below it."""

@@ -192,7 +192,7 @@ class ForeignSpans:
         role = self.scopes.role(_scope(span))
         if not unit.ended and (role is _CLAIMED or self._is_claimed(span, role)):
             parent: Any = span.parent
-            unit.below[span_id] = parent[1], root_role(attributes_of(span))
+            unit.below[span_id] = parent[1], root_role(attributes_of(span), _scope(span))
 
     def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
         """Note a span without a unit above it; return whether it begins one that may be scored."""
@@ -227,7 +227,7 @@ class ForeignSpans:
         unit = self._admitted(UnitKey(*ids), root, front, above)
         if root.parent is not None:
             unit.parent_id = root.parent[1]
-        if root.attributes and (root_is := root_role(attributes_of(root))) is _ROOT:
+        if root.attributes and (root_is := root_role(attributes_of(root), _scope(root))) is _ROOT:
             unit.role = root_is
         if role is not _CLAIMED:
             self.scopes.found_by_content(_scope(root))
@@ -345,7 +345,7 @@ class ForeignSpans:
     def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
         self._open.end(unit, steady_ns())
         if unit.role is None:
-            unit.role = root_role(attributes_of(span))
+            unit.role = root_role(attributes_of(span), _scope(span))
         if unit.around is None or next(unit.around.open_line(), None) is None:
             unit.settled = True
             if not isinstance(unit, FollowedUnit):
