@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,15 @@ def test_a_span_that_cannot_hold_an_answer_hides_no_root_below_it(above: str) ->
     assert found.key == UnitKey(1, 2)
     assert found.top is not None
     assert found.top.name == "top"
+
+
+def test_a_root_below_another_span_is_a_turn_of_the_conversation_that_this_one_began_in() -> None:
+    unit = a_unit({"tool": ("execute_tool", None), "agent": ("invoke_agent", "tool")})
+    tool, agent = unit.spans
+
+    [found] = split(replace(unit, spans=(replace(tool, conversation_id="42"), agent)))
+
+    assert found.facts().conversation_id == "42"
 
 
 @pytest.mark.parametrize("step", ["retrieval", "execute_tool"])

@@ -19,8 +19,6 @@ __all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "RootRole", "role_of_operation", "split
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = semconv.NOT_READ_OPERATIONS | {semconv.RERANK}
-
-
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
 """Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. In a batch the span of
 each run is a child of the one before, which was left current: both have the same name."""
@@ -181,6 +179,8 @@ def _made(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: S
     """Return the unit of a root: the given one, if nothing of it is left out."""
     within = set(_walk([root.span_id], below))
     named = _as_workflow(root) if root.operation is None else root
+    if top is not None and root.conversation_id is None:  # the topmost span began in the application's session
+        named = evolve(named, conversation_id=top.conversation_id)
     if named is root and len(within) == len(unit.spans):
         return unit
     members = tuple(named if span is root else span for span in unit.spans if span.span_id in within)
