@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from spanscore import semconv
 from spanscore.units.roots import RootRole, role_of_operation
 
-__all__ = ["root_role"]
+__all__ = ["LOGFIRE", "root_role"]
 
 _ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
     (
@@ -68,7 +68,9 @@ _CONTENT: Final = (
 
 _OF_KIND: Final[Mapping[object, RootRole]] = {**dict.fromkeys(("CHAIN", "LLM", "AGENT"), RootRole.ROOT), **_ROLES[0][1]}
 """Kind of OpenInference → role, for most of its spans."""
-_LOGFIRE, _REQUEST = "logfire", "request_data"
+LOGFIRE: Final = "logfire"
+"""Beginning of the scopes of Logfire's spans."""
+_REQUEST: Final = "request_data"
 _ANSWERED: Final = ("response_data", semconv.OUTPUT_MESSAGES, semconv.RESPONSE_ID, semconv.RESPONSE_FINISH_REASONS)
 
 
@@ -90,7 +92,7 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
     role = role_of_operation(operation)
     if role in (RootRole.NEVER, RootRole.STEP):
         return role
-    if scope.startswith(_LOGFIRE) and _is_streamed(attributes):
+    if scope.startswith(LOGFIRE) and _is_streamed(attributes):
         return RootRole.NEVER
     for name, roles in _ROLES:
         kind = attributes.get(name)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from spanscore import semconv
 from spanscore.codec.wire import TIMES_SIZE, Origin, SpanPlace, UnreadableRequest, WireSpan, resource_of, times_alone
 from spanscore.dialects.translations.registry import Translator
-from spanscore.receivers.root_roles import root_role
+from spanscore.receivers.root_roles import LOGFIRE, root_role
 from spanscore.receivers.scopes import Role, Scopes, scope_notes
 from spanscore.settings.printable import printable
 from spanscore.units.roots import RootRole, topmost_roots
@@ -88,8 +88,14 @@ class WireClaims:
     def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
         """Return a root of an unsampled unit with no bytes but its times; None if the spans below it decide on the unit."""
         _, _, _, _, start, end, _ = root
-        role = root_role(RawAttributes(body, start, end), origin.scope_name)
-        return times_alone(body, root, origin) if role is RootRole.ROOT else None
+        is_certain = (
+            text_of(body, semconv.OPERATION_NAME, start, end) in _CERTAIN
+            and body.find(_KIND_KEY, start, end) < 0
+            and not origin.scope_name.startswith(LOGFIRE)
+        )
+        if is_certain or root_role(RawAttributes(body, start, end), origin.scope_name) is RootRole.ROOT:
+            return times_alone(body, root, origin)
+        return None
 
     def role(self, span: WireSpan) -> RootRole:
         """Return the role of a claimed span at the top, without decoding it. Pure.
@@ -230,3 +236,8 @@ def _key_of(name: str) -> bytes:
     """Return an attribute's name as it stands in a span; asked for a few names."""
     key = name.encode()
     return bytes((_KEY, len(key))) + key
+
+
+_CERTAIN: Final = semconv.WHOLE_OPERATIONS | semconv.MODEL_OPERATIONS
+"""Operations of which a span is a ROOT, unless OpenInference's kind or Logfire's names are on it: nearly every root."""
+_KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
