@@ -5,52 +5,40 @@ One table for spans of this process and for spans on the wire, of which only the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from spanscore import semconv
+from spanscore.dialects.translations import genai, langfuse, logfire, mlflow, openinference, vercel_ai
+from spanscore.dialects.translations.building import AttributeLookup
 from spanscore.units.roots import RootRole, role_of_operation
 
 __all__ = ["LOGFIRE", "root_role"]
 
+
+def _roles(operations: Mapping[str, str]) -> Mapping[object, RootRole]:
+    return {kind: role_of_operation(operation) for kind, operation in operations.items()}
+
+
+_VERCEL: Final = (
+    "ai.embed",
+    "ai.embed.doEmbed",
+    "ai.embedMany",
+    "ai.embedMany.doEmbed",
+    "ai.rerank",
+    "ai.rerank.doRerank",
+)
 _ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
-    (
-        semconv.OPENINFERENCE_KIND,
-        {
-            **dict.fromkeys(("EMBEDDING", "RERANKER", "EVALUATOR", "GUARDRAIL"), RootRole.NEVER),
-            **dict.fromkeys(("RETRIEVER", "TOOL"), RootRole.STEP),
-        },
-    ),
-    (semconv.REQUEST_TYPE, dict.fromkeys(("embedding", "rerank"), RootRole.NEVER)),
-    (
-        semconv.LANGSMITH_KIND,
-        {"embedding": RootRole.NEVER, **dict.fromkeys(("tool", "retriever"), RootRole.STEP)},
-    ),
-    (
-        "ai.operationId",
-        {
-            **dict.fromkeys(("ai.embed", "ai.embed.doEmbed", "ai.embedMany", "ai.embedMany.doEmbed"), RootRole.NEVER),
-            **dict.fromkeys(("ai.rerank", "ai.rerank.doRerank"), RootRole.NEVER),
-            "ai.toolCall": RootRole.STEP,
-        },
-    ),
-    (
-        "langfuse.observation.type",
-        {
-            **dict.fromkeys(("embedding", "evaluator", "guardrail"), RootRole.NEVER),
-            **dict.fromkeys(("tool", "retriever"), RootRole.STEP),
-        },
-    ),
-    (
-        "mlflow.spanType",
-        {
-            **dict.fromkeys(('"EMBEDDING"', '"EVALUATOR"', '"RERANKER"'), RootRole.NEVER),
-            **dict.fromkeys(('"TOOL"', '"RETRIEVER"'), RootRole.STEP),
-        },
-    ),
+    (semconv.OPENINFERENCE_KIND, _roles(openinference.OPERATIONS)),
+    (semconv.REQUEST_TYPE, _roles(genai.OPERATION_OF_TYPE)),
+    (semconv.LANGSMITH_KIND, _roles(genai.OPERATION_OF_RUN)),
+    (vercel_ai.CALL, _roles({name: vercel_ai.operation_of(name) for name in (*_VERCEL, "ai.toolCall")})),
+    (langfuse.TYPE, _roles(langfuse.OPERATIONS)),
+    (mlflow.TYPE, _roles({json.dumps(kind): operation for kind, operation in mlflow.OPERATIONS.items()})),
     (semconv.TRACELOOP_KIND, {"tool": RootRole.STEP}),
 )
-"""Attribute that names a kind of span → its values that are no ROOT."""
+"""Attribute that names a kind of span → role by its value; a value that is not listed is a ROOT."""
 _CONTENT: Final = (
     *(
         semconv.INPUT_MESSAGES,
@@ -66,22 +54,10 @@ _CONTENT: Final = (
 """Attributes that hold a question or an answer: a span with one of them, and no attribute that names its kind, is a ROOT."""
 
 
-_OF_KIND: Final[Mapping[object, RootRole]] = {**dict.fromkeys(("CHAIN", "LLM", "AGENT"), RootRole.ROOT), **_ROLES[0][1]}
+_OF_KIND: Final[Mapping[object, RootRole]] = {"CHAIN": RootRole.ROOT, **_ROLES[0][1]}
 """Kind of OpenInference → role, for most of its spans."""
 LOGFIRE: Final = "logfire"
 """Beginning of the scopes of Logfire's spans."""
-_REQUEST: Final = "request_data"
-_ANSWERED: Final = ("response_data", semconv.OUTPUT_MESSAGES, semconv.RESPONSE_ID, semconv.RESPONSE_FINISH_REASONS)
-
-
-class AttributeLookup(Protocol):
-    """Attributes of a span as they came: a mapping, or the bytes that they are in."""
-
-    def get(self, name: str, /) -> object:
-        """Return the value of an attribute; None = there is none, or it is no short text."""
-
-    def __contains__(self, name: str, /) -> bool:
-        """Whether there is such an attribute."""
 
 
 def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
@@ -92,7 +68,7 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
     role = role_of_operation(operation)
     if role in (RootRole.NEVER, RootRole.STEP):
         return role
-    if scope.startswith(LOGFIRE) and _is_streamed(attributes):
+    if scope.startswith(LOGFIRE) and scope != logfire.AGENTS and logfire.is_streamed(attributes):
         return RootRole.NEVER
     for name, roles in _ROLES:
         kind = attributes.get(name)
@@ -101,8 +77,3 @@ def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
         if role is RootRole.ROOT:  # besides an operation only OpenInference's kind counts
             return role
     return RootRole.ROOT if any(name in attributes for name in _CONTENT) else RootRole.UNNAMED
-
-
-def _is_streamed(attributes: AttributeLookup) -> bool:
-    """Whether a span is that of a request whose answer is streamed: Logfire has both on a span of its own."""
-    return _REQUEST in attributes and not any(name in attributes for name in _ANSWERED)

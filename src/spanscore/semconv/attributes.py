@@ -114,6 +114,12 @@ NOT_READ_OPERATIONS: Final = frozenset(
     {EVALUATION, CREATE_AGENT, EMBEDDINGS, "create_memory", "update_memory", "upsert_memory", "delete_memory"}
 )
 """Spans of these operations hold no question and no answer: nothing is read of them, and alone they make no unit."""
+WORDLESS_REQUESTS: Final = frozenset(
+    f"{prefix}{name}"
+    for name in ("embedding", "rerank", "image_generation", "speech", "transcription", "moderation")
+    for prefix in ("", "a")
+)
+"""What LiteLLM calls requests that have no prompt and answer in words; they are read as `EMBEDDINGS` are."""
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """A model is asked and answers."""
 WHOLE_OPERATIONS: Final = frozenset({INVOKE_AGENT, INVOKE_WORKFLOW})

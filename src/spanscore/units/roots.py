@@ -18,7 +18,7 @@ __all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "RootRole", "role_of_operation", "split
 
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
-_NEVER: Final = semconv.NOT_READ_OPERATIONS | {semconv.RERANK}
+_NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
 """Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. In a batch the span of
 each run is a child of the one before, which was left current: both have the same name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from spanscore import semconv
 from spanscore.codec.sdk import WireAttributes
@@ -16,6 +16,7 @@ from spanscore.model.span import CUT, Attributes, NoContent, SpanData
 from spanscore.runtime.log import log_internal_error
 
 __all__ = [
+    "AttributeLookup",
     "Render",
     "conversation_of",
     "in_genai_names",
@@ -40,6 +41,16 @@ _FLAT: Final = re.compile(r"\.\d+\.")
 """What the name of a flat attribute holds: its value is one text of many, not a structure."""
 _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
+
+
+class AttributeLookup(Protocol):
+    """Attributes of a span as they came: a mapping, or the bytes that they are in."""
+
+    def get(self, name: str, /) -> object:
+        """Return the value of an attribute; None = there is none, or it is no short text."""
+
+    def __contains__(self, name: str, /) -> bool:
+        """Whether there is such an attribute."""
 
 
 def wire_of(span: SpanData) -> Mapping[str, Any]:

@@ -32,15 +32,10 @@ from spanscore.dialects.translations.older import (
 )
 from spanscore.model.span import NoContent, SpanData
 
-__all__ = ["GenAITranslation", "conventional"]
+__all__ = ["OPERATION_OF_RUN", "OPERATION_OF_TYPE", "GenAITranslation", "conventional"]
 
-_ASKS_NOTHING: Final[Mapping[str, str]] = {
-    f"{prefix}{name}": semconv.EMBEDDINGS
-    for name in ("embedding", "rerank", "image_generation", "speech", "transcription", "moderation")
-    for prefix in ("", "a")
-}
-"""What LiteLLM calls requests that have no prompt and answer in words → an operation that is not read."""
-_OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_ASKS_NOTHING, "completion": semconv.TEXT_COMPLETION}
+_ASKS_NOTHING: Final[Mapping[str, str]] = dict.fromkeys(semconv.WORDLESS_REQUESTS, semconv.EMBEDDINGS)
+OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_ASKS_NOTHING, "completion": semconv.TEXT_COMPLETION}
 """``llm.request.type`` → operation; any other is a chat."""
 _RUNS: Final = frozenset(
     {*semconv.MODEL_OPERATIONS, *semconv.WHOLE_OPERATIONS, semconv.RETRIEVAL, semconv.EMBEDDINGS}
@@ -58,7 +53,7 @@ _SHOWS: Final = frozenset({*_CONTENT, f"{semconv.PROMPT}.0.content", f"{semconv.
 _USED: Final = (semconv.USAGE_OUTPUT_TOKENS, semconv.USAGE_COMPLETION_TOKENS)
 _LEFT_TO_OTHERS: Final = frozenset({"logfire.openai", "logfire.anthropic", "logfire.azure_ai_inference"})
 """Scopes of writers who put GenAI names on spans that are no call: Logfire's of a request whose answer is streamed."""
-_OPERATION_OF_RUN: Final[Mapping[str, str]] = {
+OPERATION_OF_RUN: Final[Mapping[str, str]] = {
     "llm": semconv.CHAT,
     "tool": semconv.EXECUTE_TOOL,
     "retriever": semconv.RETRIEVAL,
@@ -239,13 +234,13 @@ _NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIO
 def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
     run = raw.get(semconv.LANGSMITH_KIND)
     if isinstance(run, str):
-        return _OPERATION_OF_RUN.get(run, semconv.INVOKE_WORKFLOW)
+        return OPERATION_OF_RUN.get(run, semconv.INVOKE_WORKFLOW)
     operation = raw.get(semconv.OPERATION_NAME)
     if isinstance(operation, str):
         if operation == semconv.SEARCH_MEMORY:
             return semconv.RETRIEVAL
         return operation if operation in _RUNS else _named_otherwise(operation, raw, newest)
-    return _OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
+    return OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
 
 
 def _named_otherwise(operation: str, raw: Mapping[str, Any], newest: Sequence[str]) -> str:

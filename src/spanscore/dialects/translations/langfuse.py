@@ -11,21 +11,22 @@ from spanscore.dialects.translations.python_text import arguments_in
 from spanscore.dialects.translations.whole import content_of, parsed
 from spanscore.model.span import NoContent, SpanData
 
-__all__ = ["Langfuse"]
+__all__ = ["OPERATIONS", "TYPE", "Langfuse"]
 
 _SCOPE: Final = "langfuse-sdk"
 _OBSERVATION: Final = "langfuse.observation."
-_TYPE: Final = f"{_OBSERVATION}type"
+TYPE: Final = f"{_OBSERVATION}type"
 _INPUTS: Final = (f"{_OBSERVATION}input", "langfuse.trace.input")
 _OUTPUTS: Final = (f"{_OBSERVATION}output", "langfuse.trace.output")
 _METADATA: Final = (f"{_OBSERVATION}metadata.", "langfuse.trace.metadata.")
-_OPERATIONS: Final[Mapping[str, str]] = {
+OPERATIONS: Final[Mapping[str, str]] = {
     "generation": semconv.CHAT,
     "tool": semconv.EXECUTE_TOOL,
     "retriever": semconv.RETRIEVAL,
     "agent": semconv.INVOKE_AGENT,
     "embedding": semconv.EMBEDDINGS,
     "evaluator": semconv.EVALUATION,
+    "guardrail": semconv.EVALUATION,
 }
 """Type of an observation → operation; any other is a step, which at the top of a unit is its workflow."""
 _NOTHING: Final = NoContent(
@@ -44,12 +45,12 @@ class Langfuse:
 
     def claims(self, span: SpanData) -> bool:
         """Whether the span is an observation."""
-        return span.scope == _SCOPE or isinstance(wire_of(span).get(_TYPE), str)
+        return span.scope == _SCOPE or isinstance(wire_of(span).get(TYPE), str)
 
     def translate(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
-        operation = _OPERATIONS.get(str(raw.get(_TYPE)), semconv.INVOKE_WORKFLOW)
+        operation = OPERATIONS.get(str(raw.get(TYPE)), semconv.INVOKE_WORKFLOW)
         metadata = _metadata(raw)
         plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
         said = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)

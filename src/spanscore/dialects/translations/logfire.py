@@ -16,6 +16,7 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.codec.messages import ASSISTANT, SYSTEM, text_message
 from spanscore.dialects.translations.building import (
+    AttributeLookup,
     Render,
     conversation_of,
     in_genai_names,
@@ -29,9 +30,9 @@ from spanscore.dialects.translations.genai import conventional
 from spanscore.dialects.translations.whole import parsed, text_or_none
 from spanscore.model.span import NoContent, SpanData
 
-__all__ = ["Logfire"]
+__all__ = ["AGENTS", "Logfire", "is_streamed"]
 
-_AGENTS: Final = "logfire.openai_agents"
+AGENTS: Final = "logfire.openai_agents"
 _CLIENTS: Final = ("logfire.openai", "logfire.anthropic", "logfire.azure_ai_inference")
 _PYDANTIC_AI: Final = "pydantic-ai"
 _REQUEST, _RESPONSE, _INPUT, _OUTPUT = "request_data", "response_data", "input", "output"
@@ -71,7 +72,7 @@ class Logfire:
     """Reads Logfire's own names; where it writes the GenAI conventions' names, these are read."""
 
     name = "logfire"
-    scopes: Sequence[str] = (*_CLIENTS, _AGENTS)
+    scopes: Sequence[str] = (*_CLIENTS, AGENTS)
     marks: Sequence[bytes] = (semconv.SYSTEM.encode(), semconv.OPERATION_NAME.encode())
 
     def claims(self, span: SpanData) -> bool:
@@ -105,15 +106,23 @@ def _nothing() -> NoContent:
 
 def _operation(span: SpanData, raw: Mapping[str, Any]) -> str:
     """Return what a span does; a request whose answer is streamed does nothing: a log span has both."""
-    if span.scope == _AGENTS:
+    if span.scope == AGENTS:
         known = (operation for start, operation in _OPERATIONS.items() if span.name.startswith(start))
         return next(known, semconv.EXECUTE_TASK)
     named = raw.get(semconv.OPERATION_NAME)
     operation = named if isinstance(named, str) else _unnamed(span, raw)
     if _REQUEST not in raw:
         return operation
-    is_streamed = _ANSWERED.isdisjoint(raw) and raw.get(_KIND) != _LOG and span.status != "error"
-    return _NOT_READ if is_streamed or operation == semconv.GENERATE_CONTENT else operation  # which makes images
+    if operation == semconv.GENERATE_CONTENT:  # which makes images
+        return _NOT_READ
+    return _NOT_READ if is_streamed(raw) and span.status != "error" else operation
+
+
+def is_streamed(attributes: AttributeLookup) -> bool:
+    """Whether a span is that of a client's request whose answer is streamed: a log span has both."""
+    if _REQUEST not in attributes or attributes.get(_KIND) == _LOG:
+        return False
+    return not any(name in attributes for name in _ANSWERED)
 
 
 def _unnamed(span: SpanData, raw: Mapping[str, Any]) -> str:

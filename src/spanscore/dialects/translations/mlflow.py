@@ -10,11 +10,11 @@ from spanscore.dialects.translations.building import conversation_of, in_genai_n
 from spanscore.dialects.translations.whole import content_of
 from spanscore.model.span import NoContent, SpanData
 
-__all__ = ["MLflow"]
+__all__ = ["OPERATIONS", "TYPE", "MLflow"]
 
-_TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
+TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
 _SESSION: Final = "mlflow.trace.session"
-_OPERATIONS: Final[Mapping[str, str]] = {
+OPERATIONS: Final[Mapping[str, str]] = {
     "CHAT_MODEL": semconv.CHAT,
     "LLM": semconv.CHAT,
     "TOOL": semconv.EXECUTE_TOOL,
@@ -22,6 +22,7 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "AGENT": semconv.INVOKE_AGENT,
     "EMBEDDING": semconv.EMBEDDINGS,
     "EVALUATOR": semconv.EVALUATION,
+    "RERANKER": semconv.RERANK,
 }
 """Type → operation; any other is a step, which at the top of a unit is its workflow."""
 _NOTHING: Final = NoContent(
@@ -35,16 +36,16 @@ class MLflow:
 
     name = "mlflow"
     scopes: Sequence[str] = ("mlflow",)
-    marks: Sequence[bytes] = (_TYPE.encode(), _INPUTS.encode())
+    marks: Sequence[bytes] = (TYPE.encode(), _INPUTS.encode())
 
     def claims(self, span: SpanData) -> bool:
         """Whether the span has MLflow's type, inputs or outputs."""
-        return bool(wire_of(span).keys() & {_TYPE, _INPUTS, _OUTPUTS})
+        return bool(wire_of(span).keys() & {TYPE, _INPUTS, _OUTPUTS})
 
     def translate(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
-        operation = _OPERATIONS.get(str(json_at(raw, _TYPE)), semconv.INVOKE_WORKFLOW)
+        operation = OPERATIONS.get(str(json_at(raw, TYPE)), semconv.INVOKE_WORKFLOW)
         plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": json_at(raw, _SESSION)})
         plain |= named(operation, span.name)

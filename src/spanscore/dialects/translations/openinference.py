@@ -29,9 +29,9 @@ from spanscore.dialects.translations.python_text import arguments_in, value_of
 from spanscore.dialects.translations.whole import content_of, object_in, retrieved_by, text_or_none
 from spanscore.model.span import NoContent, SpanData
 
-__all__ = ["OpenInference"]
+__all__ = ["OPERATIONS", "OpenInference"]
 
-_OPERATIONS: Final[Mapping[str, str]] = {
+OPERATIONS: Final[Mapping[str, str]] = {
     "LLM": semconv.CHAT,
     "RETRIEVER": semconv.RETRIEVAL,
     "RERANKER": semconv.RERANK,
@@ -128,7 +128,7 @@ def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     kind = str(raw.get(semconv.OPENINFERENCE_KIND)).upper()
-    operation = _OPERATIONS.get(kind, semconv.INVOKE_WORKFLOW)
+    operation = OPERATIONS.get(kind, semconv.INVOKE_WORKFLOW)
     if span.scope != _LANGCHAIN or operation not in {semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW}:
         return operation
     # Whatever has "agent" in its name is an AGENT there: a node, a router, a prompt.

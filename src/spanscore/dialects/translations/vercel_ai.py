@@ -20,9 +20,9 @@ from spanscore.dialects.translations.building import (
 )
 from spanscore.model.span import NoContent, SpanData
 
-__all__ = ["VercelAI"]
+__all__ = ["CALL", "VercelAI", "operation_of"]
 
-_CALL: Final = "ai.operationId"
+CALL: Final = "ai.operationId"
 _TOOL: Final = "ai.toolCall"
 _METADATA: Final = "ai.telemetry.metadata."
 _FUNCTION: Final = "ai.telemetry.functionId"
@@ -53,16 +53,16 @@ class VercelAI:
 
     name = "vercel_ai"
     scopes: Sequence[str] = ("ai",)
-    marks: Sequence[bytes] = (_CALL.encode(),)
+    marks: Sequence[bytes] = (CALL.encode(),)
 
     def claims(self, span: SpanData) -> bool:
         """Whether the span names an operation of the SDK."""
-        return isinstance(wire_of(span).get(_CALL), str)
+        return isinstance(wire_of(span).get(CALL), str)
 
     def translate(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
-        operation = _operation(str(raw[_CALL]))
+        operation = operation_of(str(raw[CALL]))
         metadata = under(_METADATA, raw)
         said = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
         plain = _described(raw, operation)
@@ -77,11 +77,11 @@ def _described(raw: Mapping[str, Any], operation: str) -> dict[str, Any]:
     if operation == semconv.EXECUTE_TOOL:
         plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
     elif operation == semconv.INVOKE_WORKFLOW:
-        plain[semconv.WORKFLOW_NAME] = raw.get(_FUNCTION) or raw[_CALL]
+        plain[semconv.WORKFLOW_NAME] = raw.get(_FUNCTION) or raw[CALL]
     return plain
 
 
-def _operation(called: str) -> str:
+def operation_of(called: str) -> str:
     """Return what ``ai.generateText``, ``ai.generateText.doGenerate`` or ``ai.toolCall`` does."""
     if called == _TOOL:
         return semconv.EXECUTE_TOOL
