@@ -37,7 +37,7 @@ class Contexts:
     Attributes:
         documents: in rank order; None = no retrieval happened, empty = it found nothing.
         unused: documents that were retrieved and are not among them; None if no run retrieved any, or a text is unknown.
-        together: the texts in which the documents stand, if they cannot be told apart there; None = each has its own text.
+        together: the texts in which the documents stand, if they cannot be separated there; None = each has its own text.
     """
 
     documents: Sequence[Retrieved] | None
@@ -79,7 +79,7 @@ def contexts_in(view: View, said: Said, answering: ModelRun | None, retrieval_to
 
 
 def _with_texts(unknown: Contexts, retold: Sequence[Retrieved]) -> Contexts:
-    """Return contexts with texts that were found elsewhere: as the documents if these can be told apart, else together."""
+    """Return contexts with texts that were found elsewhere: as the documents if these can be separated, else together."""
     documents = unknown.documents or ()
     if all(document.id is not None for document in retold):
         return Contexts(retold, max(len(documents) - len(retold), 0))

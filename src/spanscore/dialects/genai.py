@@ -164,14 +164,14 @@ def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> Side:
 
 
 def _object_in(asked: Sequence[GenAIMessage]) -> Any:
-    """Return the object that the text of a run's only message is (OpenTelemetry's LangChain), None where it is none."""
+    """Return the object that the text of a run's only message is (OpenTelemetry's LangChain); None if it is no object."""
     text = last_human_text(asked)
     known = from_wire(text) if text is not None and text.startswith("{") else None
     return known if isinstance(known, dict) else None
 
 
 def _variables(models: Sequence[SpanData]) -> Any:
-    """Return the values that the first prompt was filled with (``gen_ai.prompt.variable.…``), None where there are none."""
+    """Return the values that the first prompt was filled with (``gen_ai.prompt.variable.…``), None if no prompt has any."""
     filled = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
     return next((values for values in filled if values is not None), None)
 

@@ -72,7 +72,7 @@ class Parking:
             self.leaves(key)
 
     def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
-        """Return the units that the spans below a topmost span make; if it is none of their roots, its spans leave."""
+        """Return the units that the spans below a topmost span make; if the topmost one is no root, its spans leave."""
         units = split(unit)
         if [one.key for one in units] != [unit.key]:
             self.turn_back(unit.key, {}, now_ns)

@@ -92,7 +92,7 @@ def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _messages_in(prompt: str) -> list[dict[str, Any]]:
-    """Return the messages of a prompt that is one text: those it shows, or tells apart by role, else a user's."""
+    """Return the messages of a prompt that is one text: those it shows or separates by role, else one of a user."""
     shown = shown_messages(prompt)
     if shown is None:
         pieces = _BY_ROLE.split(prompt)

@@ -36,7 +36,7 @@ class ForeignUnit:
 
     Attributes:
         key: trace id and span id of the topmost span.
-        facts: what sampling decides by; None = the unit was counted, or is none.
+        facts: what sampling decides by; None = the unit was counted, or the spans make no unit.
         around: the open span above it that may turn out to be its root; None = there is none.
         role: of the topmost span; None = its attributes have not shown it so far.
         parent_id: of the topmost span; None = it has none.
@@ -123,7 +123,7 @@ class PlainSpan:
         waiting: units below it whose root has ended, while it is not known whether this span is their root.
         decided: some unit below it was decided on: this span can be no root any more.
         ended: it has ended.
-        unit: the unit whose root it became, as it got GenAI attributes while it was open; None = it is none.
+        unit: the unit whose root it became, as it got GenAI attributes while it was open; None = it became no root.
     """
 
     ids: Ids
