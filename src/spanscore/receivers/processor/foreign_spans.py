@@ -189,10 +189,11 @@ class ForeignSpans:
 
     def _note(self, unit: ForeignUnit, span: ReadableSpan, span_id: int) -> None:
         """Note a span of a unit that may turn out not to be scored, so that its roots can be counted."""
-        role = self.scopes.role(_scope(span))
+        scope = _scope(span)
+        role = self.scopes.role(scope)
         if not unit.ended and (role is _CLAIMED or self._is_claimed(span, role)):
             parent: Any = span.parent
-            unit.below[span_id] = parent[1], root_role(attributes_of(span), _scope(span))
+            unit.below[span_id] = parent[1], root_role(attributes_of(span), scope)
 
     def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
         """Note a span without a unit above it; return whether it begins one that may be scored."""
@@ -304,7 +305,7 @@ class ForeignSpans:
         if not self._is_ready:
             self._ready(span)
             self._is_ready = True
-        facts = _facts(key, span)._replace(conversation_id=session)
+        facts = _facts(key, span, session)
         if session is not None and self._turns is not None:
             self._turns.began(session, span.start_time)
         own = self._sampler.may(facts)
@@ -459,9 +460,9 @@ def _scope(span: ReadableSpan) -> str:
     return "" if scope is None else scope.name
 
 
-def _facts(key: UnitKey, span: Any) -> Facts:
+def _facts(key: UnitKey, span: Any, session: str | None = None) -> Facts:
     state = span.context.trace_state
-    return Facts(key, span.parent is None, state.to_header() if state else "")
+    return Facts(key, span.parent is None, state.to_header() if state else "", conversation_id=session)
 
 
 def _has_ended(parent: Any, around: Context | None) -> bool:
