@@ -139,7 +139,9 @@ def test_a_trace_that_the_store_does_not_give_is_named_and_scored_by_the_next_ru
 ) -> None:
     monkeypatch.setattr("spanscore.sources.asking._WAIT_S", 0.0)
     lost = f"{next(iter(few.scored))[0]:032x}"
-    store = StoreDouble([line for line in few.lines(scores=False) if lost in line] + few.lines(scores=False)[:20])
+    lines = few.lines(scores=False)
+    whole = next(number for number, line in enumerate(lines, 1) if number >= 20 and '"parentSpanId"' not in line)
+    store = StoreDouble([line for line in lines if lost in line] + lines[:whole])
     file = tmp_path / "out" / "scores.jsonl"
     with served(store) as url:
         source = f"jaeger:{url}?service={SERVICE}"

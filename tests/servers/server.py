@@ -24,6 +24,8 @@ __all__ = ["Server", "cache_dir", "children", "fetch_json", "free_port", "listen
 T = TypeVar("T")
 _PORTS = random.SystemRandom()  # tests seed the other one
 _given: set[int] = set()
+_WORKERS = 16
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS  # each has ports of its own
 
 LEASH = Path(__file__).with_name("leash.py")
 BELOW_EPHEMERAL = 15_000, 32_768  # a server that is told its port may begin seconds after the port was looked for
@@ -101,10 +103,10 @@ def cache_dir() -> Path:
 def free_port() -> int:
     """Return a TCP port on loopback that was free just now, and that no system gives to whoever asks for any port.
 
-    Each is another one: who asks for two binds neither in between.
+    Each is another one, in this process and in the others that run tests: who asks for two binds neither in between.
     """
     while True:
-        port = _PORTS.randrange(*BELOW_EPHEMERAL)
+        port = _PORTS.randrange(BELOW_EPHEMERAL[0] + _WORKER, BELOW_EPHEMERAL[1], _WORKERS)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             if port not in _given:

@@ -214,6 +214,17 @@ def test_spans_whose_root_never_comes_are_a_unit_if_they_stand_alone() -> None:
     assert served.receiver.table.orphans == 1
 
 
+def test_a_retrieval_of_our_own_capture_whose_root_never_comes_is_an_orphan() -> None:
+    served, missing = Served(), agent(scope=semconv.CAPTURE_SCOPE)
+    answer = a_wire_span("chat", parent=missing, scope=semconv.CAPTURE_SCOPE, **CONTENT)
+    retrieval = a_wire_span("retrieval", parent=missing, scope=semconv.CAPTURE_SCOPE)
+
+    served.send(answer, retrieval)
+    served.pass_time(60)
+
+    assert (served.keys(), served.receiver.table.orphans) == ([key_of(answer)], 1)
+
+
 def test_an_orphan_that_is_no_span_keeps_no_other_from_being_a_unit() -> None:
     served, root = Served(), agent()
     orphan = tool(agent(trace=2))

@@ -17,7 +17,7 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.root_roles import LOGFIRE, root_role
 from spanscore.receivers.scopes import Role, Scopes, scope_notes
 from spanscore.settings.printable import printable
-from spanscore.units.roots import RootRole, topmost_roots
+from spanscore.units.roots import RootRole, role_of_operation, topmost_roots
 from spanscore.units.traces import ClosedUnit
 
 __all__ = ["Mark", "ScopeClaim", "WireClaims", "text_of"]
@@ -114,7 +114,12 @@ class WireClaims:
         return is_alone and self.role(closed.root) is RootRole.NEVER
 
     def stands_alone(self, span: WireSpan) -> bool:
-        """Whether a span whose parent never came is the root of a unit. Pure."""
+        """Whether a span whose parent never came is the root of a unit. Pure.
+
+        A retrieval or a tool call of our own capture is none either: it was below the root that is missing.
+        """
+        if span.origin.scope_name == semconv.CAPTURE_SCOPE and len(span.raw) > TIMES_SIZE:
+            return role_of_operation(text_of(span.raw, semconv.OPERATION_NAME)) is RootRole.ROOT
         return self.role(span) in (RootRole.ROOT, RootRole.UNNAMED)
 
     def roots(self, closed: ClosedUnit) -> int:
