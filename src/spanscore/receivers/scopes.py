@@ -63,6 +63,7 @@ class Scopes:
         place: the traced process, for messages.
 
     Attributes:
+        roles: scope → its role, of those looked up so far.
         unheard: ignored scope → the scope of the same library that is read instead.
         by_content: scopes that no translation names, of which some span was the root of a unit by its attributes.
     """
@@ -84,19 +85,19 @@ class Scopes:
         self._ours = ours
         self._place = place
         self._heard: dict[str, str] = {}
-        self._roles: dict[str, Role] = {}
+        self.roles: dict[str, Role] = {}
         self.seen_listed: set[str] = set()
         self.unheard: dict[str, str] = {}
         self.by_content: set[str] = set()
 
     def role(self, scope: str) -> Role:
         """Return the role of a scope."""
-        role = self._roles.get(scope)
+        role = self.roles.get(scope)
         if role is not None:
             return role
-        if len(self._roles) >= _MOST:
-            self._roles.clear()
-        return self._roles.setdefault(scope, self._role(scope))
+        if len(self.roles) >= _MOST:
+            self.roles.clear()
+        return self.roles.setdefault(scope, self._role(scope))
 
     def found_by_content(self, scope: str) -> None:
         """Note that a span of a scope which no translation names is the root of a unit; the first one is logged."""

@@ -110,3 +110,18 @@ def test_two_processors_of_one_provider_count_a_unit_once() -> None:
 
         assert scorer.status().eligible == {"answered": 1}
     assert sorted(second.names) == ["agent", "tool"]
+
+
+def test_roots_below_a_tool_are_counted_however_many_spans_have_ended() -> None:
+    with scoring(sample_rate=0.0) as (scorer, exported, provider):
+        tracer = provider.get_tracer(SCOPE)
+        with running(tracer, semconv.EXECUTE_TOOL, "tool"):
+            for _ in range(3):
+                with running(tracer, name="agent"):
+                    for _ in range(90):
+                        with running(tracer, semconv.CHAT, "chat"):
+                            pass
+        assert scorer.flush(5)
+
+    assert scorer.status().eligible == {"answered": 3}
+    assert len(exported.names) == 274

@@ -48,6 +48,8 @@ __all__ = ["ForeignSpans"]
 _MAX_AGE_NS: Final = 3_600_000_000_000
 """A root that has not ended by then is given up."""
 _SPAN_BYTES: Final = 2_000
+_MOST_UNNOTED: Final = 100
+"""Ended spans of an unsampled unit that are kept until its root ends, which most often makes looking at them needless."""
 
 _OURS, _CLAIMED, _IGNORED, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.IGNORED, Role.UNKNOWN
 _ROOT: Final = RootRole.ROOT
@@ -93,6 +95,7 @@ class ForeignSpans:
         self._sampler = sampler
         self._admission = admission
         self.scopes = scopes
+        self._roles = scopes.roles
         self.translator = translator
         self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
         self._ready = ready
@@ -124,7 +127,7 @@ class ForeignSpans:
             around: the context in which it started; None = the current one.
         """
         scope = _scope(span)
-        role = self.scopes.role(scope)
+        role = self._roles.get(scope) or self.scopes.role(scope)
         if role is _OURS:
             return False
         ids, parent = span.context[_IDS], span.parent
@@ -147,10 +150,10 @@ class ForeignSpans:
             return self._ended_root(unit, span, context, front, exits)
         if isinstance(unit, FollowedUnit):
             if unit.around is not None:
-                self._note(unit, span, ids[1])
+                self._keep(unit, span)
             return self._take(unit, span, context, front, exits)
         if unit.role is not _ROOT:
-            self._note(unit, span, ids[1])
+            self._keep(unit, span)
         return False
 
     def _ended_root(
@@ -187,13 +190,25 @@ class ForeignSpans:
         elif isinstance(unit, FollowedUnit):
             unit.open[ids[1]] = None
 
-    def _note(self, unit: ForeignUnit, span: ReadableSpan, span_id: int) -> None:
-        """Note a span of a unit that may turn out not to be scored, so that its roots can be counted."""
-        scope = _scope(span)
-        role = self.scopes.role(scope)
-        if not unit.ended and (role is _CLAIMED or self._is_claimed(span, role)):
-            parent: Any = span.parent
-            unit.below[span_id] = parent[1], root_role(attributes_of(span), scope)
+    def _keep(self, unit: ForeignUnit, span: ReadableSpan) -> None:
+        """Keep a span of a unit that may turn out not to be scored, so that its roots can be counted."""
+        if not unit.ended:
+            unit.unnoted.append(span)
+            if len(unit.unnoted) > _MOST_UNNOTED:
+                self._note(unit)
+
+    def _note(self, unit: ForeignUnit) -> None:
+        """Note what decides on roots of the spans that were kept, and let them go."""
+        while unit.unnoted:
+            try:
+                span = unit.unnoted.pop()
+            except IndexError:  # another thread took the last one
+                return
+            scope = _scope(span)
+            if self._is_claimed(span, self.scopes.role(scope)):
+                ids: Any = span.get_span_context()
+                parent: Any = span.parent
+                unit.below[ids.span_id] = parent.span_id, root_role(attributes_of(span), scope)
 
     def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
         """Note a span without a unit above it; return whether it begins one that may be scored."""
@@ -274,6 +289,7 @@ class ForeignSpans:
             parent_id: the span below which they are.
         """
         for part in parts:
+            self._note(part)
             part.facts = None
             unit.below |= part.below | {part.key.span_id: (part.parent_id, part.role or _ROOT)}
             unit.unread |= part.unread
@@ -372,6 +388,7 @@ class ForeignSpans:
         for unit in units:
             unit.settled = True
             if isinstance(unit, FollowedUnit):
+                unit.unnoted.clear()
                 self._inbox.put(self, (unit, Signal.SETTLED, (), 0), must=True)
             else:
                 self._count(unit)
@@ -379,6 +396,9 @@ class ForeignSpans:
     def _count(self, unit: ForeignUnit) -> None:
         """Count the units of spans that cannot be scored, once."""
         facts, unit.facts = unit.facts, None
+        if facts is None or unit.role in (None, _ROOT):
+            unit.unnoted.clear()
+        self._note(unit)
         if facts is not None:
             for root_id in unit.roots():
                 self._port.excluded(facts_of(UnitKey(facts.key.trace_id, root_id), facts))

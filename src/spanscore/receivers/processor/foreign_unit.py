@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from opentelemetry.sdk.trace import ReadableSpan
+
 from spanscore.model.span import Facts, SpanData, UnitKey
 from spanscore.receivers.processor.held_span import HeldSpan
 from spanscore.runtime.clock import steady_ns
@@ -41,6 +43,7 @@ class ForeignUnit:
         role: of the topmost span; None = its attributes have not shown it so far.
         parent_id: of the topmost span; None = it has none.
         below: id of each claimed span that ended → its parent's id and its role, if those decide which of them are roots.
+        unnoted: ended spans that are not in `below` yet.
         unread: ids of spans below it that are not claimed → their parents' ids.
         spans: trace id and span id of all of its spans.
         since_ns: when it began.
@@ -54,6 +57,7 @@ class ForeignUnit:
     role: RootRole | None = None
     parent_id: int | None = None
     below: dict[int, tuple[int | None, RootRole]] = field(default_factory=dict)
+    unnoted: list[ReadableSpan] = field(default_factory=list)
     unread: dict[int, int] = field(default_factory=dict)
     spans: list[tuple[int, int]] = field(default_factory=list)
     since_ns: int = field(default_factory=steady_ns)
