@@ -219,9 +219,15 @@ class OnlineScorer(RunsTaken, UnitsById):
         Raises:
             ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
         """
+        return cls._from_config(path, overrides)
+
+    @classmethod
+    def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
+        """As ``from_config``; ``/readyz`` answers 503 with the text of ``unready`` from its first request on."""
         from spanscore.line.configuration import made_from
 
         scorer, served = made_from(path, overrides, cls)
+        scorer._page.unready = unready
         if served is not None:
             try:
                 scorer.serve_metrics(served.port, served.host)

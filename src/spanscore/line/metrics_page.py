@@ -21,12 +21,14 @@ class MetricsPage:
 
     Attributes:
         endpoint: None while none is served.
+        unready: why no work is to be sent to this process when the page begins to answer; empty = it may be sent.
     """
 
     def __init__(self, line: Line, closing: Closing) -> None:
         self._line = line
         self._closing = closing
         self.endpoint: ScrapeEndpoint | None = None
+        self.unready = ""
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
 
     @property
@@ -50,7 +52,7 @@ class MetricsPage:
             from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
             name, told = self._line.providers.service_name, [self._line.telemetry, *beside]
-            self.endpoint = ScrapeEndpoint(name, told, port=port, host=host)
+            self.endpoint = ScrapeEndpoint(name, told, port=port, host=host, unready=self.unready)
             return self.endpoint.port
 
     def close(self) -> None:

@@ -58,6 +58,7 @@ class ScrapeEndpoint:
         sums: what is served.
         port: 0 = any free one.
         host: the address to listen on.
+        unready: why no work is to be sent to this process at first; empty = it may be sent.
 
     Raises:
         ConfigurationError: nothing can listen there.
@@ -72,12 +73,14 @@ class ScrapeEndpoint:
             client's fault, and told.
     """
 
-    def __init__(self, service_name: Callable[[], str], sums: Sequence[Sums] = (), *, port: int, host: str) -> None:
+    def __init__(
+        self, service_name: Callable[[], str], sums: Sequence[Sums] = (), *, port: int, host: str, unready: str = ""
+    ) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         from opentelemetry.sdk.resources import Resource
 
-        self.unready: Callable[[], str] = lambda: ""
+        self.unready: Callable[[], str] = lambda: unready
         self.pages: Mapping[str, Callable[[str], str]] = {}
         self._exposition = Exposition()
         self._server = _listening(host, port, self)

@@ -8,8 +8,9 @@ import json
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from spanscore.line.received_rows import received_rows
 from spanscore.line.spool_rows import spool_rows
@@ -71,10 +72,14 @@ class Signals:
         return until
 
 
-def starting(scorer: OnlineScorer) -> None:
-    """Have ``/readyz`` say that it is not ready yet."""
-    if scorer.scrape_endpoint is not None:
-        scorer.scrape_endpoint.unready = lambda: "starting"
+def starting(config: Path, **overrides: Any) -> OnlineScorer:
+    """Return the scorer of a file, in this process. ``/readyz`` answers 503 from its first request until `open_pages`.
+
+    Args:
+        config: the configuration's file; that of an application may name where units are scored, and it is here.
+        overrides: arguments of the scorer that replace those of the file.
+    """
+    return OnlineScorer._from_config(config, {**overrides, "elsewhere": None}, unready="starting")
 
 
 def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str], told: Sequence[str] = ()) -> None:

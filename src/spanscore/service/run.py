@@ -64,7 +64,7 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     if chosen.mode == "proxy" and chosen.forward is not None:
         send_by_default_to(chosen.forward.endpoint)
     refuse_own_endpoint(addresses(chosen), chosen)
-    scorer = OnlineScorer.from_config(config, elsewhere=None)  # of a file for both: it is here that units are scored
+    scorer = starting(config)
     try:
         _serve(scorer, chosen, settings.units, say)
     finally:
@@ -93,7 +93,6 @@ def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: WireUnits) -> Callable[
 
 
 def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: Say) -> None:
-    starting(scorer)
     from spanscore.service.listeners import Listeners  # what it takes is known to be there
 
     door, proxy = door_of(scorer, chosen, units)

@@ -52,8 +52,7 @@ def worker(config: Path, *, wait_s: float, say: Say) -> None:
     settings = checked(config)
     if (spool := spool_of(settings)) is not None:
         wait_for_disk(Path(spool.path).expanduser().parent, wait_s)
-    # one file may be an application's, too, which hands over what is scored here
-    scorer = OnlineScorer.from_config(config, spool=spool, elsewhere=None)
+    scorer = starting(config, spool=spool)
     try:
         _work(scorer, settings, wait_s, say)
     finally:
@@ -104,7 +103,6 @@ def wait_for_disk(
 
 
 def _work(scorer: OnlineScorer, settings: Settings, wait_s: float, say: Say) -> None:
-    starting(scorer)
     sources = [*_sources(scorer, settings)]
     for source in sources:
         source.start(wait_s)
