@@ -271,3 +271,16 @@ def test_in_a_forked_child_what_waits_is_the_parents(tmp_path: Path) -> None:
 def test_what_cannot_be_collected_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         Collect(out="cases.jsonl", **given)
+
+
+def test_what_was_written_leaves_room_for_what_waits(stage: Stage) -> None:
+    for number in range(3):  # each takes nearly all the room
+        stage.scored(number, f"Large {number}?", size_bytes=15_000_000)
+        stage.written()
+    stage.path.unlink()
+    stage.path.mkdir()  # nothing can be written there
+    for number in range(3):
+        stage.scored(number, f"Small {number}?")
+    stage.collector.flush(30)
+
+    assert (stage.collector.state().waiting, stage.collector.state().cases) == (3, {"written": 3})

@@ -7,7 +7,7 @@ import pytest
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.span import Decided, Facts, UnitKey
-from spanscore.sampling.rates import RateSampler
+from spanscore.sampling.rates import BASE, RateSampler
 from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import decode_threshold, probability, threshold
 
@@ -166,3 +166,10 @@ def test_of_a_unit_of_which_others_took_nothing_no_metric_takes_anything_at_rate
     unit = facts(1, decided={"harm": Decided(False, 0, "base")})
 
     assert not RateSampler({"harm": 0.0}).may(unit)
+
+
+@pytest.mark.parametrize(("base", "named"), [(0.1, "first"), (0.5, BASE)])
+def test_of_equal_rates_the_first_is_named_and_a_metrics_own_before_rules(base, named):
+    sampler = RateSampler({"m": base}, rules=[Rule(0.5, "first"), Rule(0.5, "second")])
+
+    assert {sampler.decide(facts(t), "m").rule for t in trace_ids(20)} == {named}

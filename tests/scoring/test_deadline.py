@@ -9,6 +9,7 @@ from tests.scoring.virtual_time import now_s, run
 
 from spanscore.judges import FallingBack, judge
 from spanscore.judges.effects.concurrency import Limited
+from spanscore.scoring.deadline import Deadline
 from spanscore.scoring.evaluation import Evaluation, cancelled_tell
 
 
@@ -175,3 +176,22 @@ def test_a_late_score_is_of_the_series_of_the_judge_that_stood_in():
     score = late_score(FallingBack(Answers(), [other], lambda one: one is not other))
 
     assert (score.series.split("/")[1], score.stratum) == ("other", "fallback")
+
+
+def test_work_before_and_after_each_wait_adds_up_to_one_deadline():
+    class Toggled:
+        is_waiting = False
+
+    async def late_at_s():
+        asker, late = Toggled(), asyncio.get_running_loop().create_future()
+        deadline = Deadline(asker, 180.0, lambda: late.set_result(now_s()))
+        for work_s in (100, 70):
+            await asyncio.sleep(work_s)
+            asker.is_waiting = True
+            deadline.update()
+            await asyncio.sleep(500)
+            asker.is_waiting = False
+            deadline.update()
+        return await late
+
+    assert run(late_at_s()) == 100 + 500 + 70 + 500 + 10

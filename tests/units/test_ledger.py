@@ -110,3 +110,14 @@ def test_the_mean_lacks_what_a_fallback_scored_and_nothing_that_could_have_no_sc
     ledger.settle(UnitKey(2, 1), "a", Outcome.SCORED, "fallback")
 
     assert ledger.excluded() == {("a", Outcome.SCORED, "fallback"): Weights(1, 1)}
+
+
+def test_a_unit_that_entered_with_other_metrics_counts_for_those():
+    ledger = Ledger(["a", "b"])
+    ledger.enter(UnitKey(1, 1), ["a", "c"])
+
+    ended = ledger.settle_all(UnitKey(1, 1), Outcome.SHUTDOWN)
+
+    assert ended == {"a", "c"}
+    assert ledger.eligible() == {"a": 1, "b": 0, "c": 1}
+    assert ledger.outcomes() == {("a", Outcome.SHUTDOWN): 1, ("c", Outcome.SHUTDOWN): 1}

@@ -33,6 +33,7 @@ class Ledger:
 
     def __init__(self, metrics: Iterable[str]) -> None:
         self._metrics = tuple(metrics)
+        self._every = frozenset(self._metrics)
         self.reset()
 
     def reset(self) -> None:
@@ -100,7 +101,7 @@ class Ledger:
             waiting = self._open.pop(key, None)
             if waiting is None:
                 return frozenset()
-            if len(waiting) == len(self._metrics):
+            if waiting.keys() == self._every:
                 self._whole[outcome] += 1
             else:
                 self._single.update((metric, outcome) for metric in waiting)

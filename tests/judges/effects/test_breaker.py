@@ -183,3 +183,12 @@ def test_while_it_is_open_it_tells_the_failure_that_opened_it() -> None:
     assert (breaker.error, breaker.refuses, breaker.is_about_money) == (away, None, False)
     breaker.answered(probe=True)
     assert breaker.error is None
+
+
+def test_failures_of_a_question_are_excused_by_those_of_others_and_not_by_its_own() -> None:
+    breaker = Breaker()
+    for _ in range(6):
+        breaker.failed(DOWN, 0.0, probe=False)
+
+    assert breaker.state == "closed"
+    assert [breaker.excuses(own) for own in (1, 5, 6)] == [True, True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from tests.judges.models import QUESTION
@@ -17,7 +18,7 @@ from spanscore.errors import (
 from spanscore.judges import Priced, Retrying, Timed, ask, recorded_calls
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.budget import Budgeted, BudgetState, budgeted
-from spanscore.judges.effects.purse import Payment, Purse
+from spanscore.judges.effects.purse import Payment, Purse, attempt, paid_from
 from spanscore.judges.record import record
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
@@ -331,3 +332,16 @@ async def test_a_question_that_was_not_sent_is_no_call() -> None:
         await ask(Scripted(), QUESTION)
 
     assert calls == []
+
+
+def test_an_attempt_of_unknown_cost_is_not_refunded() -> None:
+    purse = Purse([TOKENS], clock=Clock())
+
+    with (
+        suppress(RuntimeError),
+        paid_from(Payment(purse, "m", Spent(tokens=400.0, calls=1.0))),
+        attempt(),
+    ):
+        raise RuntimeError("nobody knows whether it was sent")
+
+    assert purse.spent(TOKENS) == 400.0

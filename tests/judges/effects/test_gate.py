@@ -423,3 +423,12 @@ def test_a_probe_for_which_no_money_was_left_says_nothing_of_the_judge() -> None
         return gated.gate.state.breaker
 
     assert run(breaker_after()) == "open"
+
+
+def test_a_question_that_fails_alone_is_not_excused_by_its_own_failures() -> None:
+    inner = Scripted(raising(DOWN))
+
+    error = run(asked(gated(inner, attempts=8)))
+
+    assert error is DOWN
+    assert len(inner.sent_s) == 8
