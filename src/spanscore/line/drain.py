@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 from time import monotonic, sleep
 
 from spanscore.line.build import Line
@@ -33,8 +34,12 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
         line.canary.stop()
     thread = line.span_thread
     line.engine.hand_back(left())
-    released = thread.call(lambda: _release(line), left())
+    is_over = Event()
+    released = thread.call(lambda: None if is_over.is_set() else _release(line), 0.9 * left())
     whole = released and thread.flush(left())
+    if not released:
+        line.inbox.abandon()
+        released = thread.call(lambda: None, max(left(), _STOP_S))  # it may be late, not stuck
     (line.handover or line.engine).stop(max(min(left(), _STOP_S), 0.1))
     if released:  # else the thread is stuck in an exporter, and what it owns must be left alone
         thread.call(lambda: _give_up(line), max(left(), 0.2))
@@ -43,6 +48,13 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
         line.collector.finish(max(left(), 0.2))
     leave_spool(line.queue, line.delivery, max(left(), 0.2))
     thread.stop(max(left(), 0.2))
+    is_over.set()
+    _count_the_rest(line)
+    return whole
+
+
+def _count_the_rest(line: Line) -> None:
+    """Count what has no outcome yet as ``shutdown``: the end has come."""
     for ledger in (line.ledger, line.shadow_ledger, line.sessions.ledger):
         for key in ledger.open_units():
             ledger.settle_all(key, Outcome.SHUTDOWN)
@@ -50,8 +62,7 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
         line.feedback.give_up()
     line.inbox.abandon()
     for _ in range(sum(receiver.unread() for receiver in line.receivers)):
-        line.ledger.record_rejected(Outcome.SHUTDOWN)  # a stuck span thread has not even read that they began
-    return whole
+        line.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not even read that they began
 
 
 def release_held(

@@ -29,6 +29,9 @@ class Inbox(Generic[_To]):
         gather_s: how long the reader gathers after its first event, seconds.
 
     Past four times either, events are dropped: ``put`` returns False and the caller marks the unit incomplete.
+
+    Attributes:
+        abandoned: nobody waits for its reader any more.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Inbox(Generic[_To]):
     def reset(self) -> None:
         """Forget everything: in a forked child."""
         self._events: deque[tuple[_To, Any, int]] = deque()
+        self.abandoned = False
         self._urgent: deque[Any] = deque()
         self._bytes = 0  # no lock: what a race loses is set right whenever the inbox is empty
         self._wake = threading.Event()
@@ -96,7 +100,8 @@ class Inbox(Generic[_To]):
         return True
 
     def abandon(self) -> None:
-        """Forget the events that its reader has not taken, and never will: it is gone, or stuck for good. Any thread."""
+        """Forget the events that its reader has not taken: it is gone, stuck, or out of time. Any thread."""
+        self.abandoned = True
         self._events = deque()
 
     def post(self, item: Any) -> None:

@@ -278,7 +278,7 @@ class OtlpSpans:
     def due(self, now_ns: int) -> None:
         """Hand on the units that are whole, and send on what waits in vain."""
         self._close_all(self.table.due(now_ns), now_ns)
-        self._close_all(self.streams.due(now_ns), now_ns)
+        self._close_all(self.streams.due(now_ns), now_ns, is_stream=True)
         for copies in self.streams.copies():
             self._take_copies(copies, now_ns, once=False)
         self._kept.let_overdue_go(now_ns, self.table.waiting)
@@ -300,8 +300,9 @@ class OtlpSpans:
         return []
 
     def unread(self) -> int:
-        """Return how many roots the span thread has not seen. Any thread."""
-        return self._taken - self._read
+        """Return how many roots the span thread has not seen; also the open units once nobody waits for it. Any thread."""
+        unread = self._taken - self._read
+        return unread + len(self.table.waiting()) if self._inbox.abandoned else unread
 
     def close(self) -> None:
         """Take no further request. Any thread."""
@@ -366,12 +367,17 @@ class OtlpSpans:
                 self._port.submitted(unit, samples, None, sampled=True, now_ns=now_ns)
             yield_gil()
 
-    def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int) -> None:
+    def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int, *, is_stream: bool = False) -> None:
         unsampled, is_proxy = 0, bool(self._kept)
         for number, unit in enumerate(closed):
             is_sampled = unit[2] is not _NOT_SAMPLED
             try:
-                unsampled += self._close(unit, now_ns) if is_sampled else 1
+                if not is_sampled:
+                    unsampled += 1
+                elif self._inbox.abandoned and not is_stream:  # the next process reads the rest of a stream
+                    self._admission.record_rejected(Outcome.SHUTDOWN, self._claims.roots(unit))
+                else:
+                    unsampled += self._close(unit, now_ns)
             except Exception as error:  # noqa: BLE001  (the other units go on)
                 log_internal_error("read a unit", error)
             if is_proxy:
