@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection, NotConnected, RemoteDisconnected
+from pathlib import Path
 
 import grpc
 import pytest
 from tests.servers.server import poll
-from tests.service.listening import Running, a_request, listening
+from tests.service.listening import PROTOBUF, Running, a_request, listening
+
+from spanscore.service.uvicorn_server import CONNECTIONS, STRANGERS
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 HEAD = b"POST /v1/traces HTTP/1.1\r\nhost: h\r\ncontent-type: application/x-protobuf\r\n"
@@ -35,6 +40,46 @@ def test_a_connection_on_which_no_whole_request_comes_is_closed(sent: bytes) -> 
 
         assert slow.recv(100) == b""
         assert up.post(a_request("a")).status == 200
+
+
+def test_idle_connections_without_a_token_leave_room_for_who_has_it(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret")
+    knows = PROTOBUF | {"authorization": "Bearer s3cret"}
+    with listening(token_file=str(tmp_path / "token")) as up, ExitStack() as open_ones:
+        idle = [open_ones.enter_context(closing(connected(up))) for _ in range(CONNECTIONS + 5)]
+        codes = [up.post(a_request("a"), knows).status for _ in range(3)]
+        left = 0
+        for one in idle:
+            one.settimeout(0.001)
+            with suppress(TimeoutError):
+                assert one.recv(1) == b""
+                continue
+            left += 1
+
+    assert codes == [200] * 3
+    assert 0 < left <= STRANGERS
+
+
+@pytest.mark.parametrize(("token", "codes"), [("s3cret", [200, 200]), ("guessed", [401])])
+def test_a_connection_is_kept_between_requests_for_who_has_the_token(
+    token: str, codes: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("s3cret")
+    given = []
+    with (
+        listening(read_s=0.2, token_file=str(tmp_path / "token")) as up,
+        closing(HTTPConnection(up.http)) as client,
+        suppress(RemoteDisconnected, NotConnected, ConnectionError),
+    ):
+        for _ in range(2):
+            client.request("POST", "/v1/traces", a_request("a"), PROTOBUF | {"authorization": f"Bearer {token}"})
+            client.auto_open = 0  # type: ignore[assignment]  # the same connection, or none
+            with client.getresponse() as answer:
+                answer.read()
+                given.append(answer.status)
+            time.sleep(0.6)
+
+    assert given == codes
 
 
 def test_a_head_without_end_is_not_kept() -> None:

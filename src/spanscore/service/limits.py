@@ -6,10 +6,12 @@ from typing import Final
 
 from spanscore.service.zlib_ng import InflateError, inflater
 
-__all__ = ["GZIP_MAGIC", "READ_S", "STOP_S", "NotCompressedError", "TooLargeError", "gunzipped"]
+__all__ = ["FIRST_BYTE_S", "GZIP_MAGIC", "READ_S", "STOP_S", "NotCompressedError", "TooLargeError", "gunzipped"]
 
 READ_S: Final = 30.0
-"""For a whole request, from the connection or its first byte on: exporters themselves give up after 10 s."""
+"""For a whole request, from its first byte on: exporters themselves give up after 10 s."""
+FIRST_BYTE_S: Final = 5.0
+"""For the first byte of a connection on which no request with the token has come: exporters send at once."""
 STOP_S: Final = 5
 """For what has come to be answered, when nothing new is accepted any more."""
 GZIP_MAGIC: Final = b"\x1f\x8b"

@@ -52,7 +52,9 @@ class Listeners:
         if "http" in self._where:
             application = OtlpHttp(door, token=token, most=serve.limits.request, pool=pool)
             self._socket = _listening(self._where["http"])
-            self._http = HttpListener(application, self._socket, tls=serve.tls, read_s=read_s, stop_s=stop_s)
+            self._http = HttpListener(
+                application, self._socket, tls=serve.tls, token=token, read_s=read_s, stop_s=stop_s
+            )
             self._where["http"] = self._where["http"]._replace(port=self._socket.getsockname()[1])
         if "grpc" in self._where:
             pem = None if serve.tls is None else certificate(serve.tls)

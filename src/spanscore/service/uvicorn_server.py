@@ -1,14 +1,15 @@
 """A uvicorn that is a part of a process: it takes no signals, says nothing, and waits for no client for ever.
 
 uvicorn (0.54) has a timeout for idle connections and none for a head or a body that never ends, and httptools bounds no head;
-its default of 5 s for idle ones is when most exporters send next, which then find the connection closed.
+its default of 5 s for idle ones is when most exporters send next, which then find the connection closed. So a connection may
+be idle for long once a request with the token has come on it; before that it is a stranger's, which has little time and room.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -16,7 +17,8 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from spanscore.service.limits import READ_S, STOP_S
+from spanscore.service.guard import BearerToken
+from spanscore.service.limits import FIRST_BYTE_S, READ_S, STOP_S
 from spanscore.service.read_deadline import ReadDeadline
 from spanscore.settings.serving import TlsSettings
 
@@ -26,23 +28,63 @@ IDLE_S: Final = 120
 HEAD_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000
 """At once; more are answered 503, which exporters send again."""
+STRANGERS: Final = CONNECTIONS // 4
+"""Connections at once on which no request with the token has come; with one more the oldest is closed."""
+
+
+class _Limits:
+    """What all connections of a listener share.
+
+    Args:
+        token: that a request must hold; None = any request will do.
+        read_s: for a whole request.
+
+    Attributes:
+        request: the time of requests that have begun.
+        first_byte: the time until strangers begin one.
+        strangers: connections on which no request with the token has come, the oldest first.
+    """
+
+    def __init__(self, token: BearerToken | None, read_s: float) -> None:
+        self._token = token
+        self.request = ReadDeadline(read_s, _Bounded.let_go)
+        self.first_byte = ReadDeadline(min(FIRST_BYTE_S, read_s), _Bounded.let_go)
+        self.strangers: dict[_Bounded, None] = {}
+
+    def meet(self, connection: _Bounded) -> None:
+        """Take in a new connection, in the place of the oldest stranger if there are too many."""
+        self.strangers[connection] = None
+        self.first_byte.begin(connection)
+        if len(self.strangers) > STRANGERS:
+            oldest = next(iter(self.strangers))
+            del self.strangers[oldest]
+            oldest.let_go()
+
+    def knows(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether the head of a request holds the token."""
+        if self._token is None:
+            return True
+        given = next((value for name, value in headers if name == b"authorization"), b"")
+        return self._token.is_in(given.decode("latin-1"))
 
 
 class _Bounded(HttpToolsProtocol):
     """Closes a connection whose request is not whole in time, or whose head is too long."""
 
-    def __init__(self, *args: Any, deadline: ReadDeadline[_Bounded], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: _Limits, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._deadline = deadline
+        self._limits = limits
         self._head_bytes = 0
         self._in_head = True
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._deadline.begin(self)
+        self._limits.meet(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.end(self)
+        self._limits.request.end(self)
+        self._limits.first_byte.end(self)
+        self._limits.strangers.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -54,15 +96,20 @@ class _Bounded(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head, self._head_bytes = True, 0
-        self._deadline.begin(self)
+        self._limits.first_byte.end(self)
+        self._limits.request.begin(self)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        if self in self._limits.strangers and self._limits.knows(self.headers):
+            del self._limits.strangers[self]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._deadline.end(self)
+        self._limits.request.end(self)
+        if self in self._limits.strangers:
+            self._limits.first_byte.begin(self)
         super().on_message_complete()
 
     def let_go(self) -> None:
@@ -101,7 +148,8 @@ class HttpListener:
         application: what answers.
         listening: the socket; closed when it stops.
         tls: files of the certificate; None = plain.
-        read_s: for a whole request, from the connection or its first byte on.
+        token: of the clients; None = they need none.
+        read_s: for a whole request, from its first byte on.
         stop_s: for what has come to be answered, at the end.
     """
 
@@ -111,11 +159,12 @@ class HttpListener:
         listening: socket.socket,
         *,
         tls: TlsSettings | None,
+        token: BearerToken | None = None,
         read_s: float = READ_S,
         stop_s: int = STOP_S,
     ) -> None:
         self._listening = listening
-        protocol: Any = partial(_Bounded, deadline=ReadDeadline(read_s, _Bounded.let_go))  # uvicorn only calls it
+        protocol: Any = partial(_Bounded, limits=_Limits(token, read_s))  # uvicorn only calls it
         config = uvicorn.Config(
             application,
             loop="uvloop",
