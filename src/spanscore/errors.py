@@ -180,9 +180,12 @@ class JudgeUnparseable(JudgeError):
 
 
 class JudgeRateLimited(JudgeError):
-    """The question waited for longer than ``max_wait``: for a ``limit``, for ``quota``, or as the ``breaker_open``.
+    """The question waited for longer than ``judge.max_wait``. ``error_type`` names the cause.
 
-    What to do: lower the sampling rates, or ask the provider for more.
+    ``limit``: the provider's limits were reached; ``breaker_open``: the judge is down; ``quota``: its account has no money.
+
+    What to do: for ``limit`` lower the sampling rates, or ask the provider for more; for ``breaker_open`` wait, or have a
+    ``judge.fallback``; for ``quota`` pay the provider.
     """
 
     error_type = "limit"

@@ -47,7 +47,7 @@ _WORDS = {
     "too_late": "its root came when its spans were given up",
     "refused": "inbox full",
     "queue_full": "queue full",
-    "rate_limited": "judge's rate limit",
+    "rate_limited": "judge at its limit, down, or out of money",
     "budget": "budget spent",
     "timeout": "timed out",
     "judge_error": "judge failed",
