@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import time_ns
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -14,7 +14,7 @@ from spanscore.codec import snapshot as codec
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.inline import give_back_the_start
 from spanscore.receivers.callback.runs import Run
-from spanscore.runtime.log import log_internal_error
+from spanscore.runtime.log import log_internal_error, log_once
 
 __all__ = ["SpanCallbackHandler"]
 
@@ -26,7 +26,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     """Captures the runs of whatever chain it is attached to. Get it from ``OnlineScorer.handler``.
 
     One instance serves any number of concurrent chains, threads and loops. Attached twice to one run it counts once. No
-    method blocks or raises.
+    method blocks or raises. A copy, also a deep one, is the handler itself; unpickled it is a handler that records nothing.
     """
 
     run_inline = True
@@ -35,6 +35,15 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = False
     ignore_agent = False  # tools, too
     ignore_retry = ignore_custom_event = True
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _unpickled, ()
 
     # --- chains ------------------------------------------------------------------------------------------------
 
@@ -239,3 +248,19 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
                 run.details = (metadata, kwargs.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_start", fault)
+
+
+class _Unpickled(BaseCallbackHandler):
+    """Stands in an unpickled chain for the handler of another process's scorer, and records nothing."""
+
+    ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = ignore_agent = True
+    ignore_retry = ignore_custom_event = True
+
+
+def _unpickled() -> _Unpickled:
+    log_once(
+        "unpickled handler",
+        "a chain was unpickled that holds the handler of an OnlineScorer: this copy records nothing. Make a scorer in this"
+        " process, and call scorer.install() or run the chain with callbacks=[scorer.handler]",
+    )
+    return _Unpickled()
