@@ -106,6 +106,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "UNSCORED": ("string", _UNIT, ""),
     "METADATA": ("string, int, double, bool", _UNIT, ""),
     "RUN_FAILED_INSIDE": ("bool", _UNIT, ""),
+    "RUN_CACHED": ("bool", "model span", ""),
     "RUN_END": ("string", _UNIT, "`completed`, `abandoned`, `cancelled` or `interrupted`"),
     "SAMPLE_SOURCE": ("string", _UNIT, ""),
     "RETRIEVED_UNUSED": ("int", _UNIT, ""),

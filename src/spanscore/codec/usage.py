@@ -122,7 +122,16 @@ def _add_answer(found: dict[str, Any], generation: GenerationSnapshot) -> None:
     found[semconv.RESPONSE_MODEL] = _first_text(said, _RESPONSE_MODELS) or _first_text(output, _RESPONSE_MODELS)
     own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_OURS) else None
     found[semconv.RESPONSE_ID] = _first_text(said, _RESPONSE_IDS) or own_id or _first_text(output, _RESPONSE_IDS)
-    _add_tokens(found, [usage, llm_output, reported, info])
+    if _is_cached(usage):
+        found[semconv.RUN_CACHED] = True
+    else:
+        _add_tokens(found, [usage, llm_output, reported, info])
+
+
+def _is_cached(usage: Any) -> bool:
+    """Whether LangChain's cache answered: it sets the cost in ``usage_metadata`` to 0 then (seen in langchain-core 1.8.3)."""
+    cost = _dict(usage).get("total_cost")
+    return type(cost) is int and cost == 0
 
 
 def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:

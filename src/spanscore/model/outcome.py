@@ -28,8 +28,8 @@ class Outcome(StrEnum):
         TOO_LATE: it came over the wire, and its root after the others of its spans had been given up.
         REFUSED: the inbox was full when it began.
         QUEUE_FULL: the job queue was full, in units or in bytes, or the part of it that metrics which ask one judge may fill.
-        RATE_LIMITED: the judge could not be asked within ``judge.max_wait``; ``error.type`` is ``limit`` (its provider's limits),
-            ``breaker_open`` (it is down) or ``quota`` (its account has no money).
+        RATE_LIMITED: the judge could not be asked within ``judge.max_wait``; ``error.type`` is ``limit`` (its provider's
+            limits), ``breaker_open`` (it is down) or ``quota`` (its account has no money).
         BUDGET: the judge was not asked: what it may be paid in the window is spent.
         TIMEOUT: the metric or its judge took too long.
         JUDGE_ERROR: the judge gave no usable answer; ``error.type`` says of which kind.

@@ -277,6 +277,8 @@ METADATA: Final = "spanscore.metadata."
 """Of a unit's root, followed by a key that ``capture.metadata`` lists: what the run was called with. Rules read it wherever
 the span is read again."""
 RUN_END: Final = "spanscore.run.end"
+RUN_CACHED: Final = "spanscore.run.cached"
+"""True on the span of a model run that LangChain's cache answered: the model was not called, and no tokens were used."""
 RUN_FAILED_INSIDE: Final = "spanscore.run.failed_inside"
 """True on a root where a step that has no span of its own ended in error, handled or not: rules read it with ``any_error``."""
 INTERRUPTED: Final = "interrupted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import urllib.request
 from contextlib import suppress
 from time import time_ns
@@ -9,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
@@ -19,6 +21,7 @@ from tests.live import QUESTION, Grounded, a_line, a_trace, looked_at, model, ra
 from tests.receivers.callback.test_neighbours import patched
 from tests.sinks.memory import Memory
 
+from spanscore import semconv
 from spanscore.metrics import Finding
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.neighbours import who_counts
@@ -296,3 +299,30 @@ def test_a_meter_that_raises_costs_no_span() -> None:
         assert scorer.flush(5)
 
     assert trace.roots[0].attributes["spanscore.status"] == "scored"
+
+
+class Asked(Named):
+    """Counts how often it is asked."""
+
+    def _generate(self, *arguments: Any, **given: Any) -> Any:
+        result = super()._generate(*arguments, **given)
+        result.generations[0].message.usage_metadata = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+        return result
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_answer_of_langchains_cache_is_no_call(is_async: bool) -> None:
+    memory, trace = Memory(), a_trace()
+    chain = Asked(messages=iter([AIMessage("Paris.")]), cache=InMemoryCache())
+    with a_line(Grounded(), meter_provider=memory.meter_provider, trace=trace) as (scorer, _):
+        for _ in range(3):
+            config: Any = {"callbacks": [scorer.handler]}
+            answer = asyncio.run(chain.ainvoke(QUESTION, config)) if is_async else chain.invoke(QUESTION, config)
+            assert answer.content == "Paris."
+        assert scorer.flush(5)
+
+    chats = [span.attributes for span in trace.spans if span.name.startswith("chat")]
+    assert [one.get(semconv.RUN_CACHED) for one in chats] == [None, True, True]
+    assert [one.get(semconv.USAGE_INPUT_TOKENS) for one in chats] == [10, None, None]
+    points = memory.points(TOKENS)
+    assert {point.count for point in points.values()} == {1}

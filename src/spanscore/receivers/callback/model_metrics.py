@@ -71,8 +71,11 @@ class ModelMetrics:
         self._exported = {one: made for one, made in self._exported.items() if one is not meter}
 
     def record(self, attributes: Mapping[str, Any], duration_s: float, span: Span) -> None:
-        """Count one run by the attributes of its span. Tokens that the model did not tell are not 0. Never raises."""
-        if self.off or not any(map(_records, self._exported.values())):
+        """Count one run by the attributes of its span. Tokens that the model did not tell are not 0. Never raises.
+
+        A run that LangChain's cache answered is none: nobody called the model.
+        """
+        if self.off or semconv.RUN_CACHED in attributes or not any(map(_records, self._exported.values())):
             return
         try:
             self._record(attributes, duration_s, set_span_in_context(span, Context()))
