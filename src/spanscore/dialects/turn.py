@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from spanscore.codec.event_stream import words_of
 from spanscore.codec.messages import TOOL, is_message, message_text, role_of
 from spanscore.codec.text import as_text
 from spanscore.dialects.said import Said, final_text
@@ -298,7 +299,9 @@ def _structured(value: Any) -> str | None:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the parsed answer of one that came with its raw message; the message where it could not be parsed."""
+    """Return the parsed answer of one that came with its raw message, else that message; of server-sent events their words."""
+    if type(value) is str:
+        return words_of(value)
     if not isinstance(value, dict) or value.keys() != _WITH_RAW:
         return value
     return value["raw"] if value["parsed"] is None else value["parsed"]
