@@ -139,7 +139,8 @@ def _exporters(url: str) -> dict[str, Any]:
 def _together(calls: Sequence[Callable[[], object]]) -> None:
     """Make calls that know no deadline side by side, and wait for them for a while: a dead backend takes half a minute."""
     for thread in [start_daemon(_quietly, "spanscore-demo-end", call) for call in calls]:
-        thread.join(_WAIT_S)
+        if thread is not None:
+            thread.join(_WAIT_S)
 
 
 def _quietly(end: Any) -> None:

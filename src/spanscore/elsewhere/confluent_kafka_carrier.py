@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from functools import partial
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from spanscore.elsewhere.carrier import Told, UnitCopy
@@ -65,13 +65,14 @@ class KafkaCarrier:
         self._config = {**_WANTED, **config, "error_cb": self._erred}
         self._topic = topic
         self._producer: Producer | None = None
+        self._thread: Thread | None = None
         self.reset()
 
     def reset(self) -> None:
         """Be as new. The parent's client is never destroyed here: that would wait for threads that are not in the child."""
         if self._producer is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
-        self._producer = None
+        self._producer = self._thread = None
         self._lock = Lock()
         self._fault = ""
         self._over = False
@@ -112,7 +113,8 @@ class KafkaCarrier:
                 from confluent_kafka.cimpl import Producer
 
                 self._producer = Producer(self._config)
-                start_daemon(self._listen, "spanscore-elsewhere", self._producer)
+            if self._thread is None:
+                self._thread = start_daemon(self._listen, "spanscore-elsewhere", self._producer)
             return self._producer
 
     def _listen(self, producer: Producer) -> None:

@@ -59,7 +59,7 @@ class Handover:
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
-        loop.running().call_soon_threadsafe(self._accept, sampled)
+        loop.call_soon(self._accept, sampled)
 
     def stop(self, timeout_s: float) -> None:
         """Make no further copy, and have what waits sent for as long as there is time. Any thread but the loop's."""

@@ -181,7 +181,7 @@ class FeedbackJudging:
     def _ask(self, kept: KeptUnit, decisions: Mapping[str, Decision]) -> None:
         if decisions:
             job = Job(kept.unit, kept.samples, decisions, kept.size_bytes)
-            loop.running().call_soon_threadsafe(self.asked.ask, job)
+            loop.call_soon(self.asked.ask, job)
 
     def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
         for score in scores:

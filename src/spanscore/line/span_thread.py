@@ -88,16 +88,20 @@ class SpanThread:
         return self._thread is not None and self._thread.is_alive()
 
     def ensure(self) -> None:
-        """Start the thread if it does not run. Any thread; cheap when it does."""
+        """Start the thread if it does not run; if that is impossible now, the next event tries again. Any thread; cheap."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._stopping:
                     self._thread = start_daemon(self._run, "spanscore-spans")
+            if self._thread is None and not self._stopping:
+                self._inbox.start_with_next(self.ensure)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until every unit whose root has ended by now is out. Not for the span thread itself."""
+        if len(self._inbox):
+            self.ensure()
         if not self.alive:
-            return True
+            return not len(self._inbox)
         done = threading.Event()
         with self._duty.hurried():
             self._inbox.post(lambda: self._markers.append((self._in_flight(), done, None)))

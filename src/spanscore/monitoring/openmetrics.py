@@ -93,7 +93,11 @@ class ScrapeEndpoint:
         self._sums = sums
         for each in sums:
             each.export_to(self.meter)
-        start_daemon(self._server.serve_forever, "spanscore-metrics")
+        if start_daemon(self._server.serve_forever, "spanscore-metrics") is None:
+            self._server.server_close()
+            raise ConfigurationError(
+                "serve_metrics: no thread can be started for the page: is the limit of processes reached?"
+            )
 
     @property
     def is_loopback(self) -> bool:

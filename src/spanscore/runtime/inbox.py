@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Inbox"]
@@ -63,6 +64,7 @@ class Inbox(Generic[_To]):
         self._full = threading.Event()
         self._gathering = False
         self._nudged = False
+        self._start: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self._events)
@@ -119,6 +121,13 @@ class Inbox(Generic[_To]):
         if self._asleep:
             self._asleep = False
             self._wake.set()
+            if self._start is not None:
+                start, self._start = self._start, None
+                start()
+
+    def start_with_next(self, start: Callable[[], None]) -> None:
+        """Have the next event call ``start``: no thread could be started to read."""
+        self._start, self._asleep = start, True
 
     def nudge(self) -> None:
         """Wake the reader now, without gathering."""

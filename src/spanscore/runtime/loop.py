@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from spanscore.errors import SpanscoreError
@@ -21,7 +23,7 @@ from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.pool import DaemonPool
 from spanscore.runtime.threads import start_daemon
 
-__all__ = ["LoopThread", "later", "on_loop", "run", "running", "submit"]
+__all__ = ["LoopThread", "call_soon", "later", "on_loop", "run", "submit"]
 
 T = TypeVar("T")
 
@@ -44,15 +46,37 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._inherited: list[Any] = []
+        self._unsent: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         reset_in_child(self, LoopThread.reset)
 
     def running(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, started if it was not. Safe from any thread."""
+        """Return the loop, started if it was not. Safe from any thread.
+
+        Raises:
+            RuntimeError: no thread can be started for it now.
+        """
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = start_daemon(self._serve, self._name, self._loop)
+                loop = asyncio.new_event_loop()
+                self._thread = start_daemon(self._serve, self._name, loop)
+                if self._thread is None:
+                    loop.close()
+                    raise RuntimeError(f"no thread can be started for {self._name}")
+                self._loop = loop
             return self._loop
+
+    def call_soon(self, work: Callable[..., object], *arguments: object) -> None:
+        """Have something done on the loop, in the order of the calls. Any thread; it must not block.
+
+        Where no thread can be started for the loop, the work waits for the next call.
+        """
+        self._unsent.append((work, arguments))
+        with suppress(RuntimeError):
+            running = self.running()
+            with suppress(IndexError):  # another thread took the last one
+                while self._unsent:
+                    work, arguments = self._unsent.popleft()
+                    running.call_soon_threadsafe(work, *arguments)
 
     def on_loop(self) -> bool:
         """Whether the caller runs on the loop's own thread."""
@@ -79,18 +103,18 @@ class LoopThread:
             # Kept: collected, each task of the parent would be reported as destroyed, on the child's stderr.
             self._inherited.append((self._loop, asyncio.all_tasks(self._loop)))
         self._lock, self._loop, self._thread = threading.Lock(), None, None
+        self._unsent = deque()
 
 
 _judges = LoopThread("spanscore-loop", pool="spanscore-judge")
 
 
-running, on_loop, submit = _judges.running, _judges.on_loop, _judges.submit
+call_soon, on_loop, submit = _judges.call_soon, _judges.on_loop, _judges.submit
 
 
 def later(seconds: float, work: Callable[[], object]) -> None:
     """Have something done on the loop of the judges after so many seconds. Any thread; it must not block."""
-    held = running()
-    held.call_soon_threadsafe(lambda: held.call_later(seconds, work))
+    call_soon(lambda: asyncio.get_running_loop().call_later(seconds, work))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -47,7 +47,7 @@ class DaemonPool(ThreadPoolExecutor):
         """Run a call on a thread of the pool. Any thread; does not block.
 
         Raises:
-            RuntimeError: no thread runs and none can be started: the interpreter is exiting.
+            RuntimeError: no thread runs, and none can be started.
         """
         future: Future[T] = Future()
         with self._guard:
@@ -61,13 +61,10 @@ class DaemonPool(ThreadPoolExecutor):
         """Do nothing: idle threads end by themselves, and the others are not waited for."""
 
     def _start(self) -> None:
-        try:
-            start_daemon(self._work, f"{self._name}-{self._running}")
-        except RuntimeError:
-            if not self._running:
-                raise
-            return
-        self._running += 1
+        if start_daemon(self._work, f"{self._name}-{self._running}") is not None:
+            self._running += 1
+        elif not self._running:
+            raise RuntimeError("no thread can be started")
 
     def _work(self) -> None:
         while True:

@@ -34,7 +34,7 @@ class SerialThread:
     def do(self, work: Callable[[], bool]) -> Future[bool]:
         """Run work after what came before; the same work that still waits is not done twice. Does not block.
 
-        The answer is False where no thread can be started any more: the interpreter is exiting.
+        The answer is False where no thread can be started.
         """
         with self._lock:
             if work in self._waiting:
@@ -56,11 +56,8 @@ class SerialThread:
 
     def _start(self) -> bool:
         if self._thread is None:
-            try:
-                self._thread = start_daemon(self._work, self._name)
-            except RuntimeError:
-                return False
-        return True
+            self._thread = start_daemon(self._work, self._name)
+        return self._thread is not None
 
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:

@@ -114,17 +114,17 @@ class Engine:
 
     def begin(self) -> None:
         """Take jobs that others have handed over, without waiting for a unit of this process. Any thread."""
-        loop.running().call_soon_threadsafe(self._start)
+        loop.call_soon(self._start)
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
         if self._shared is not None:
             self.passing.begin([one.unit for one in sampled if one.decisions])
-        loop.running().call_soon_threadsafe(self._accept, sampled)
+        loop.call_soon(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
         """Take what else was chosen for units of which the first scores are in. Span thread; one wake-up likewise."""
-        loop.running().call_soon_threadsafe(self._accept_rest, decided)
+        loop.call_soon(self._accept_rest, decided)
 
     def hand_back(self, timeout_s: float) -> None:
         """Begin no more jobs that others may have as well: what waits is theirs. Any thread but the loop's."""

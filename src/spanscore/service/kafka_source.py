@@ -98,6 +98,8 @@ class KafkaSource:
         self._line.share_of_limits(0.0)
         self._member.join(wait_s)
         self._thread = start_daemon(self._run, "spanscore-kafka")
+        if self._thread is None:
+            raise SourceUnavailable("kafka: no thread can be started to read: is the limit of processes reached?")
         self._heard.wait(_JOIN_S)
         if self._refused:
             raise SourceUnavailable(f"kafka: {self._refused}")
@@ -114,7 +116,8 @@ class KafkaSource:
         if not self._thread.is_alive():
             self._commit_left({one: left for one, left in self._topic.left_at_end().items() if one in self._next})
             self._next = {}
-            start_daemon(self._member.close, "spanscore-kafka-leave").join(_LEAVE_S)
+            if (leaving := start_daemon(self._member.close, "spanscore-kafka-leave")) is not None:
+                leaving.join(_LEAVE_S)
 
     def unready(self) -> str:
         """Return why nothing is read."""

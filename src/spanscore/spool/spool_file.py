@@ -208,11 +208,8 @@ class SpoolFile:
 
     def _runs(self) -> bool:
         if self._thread is None:
-            try:
-                self._thread = start_daemon(self._work, "spanscore-spool")
-            except RuntimeError:  # the interpreter is exiting
-                return False
-        return True
+            self._thread = start_daemon(self._work, "spanscore-spool")
+        return self._thread is not None
 
     def _work(self) -> None:
         while (group := self._next_group()) is not None:
