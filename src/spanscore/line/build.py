@@ -41,6 +41,7 @@ from spanscore.protocols import Metric, Queue, Receiver
 from spanscore.runtime.duty_cycle import DutyCycle
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.log import log_once
 from spanscore.runtime.timebox import Timebox
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.asked import lane_of
@@ -86,6 +87,7 @@ class Line:
         prepared: what is done first of all on the span thread, likewise.
         points_beside: what a source of units tells of itself as numbers.
         over: the scorer is being shut down: there is no meter to be had any more.
+        disabled: the environment stops scoring in this process.
     """
 
     def __init__(self, metrics: Sequence[Metric], options: Options, providers: Providers) -> None:
@@ -99,6 +101,7 @@ class Line:
         self.options = replace(options, rates=checked_rates(options, self.metrics))
         self.providers = providers
         self.content = exports_content(options.capture_content)
+        self.disabled = _is_disabled()
         self._tracer: Tracer | None = None
         self.over = False
         self.sinks = CompositeSink(SINKS.each(options.sinks, content=self.content))
@@ -207,6 +210,7 @@ class Line:
             at_once=options.workers,
             transcribes=options.trace_judges,
             quotes=options.trace_judges and self.content,
+            disabled=self.disabled,
         )
 
     def _shadows(self) -> Shadows:
@@ -394,3 +398,13 @@ def exports_content(chosen: bool | None) -> bool:
         return chosen
     asked = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()
     return asked in {"SPAN_ONLY", "SPAN_AND_EVENT", "TRUE", "1"}
+
+
+def _is_disabled() -> bool:
+    """Whether the environment stops scoring in this process. A value that is not clear stops it: somebody wants that."""
+    if os.environ.get(semconv.DISABLED_ENV, "").strip().lower() in ("", "0", "false", "no", "off"):
+        return False
+    log_once(
+        "disabled", f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
+    )
+    return True

@@ -21,6 +21,8 @@ from spanscore.protocols import Metric
 
 __all__ = ["status_of"]
 
+_DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered."
+
 
 def status_of(
     line: Line,
@@ -75,7 +77,7 @@ def status_of(
         spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
         collected=collected_by(line.collector),
         canary=() if line.canary is None else tuple(line.canary.states()),
-        notes=[*offline_notes(line.metrics.values() if line.handover is None else ()), *notes],
+        notes=[*_own_notes(line), *notes],
     )
 
 
@@ -113,3 +115,9 @@ def _shadows(line: Line, beside: Counted | None) -> Iterator[ShadowStatus]:
 def _judge_of(metric: Metric) -> str:
     judge = getattr(metric, "_judge", None)
     return judge.model if judge is not None else ""
+
+
+def _own_notes(line: Line) -> Iterator[str]:
+    if line.disabled:
+        yield _DISABLED
+    yield from offline_notes(line.metrics.values() if line.handover is None else ())

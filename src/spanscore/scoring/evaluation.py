@@ -50,6 +50,7 @@ class Evaluation:
         at_once: scores of one metric that asks no judge we know of, but may well await a service of its own; None = any number.
         transcribes: whether what judges were asked is told with the scores.
         quotes: and with prompts and answers.
+        disabled: every score is ``filtered``, and no metric is asked.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class Evaluation:
         at_once: int | None = None,
         transcribes: bool = False,
         quotes: bool = False,
+        disabled: bool = False,
     ) -> None:
         self._metrics = metrics
         self._asker = partial(Asker, transcribes=transcribes, quotes=quotes)
         self._purse = purse
         self._timeout_s = timeout_s
         self._at_once = at_once
+        self._disabled = disabled
         self.reset()
 
     def reset(self) -> None:
@@ -127,6 +130,9 @@ class Evaluation:
         metric = self._metrics.get(name)
         if metric is None:  # another process has chosen it
             at_work.take_in(name, _unknown(name))
+            return
+        if self._disabled:
+            at_work.take_in(name, _unscored(metric, Outcome.FILTERED, "disabled"))
             return
         sample = _sample_for(metric, job.samples)
         if sample is None:

@@ -362,6 +362,7 @@ CAPTURE_CONTENT_ENV: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT
 """NO_CONTENT (default) | SPAN_ONLY | EVENT_ONLY | SPAN_AND_EVENT; ``true`` is read as SPAN_ONLY."""
 OTLP_ENDPOINT_ENV_PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 SETTINGS_ENV_PREFIX: Final = "SPANSCORE_"
+DISABLED_ENV: Final = "SPANSCORE_DISABLED"
 
 # --- environment (others') ----------------------------------------------------------------------------------------
 RAGAS_DO_NOT_TRACK_ENV: Final = "RAGAS_DO_NOT_TRACK"
