@@ -6,13 +6,18 @@ Messages of exceptions quote prompts, and so do tracebacks: a line names the err
 from __future__ import annotations
 
 import logging
+import sysconfig
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from time import monotonic
+from traceback import walk_tb
 
 from spanscore.model.foreign import type_name
 
-__all__ = ["log_internal_error", "log_once"]
+__all__ = ["log_internal_error", "log_once", "raised_by_user"]
 
+_LIBRARIES = (str(Path(__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 _log = logging.getLogger("spanscore")
 _faults: set[str] = set()
 _MAX_CAUSES = 100
@@ -63,11 +68,23 @@ def _say(level: int, line: str, *words: str) -> None:
             raise  # a signal's; on a thread of ours it would end that thread
 
 
-def _origin(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
+def raised_by_user(error: BaseException) -> str:
+    """Return class, file and line of an error: of the last line that is neither ours nor an installed library's, if any is."""
+    return _origin(error, _is_of_user)
+
+
+def _origin(error: BaseException, counts: Callable[[str], bool] = lambda file: True) -> str:
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    own = [place for place in places if counts(place[0])] or places
+    if not own:
         return type_name(error)
-    file = trace.tb_frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
-    return f"{type_name(error)} at {file}:{trace.tb_lineno}"
+    file, line = own[-1]
+    return f"{type_name(error)} at {_name_of(file)}:{line}"
+
+
+def _is_of_user(file: str) -> bool:
+    return not (file.startswith((*_LIBRARIES, "<")) or "site-packages" in file)
+
+
+def _name_of(file: str) -> str:
+    return file.replace("\\", "/").rpartition("/")[2]

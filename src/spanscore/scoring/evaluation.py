@@ -19,6 +19,7 @@ from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, signed
 from spanscore.protocols import Metric
+from spanscore.runtime.log import raised_by_user
 from spanscore.runtime.pool import DaemonPool, run_without_loop
 from spanscore.scoring.asked import accounts_asked, awaits_nothing
 from spanscore.scoring.deadline import Deadline
@@ -159,8 +160,8 @@ class Evaluation:
             score = await self._computed(metric, sample) if metric.cpu_bound else await metric.score(sample)
             return score if isinstance(score, Score) else _no_score(metric, score)
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
-            name = type_name(error)
-            return _unscored(metric, Outcome.METRIC_ERROR, f"the metric raised {name}", error_type=name)
+            reason = f"the metric raised {raised_by_user(error)}"
+            return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type=type_name(error))
 
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
@@ -360,8 +361,7 @@ def _unscored(
 
 def _broken(name: str, error: BaseException) -> Score:
     """Return the failure of a metric of which nothing can be read but the name by which it is known."""
-    kind = type_name(error)
-    reason = f"the metric raised {kind}"
+    reason, kind = f"the metric raised {raised_by_user(error)}", type_name(error)
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
 
 

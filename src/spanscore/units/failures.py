@@ -15,6 +15,7 @@ __all__ = ["log_failures"]
 
 _OURS = re.compile(
     r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
+    r"|(the )?\w+ raised \w+ at [\w.<>-]+:\d+|\w+ gave \w+; a metric gives [\w, ]+"
 )
 _NOT_ALLOWED = re.compile("HTTP 40[13]")
 _NAME = re.compile(r"[A-Za-z_]\w{0,60}\Z")

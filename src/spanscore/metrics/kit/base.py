@@ -31,6 +31,7 @@ from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, mi
 from spanscore.model.score import UNIT_INTERVAL, Ballots, JudgeCall, Outcome, Scale, Score, Usage
 from spanscore.protocols import Judge
 from spanscore.runtime import loop
+from spanscore.runtime.log import raised_by_user
 from spanscore.runtime.pool import run_without_loop
 
 __all__ = ["BaseMetric", "Finding", "Measured"]
@@ -157,8 +158,8 @@ class BaseMetric:
         except JudgeError as error:
             return self._ended(_outcome_of(error), calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
-            name = type_name(error)
-            return self._ended(Outcome.METRIC_ERROR, calls, reason=f"{self.name} raised {name}", error_type=name)
+            reason = f"{self.name} raised {raised_by_user(error)}"
+            return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
 
     def _refusal(self, sample: Sample) -> str | None:
         """Say why a sample cannot be measured, None where it can."""
@@ -172,6 +173,9 @@ class BaseMetric:
         if isinstance(measured, Score):
             return self._adopted(measured, calls)
         finding = measured if isinstance(measured, Finding) else Finding(value=measured)
+        if not _is_number(finding.value):
+            reason = f"{self.name} gave {type_name(finding.value)}; a metric gives a number, a bool, None, a Finding or a Score"
+            return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type="no_number")
         value = _number(finding.value)
         if value is None:
             return self._ended(
@@ -264,6 +268,11 @@ def _turns(sample: Any) -> str:
     if isinstance(sample, MultiTurnSample):
         return MULTI_TURN
     return SINGLE_TURN if isinstance(sample, SingleTurnSample) else type(sample).__name__
+
+
+def _is_number(measured: Any) -> bool:
+    """Whether a bare result is a number, or None; a text is none, also if it could be read as one."""
+    return measured is None or (hasattr(measured, "__float__") and not isinstance(measured, complex))
 
 
 def _number(measured: Any) -> float | None:

@@ -1,0 +1,104 @@
+"""A metric of the user's own that fails: its score names the line, and never what the error says."""
+
+from __future__ import annotations
+
+import json
+import logging
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live import QUESTION, a_trace, rag
+
+from spanscore import OnlineScorer, SingleTurnSample, metric
+from spanscore.metrics import BaseMetric
+from spanscore.model.score import UNIT_INTERVAL
+from spanscore.runtime import log
+
+SAMPLE = SingleTurnSample(user_input="q", response="a secret")
+
+
+@metric
+def divides(sample: Any) -> float:
+    return len(sample.response) / 0
+
+
+@metric
+def asks_a_library(sample: Any) -> float:
+    return float(json.loads(sample.response))
+
+
+class Bare:
+    """Follows the protocol by itself."""
+
+    name, version, series, cpu_bound, scale = "bare", "1", "1/none/1", False, UNIT_INTERVAL
+    requires = {"single_turn": ()}  # noqa: RUF012
+
+    async def score(self, sample: Any) -> Any:
+        raise LookupError(sample.response)
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(text))
+
+
+@pytest.mark.parametrize(
+    ("failing", "error", "line"),
+    [(divides, "ZeroDivisionError", "return len("), (asks_a_library, "JSONDecodeError", "return float(json")],
+)
+async def test_the_reason_names_class_file_and_line_of_the_users_own(failing: Any, error: str, line: str) -> None:
+    score = await failing.score(SAMPLE)
+
+    assert (score.outcome, score.error_type) == ("metric_error", error)
+    assert score.reason == f"{failing.name} raised {error} at test_own_failures.py:{line_of(line)}"
+
+
+@pytest.mark.parametrize("given", ["0.5", "good", b"1", [1.0], {}, 1j])
+async def test_what_is_no_number_is_refused_by_a_sentence_that_says_what_is_one(given: Any) -> None:
+    score = await metric(name="own")(lambda sample: given).score(SAMPLE)
+
+    assert (score.outcome, score.error_type) == ("metric_error", "no_number")
+    assert score.reason == (
+        f"own gave {type(given).__name__}; a metric gives a number, a bool, None, a Finding or a Score"
+    )
+
+
+@pytest.mark.parametrize("given", [1, True, 0.5, Decimal("0.5")])
+async def test_any_number_is_a_value(given: Any) -> None:
+    assert (await metric(name="own")(lambda sample: given).score(SAMPLE)).value == float(given)
+
+
+def test_the_log_and_the_status_name_it_and_quote_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(log, "_logged_at", {})
+    trace = a_trace()
+    with (
+        caplog.at_level(logging.WARNING, "spanscore"),
+        OnlineScorer([divides, Bare()], tracer_provider=trace.provider) as scorer,
+    ):
+        rag("a secret").invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        assert scorer.flush(5)
+        status = str(scorer.status())
+
+    place = "test_own_failures.py:" + str(line_of("return len("))
+    assert f"divides raised ZeroDivisionError at {place}" in caplog.text
+    assert "ZeroDivisionError at test_own_failures.py" in status
+    assert "LookupError at test_own_failures.py" in status
+    assert "secret" not in caplog.text + status + str([dict(span.attributes) for span in trace.spans])
+
+
+def test_a_class_may_be_one_too() -> None:
+    class Own(BaseMetric):
+        name = "own"
+        requires = {"single_turn": ()}  # noqa: RUF012
+
+        async def measure(self, sample: Any) -> Any:
+            return "yes"
+
+    score = Own().score_sync(SAMPLE)
+
+    assert score.reason is not None
+    assert score.reason.startswith("own gave str;")
