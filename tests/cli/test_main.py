@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spanscore.cli.main import _commands, app
+from spanscore.otel.scope import version
 
 COMMAND = [sys.executable, "-c", "from spanscore.cli.main import main; main()"]
 LONG = "metrics: [" + ", ".join(f"{{exact_match: {{name: m{n}_{'x' * 100}}}}}" for n in range(700)) + "]"
@@ -136,3 +137,26 @@ def test_a_metric_of_a_module_in_the_working_directory_is_found(tmp_path: Path, 
     done = spanscore(*arguments, cwd=tmp_path, PYTHONSAFEPATH="1")  # as the command that pip makes begins
 
     assert (done.returncode, "brief" in done.stdout) == (0, True), done.stderr
+
+
+def test_the_version_is_printed() -> None:
+    done = spanscore("--version")
+
+    assert (done.stdout, done.returncode) == (f"spanscore {version()}\n", 0)
+
+
+def test_the_overview_is_that_of_the_commands_and_loads_none_of_them() -> None:
+    loads = [sys.executable, "-X", "importtime", "-c", "from spanscore.cli.main import main; main()", "--help"]
+    done = subprocess.run(loads, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}, check=True)
+
+    told = CliRunner().invoke(app(), ["--help"], env={"COLUMNS": "80"})
+
+    assert done.stdout.partition("╭─ Start")[2] == told.stdout.partition("╭─ Start")[2] != ""
+    assert "rich" in done.stderr
+    assert not [
+        name for name in ("langchain_core", "opentelemetry", "numpy", "pydantic") if f" {name}\n" in done.stderr
+    ]
+
+
+def test_a_command_behind_a_double_dash_runs() -> None:
+    assert "live traffic" in spanscore("--", "metrics", "--online").stdout

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import get_data, iter_modules
+from typing import Annotated
 
 import typer
 
@@ -19,33 +21,55 @@ from spanscore.settings.printable import printable_lines
 __all__ = ["app", "main"]
 
 _USAGE_ERROR = 2
-_ORDER = (
-    "demo",
-    "init",
-    "check",
-    "serve",
-    "worker",
-    "preview",
-    "replay",
-    "metrics",
-    "score",
-    "collect",
-    "report",
-    "labels",
-    "calibrate",
-    "baseline",
-    "compare",
-    "rules",
-)
-"""From the first five minutes to production; a command that is not listed stands behind them, by name."""
+_GROUPS = {
+    "Start": ("demo", "init", "check", "metrics"),
+    "Run": ("serve", "worker", "spool", "rules"),
+    "Look": ("report", "preview", "replay", "compare"),
+    "Improve": ("score", "collect", "labels", "fit", "calibrate", "baseline"),
+}
+_ORDER = [name for names in _GROUPS.values() for name in names]
+"""From the first five minutes on; a command that is not listed stands behind them, by name."""
 
 
 def app(only: str | None = None) -> typer.Typer:
     """Return the command line, made anew.
 
     Args:
-        only: the one command that will run: the others take a second to load. None = all, as their help needs.
+        only: the one command that will run: the others take a second to load. None = all.
     """
+    made = _without_commands()
+    for name in [only] if only else _commands():
+        command = getattr(import_module(f"{cli.__name__}.{name}"), name)
+        made.command(name, help=_flowing(inspect.getdoc(command)), rich_help_panel=_group_of(name))(command)
+    return made
+
+
+def _overview() -> typer.Typer:
+    """Return the command line with the help of each command, none of which is loaded before it runs."""
+    made = _without_commands()
+    for name in _commands():
+        made.command(
+            name,
+            help=_flowing(_docstring_of(name)),
+            rich_help_panel=_group_of(name),
+            add_help_option=False,
+            context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        )(_load_and_run)
+    return made
+
+
+def _load_and_run(context: typer.Context) -> None:
+    name = str(context.info_name)
+    app(name)([name, *context.args])
+
+
+def _docstring_of(name: str) -> str | None:
+    source = get_data(cli.__name__, f"{name}.py") or b""
+    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return next(map(ast.get_docstring, functions), None)
+
+
+def _without_commands() -> typer.Typer:
     made = typer.Typer(
         name="spanscore",
         help="Score the live traces of an LLM application, and see the scores on the spans.\n\n"
@@ -56,9 +80,6 @@ def app(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_top)  # keeps a single command a subcommand
-    for name in [only] if only else _commands():
-        command = getattr(import_module(f"{cli.__name__}.{name}"), name)
-        made.command(name, help=_flowing(command))(command)
     return made
 
 
@@ -70,7 +91,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     _find_modules_here()
     try:
-        app(_asked(sys.argv[1:]))()
+        only = _asked(sys.argv[1:])
+        (app(only) if only else _overview())()
     except SpanscoreError as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         sys.exit(_USAGE_ERROR)
@@ -92,12 +114,29 @@ def _asked(arguments: Sequence[str]) -> str | None:
     return next((name for name in arguments[:1] if name in _commands()), None)
 
 
-def _top() -> None: ...
+def _say_version(asked: bool) -> None:
+    if asked:
+        from spanscore.otel.scope import version
+
+        typer.echo(f"spanscore {version()}")
+        raise typer.Exit
 
 
-def _flowing(command: Callable[..., None]) -> str:
+def _top(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version."),
+    ] = False,
+) -> None: ...
+
+
+def _group_of(name: str) -> str:
+    return next((group for group, names in _GROUPS.items() if name in names), "Other")
+
+
+def _flowing(docstring: str | None) -> str:
     """Return a docstring with a line per paragraph: the source's line breaks do not fit a terminal's width."""
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    paragraphs = (docstring or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
