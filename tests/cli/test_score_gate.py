@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -84,6 +85,52 @@ def test_too_many_cases_without_a_score_are_no_drop(tmp_path: Path, monkeypatch:
 
     assert told.exit_code == 3
     assert "have no score" in told.stdout
+
+
+def without_answers(path: Path, count: int) -> Path:
+    lines = cases(path).read_text().splitlines()
+    records = [json.loads(line) | ({"response": None} if place < count else {}) for place, line in enumerate(lines)]
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return path
+
+
+def torn(path: Path, count: int) -> Path:
+    lines = cases(path).read_text().splitlines()
+    path.write_text("".join(f"{line[: 30 if place < count else None]}\n" for place, line in enumerate(lines)))
+    return path
+
+
+def shortened(path: Path, count: int) -> Path:
+    path.write_text("".join(cases(path).read_text().splitlines(keepends=True)[count:]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [(without_answers, "missing_field 19"), (torn, "not read 19"), (shortened, "not in this run 19")],
+)
+def test_cases_that_lost_their_score_make_the_gate_incomplete(
+    tmp_path: Path, baseline: Path, changed: Callable[[Path, int], Path], reason: str
+) -> None:
+    bounds = ("--baseline", baseline, "--max-drop", "faithfulness=0.03", "--min", "faithfulness=0.7")
+
+    ended = ran(changed(tmp_path / "less.jsonl", 19), *bounds)
+
+    assert ended.exit_code == 3
+    assert f"19 cases (95%) have no score: {reason}; 19 of them had a score in the baseline" in ended.stdout
+    assert "applies_when leaves out cases" in ended.stdout
+    assert "│ not known │" in ended.stdout
+
+
+def test_one_lost_case_within_the_share_is_named(tmp_path: Path, baseline: Path) -> None:
+    ended = ran(shortened(tmp_path / "less.jsonl", 1), "--baseline", baseline, "--max-drop", "faithfulness=0.03")
+
+    assert ended.exit_code == 0
+    assert "1 case (5%) has no score: not in this run 1; 1 of them had a score in the baseline" in ended.stdout
+
+
+def test_a_baseline_that_is_replaced_may_have_had_more_cases(tmp_path: Path, baseline: Path) -> None:
+    assert ran(shortened(tmp_path / "less.jsonl", 9), "--baseline", baseline, "--update-baseline").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from random import Random
 import pytest
 
 from spanscore.dataset.gate import QualityBounds, checked
+from spanscore.dataset.reading import Bad
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import UNIT_INTERVAL, Outcome
+from spanscore.model.score import NOT_APPLICABLE, UNIT_INTERVAL, Outcome
 
 
 def row(case, quality, *, outcome=Outcome.SCORED, own_id=True, **more):
@@ -81,10 +82,63 @@ def test_what_could_not_be_judged_is_no_drop_but_too_much_of_it_is_told():
     assert (metric.failed, metric.cases, metric.unscored, metric.incomplete) == ((), 8, 0.2, True)
 
 
-def test_what_does_not_apply_is_neither_failed_nor_missing():
-    now = [*rows([1.0] * 8), row(9, None, outcome=Outcome.UNDEFINED)]
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"outcome": Outcome.UNDEFINED, "reason": "the text has no words"}, "undefined"),
+        ({"outcome": Outcome.MISSING_FIELD}, "missing_field"),
+        ({"outcome": Outcome.BUDGET}, "budget"),
+        ({"stratum": "fallback"}, "judged by a fallback"),
+    ],
+)
+def test_every_case_without_a_score_of_the_judge_counts(fields, reason):
+    quality = None if "outcome" in fields else 0.0
+    metric = held(None, [*rows([1.0] * 9), row(10, quality, **fields)], max_drop={}, least={"grounded": 0.5})
 
-    assert not held(rows([1.0] * 9), now).incomplete
+    assert (metric.no_score, metric.unscored, metric.incomplete) == ({reason: 1}, 0.1, True)
+
+
+def not_applicable(case):
+    return row(case, None, outcome=Outcome.UNDEFINED, reason=NOT_APPLICABLE)
+
+
+def test_cases_that_the_condition_leaves_out_do_not_count():
+    metric = held(None, [*rows([1.0] * 4), *map(not_applicable, range(5, 41))], max_drop={}, least={"grounded": 0.5})
+
+    assert (metric.no_score, metric.unscored, metric.incomplete) == ({}, 0.0, False)
+
+
+def test_a_case_counts_that_had_a_score_and_is_not_applicable_now():
+    metric = held(rows([1.0] * 4), [*rows([1.0] * 3), not_applicable(4)])
+
+    assert (metric.no_score, metric.lost, metric.incomplete) == ({"not applicable": 1}, 1, True)
+
+
+def test_a_bad_line_and_its_case_in_the_baseline_count_once():
+    run_of_two = Result(
+        rows=rows([1.0, 1.0]),
+        bad=[Bad(3, "no sample", "case-3"), Bad(4, "not valid JSON")],
+        scales={"grounded": UNIT_INTERVAL},
+    )
+
+    (metric,) = checked(QualityBounds(rows([1.0] * 5)), run_of_two).metrics
+
+    assert (metric.no_score, metric.lost) == ({"not read": 2, "not in this run": 1}, 3)
+
+
+def test_a_run_whose_scored_cases_are_all_new_is_compared_with_the_baseline():
+    now = [row(1, None, outcome=Outcome.MISSING_FIELD), row(9, 1.0)]
+
+    assert (
+        held(rows([1.0]), now).lacks
+        == "1 case (50%) has no score: missing_field 1; 1 of them had a score in the baseline"
+    )
+
+
+def test_lost_scores_of_an_open_scale_count():
+    before = [replace(one, quality=None) for one in rows([3.0, 4.0])]
+
+    assert held(before, before[:1], max_drop={}).no_score == {"not in this run": 1}
 
 
 def test_cases_are_the_same_by_their_ids_whatever_their_order():

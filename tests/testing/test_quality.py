@@ -48,8 +48,17 @@ def test_the_same_cases_are_compared_with_a_baseline(tmp_path):
 
 
 def test_a_judge_that_fails_is_no_verdict():
-    with pytest.raises(AssertionError, match="100% of the cases have no score"):
+    with pytest.raises(AssertionError, match=r"20 cases \(100%\) have no score: judge_error 20"):
         assert_quality(GOOD, [Faithfulness(ScriptedJudge())], least={"faithfulness": 0.9})
+
+
+def test_answers_that_are_missing_are_no_pass():
+    samples = [*GOOD[:2], *({**one, "response": None} for one in GOOD[2:])]
+
+    with pytest.raises(AssertionError, match="missing_field 18") as failed:
+        assert_quality(samples, [Faithfulness("lexical")], least={"faithfulness": 0.9})
+
+    assert "applies_when" in str(failed.value)
 
 
 def test_a_test_that_holds_nothing_is_refused():

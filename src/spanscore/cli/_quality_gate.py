@@ -10,7 +10,7 @@ from rich.table import Table
 
 from spanscore.cli._to_be_written import refuse_unwritable
 from spanscore.dataset import Result
-from spanscore.dataset.gate import CaseChange, GateResult, MetricGate, QualityBounds, checked
+from spanscore.dataset.gate import LEAVE_OUT, CaseChange, GateResult, MetricGate, QualityBounds, checked
 from spanscore.dataset.junit import write_junit
 from spanscore.dataset.rows import Row, read_rows, write_rows
 from spanscore.errors import ConfigurationError
@@ -19,7 +19,7 @@ from spanscore.line.terminal import Terminal
 __all__ = ["FELL", "INCOMPLETE", "QualityGate", "exit_code"]
 
 FELL, INCOMPLETE = 1, 3
-"""Exit codes: something does not hold; too many cases have no score for that to be told."""
+"""Exit codes: a bound does not hold; too many cases have no score."""
 _CASES = 10
 """Changed cases that are printed."""
 
@@ -60,7 +60,8 @@ class QualityGate:
             raise ConfigurationError(f"--max-unscored is {self.max_unscored:g}; it is a share, from 0 to 1")
         refuse_unwritable(self.junit, self.baseline if self.update else None)
         drops = {} if self.update else _bounds("--max-drop", self.max_drop)
-        gate = QualityBounds(self._rows(), drops, _bounds("--min", self.least), self.max_unscored)
+        least = _bounds("--min", self.least)
+        gate = QualityBounds(self._rows(), drops, least, self.max_unscored, replaces=self.update)
         gate.refuse_unknown(metrics)
         return gate
 
@@ -170,12 +171,12 @@ def _lines(held: GateResult) -> Iterator[str]:
     for one in held.metrics:
         yield from (f"{one.metric} {why}" for why in one.failed)
         yield from (f"{one.metric}: {note}" for note in one.notes)
-        if one.incomplete and not one.unscored:
-            yield f"{one.metric}: no case has a score on both sides"
-        elif one.incomplete:
-            yield f"{one.metric}: {one.unscored:.0%} of the cases have no score, as their evaluation failed; that is no drop"
+        if one.lacks:
+            yield f"{one.metric}: {one.lacks}"
         if one.series_changed:
             yield f"{one.metric}: the baseline is of another version or judge; a change may be the judge's"
+    if held.incomplete:
+        yield f"Not known: {LEAVE_OUT}; --max-unscored allows more"
 
 
 def _number(value: float | None) -> str:

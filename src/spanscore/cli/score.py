@@ -104,7 +104,9 @@ def score(
     ] = None,
     max_unscored: Annotated[
         float,
-        typer.Option(metavar="SHARE", help="Cases without a score, as evaluation failed, at most."),
+        typer.Option(
+            metavar="SHARE", help="Cases of a metric without a score, for any reason but its applies_when, at most."
+        ),
     ] = 0.05,
     junit: Annotated[Path | None, typer.Option(help="Write the verdicts as JUnit does, for a CI to show.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False,
@@ -117,7 +119,8 @@ def score(
     is in no mean.
 
     With --baseline, --max-drop or --min it is a gate: the exit code is 1 where something fell by more than is allowed and by
-    more than noise, 3 where more than --max-unscored have no score.
+    more than noise, 3 if more than --max-unscored of a metric's cases have no score; lines that cannot be read and cases of the
+    baseline that are gone count, cases that its applies_when leaves out do not.
     [bold]spanscore score cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """
     said = "standard input" if file == "-" else printable(file)

@@ -1,27 +1,36 @@
 """The gate of a data set: how far the quality of each metric may fall against a baseline, and how low it may be.
 
 Cases are compared with themselves: the spread between cases cancels out of the difference. A drop whose 95 % interval holds 0
-is noise, and said to be; one beyond it that is larger than allowed fails. What could not be judged is no drop.
+is noise, and said to be; one beyond it that is larger than allowed fails. A case without a score is no drop, and no pass: too
+many of them make the run incomplete.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
+from spanscore.dataset.reading import Bad
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import Outcome
+from spanscore.model.score import NOT_APPLICABLE, Outcome
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.monitoring.estimates import MeanInterval
 
-__all__ = ["CaseChange", "GateResult", "MetricGate", "QualityBounds", "checked"]
+__all__ = ["LEAVE_OUT", "MAX_UNSCORED", "CaseChange", "GateResult", "MetricGate", "QualityBounds", "checked"]
 
 MAX_UNSCORED: Final = 0.05
+LEAVE_OUT: Final = (
+    "a case without a score is no drop, and no pass. A metric's applies_when leaves out cases that it is not for; cases "
+    "without its fields go into a file of their own; cases that were removed need a new baseline"
+)
+"""How a run becomes complete."""
+_FALLBACK, _NOT_READ, _GONE = "judged by a fallback", "not read", "not in this run"
+"""Reasons for which a case has no score, beside the outcomes."""
 _SAME: Final = 1e-9
 """Differences of quality that are rounding."""
 _Cases: TypeAlias = dict[tuple[str, str], Row]
@@ -36,13 +45,15 @@ class QualityBounds:
         baseline: rows of the run to compare with; None = none.
         max_drop: metric → how far its mean quality may fall, [0, 1].
         least: metric → the lowest mean quality, [0, 1].
-        max_unscored: share of a metric's cases that may have no score as their evaluation failed, [0, 1].
+        max_unscored: share of a metric's cases that may have no score, for any reason but its ``applies_when``, [0, 1].
+        replaces: whether the run takes the baseline's place: cases of the baseline may be gone.
     """
 
     baseline: Sequence[Row] | None = None
     max_drop: Mapping[str, float] = field(default_factory=dict)
     least: Mapping[str, float] = field(default_factory=dict)
     max_unscored: float = MAX_UNSCORED
+    replaces: bool = False
 
     def refuse_unknown(self, metrics: Collection[str]) -> None:
         """Refuse bounds that would hold nothing.
@@ -110,10 +121,13 @@ class MetricGate:
         before: that of the same cases in the baseline; None without one.
         change: mean of now − before over the cases in both, with its 95 % interval; None without such cases.
         cases: that are in both, with a score.
-        unscored: share of its cases whose evaluation failed.
+        unscored: share of its cases without a score, [0, 1]. Cases that its ``applies_when`` leaves out are in neither number.
+        no_score: reason → cases without a score: an outcome, "not read" (a bad line), "not in this run" (a case of the
+            baseline), "judged by a fallback"; "not applicable" only for a case with a score in the baseline.
+        lost: cases without a score that have one in the baseline.
         failed: what does not hold, a sentence each; empty = it passes.
         notes: what must be known of it beside that.
-        incomplete: whether too many have no score for it to be told.
+        incomplete: whether more cases than allowed have no score, or none has.
         series_changed: whether the baseline is of another version of the metric or another judge.
     """
 
@@ -123,10 +137,23 @@ class MetricGate:
     change: MeanInterval | None = None
     cases: int = 0
     unscored: float = 0.0
+    no_score: Mapping[str, int] = field(default_factory=dict)
+    lost: int = 0
     failed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     incomplete: bool = False
     series_changed: bool = False
+
+    @property
+    def lacks(self) -> str:
+        """Return the cases without a score in words, with their reasons; empty if there are none and the metric is complete."""
+        without = sum(self.no_score.values())
+        if not without:
+            return "no case has a score on both sides" * self.incomplete
+        why = ", ".join(f"{reason} {cases:,}" for reason, cases in Counter(self.no_score).most_common())
+        lost = f"; {self.lost:,} of them had a score in the baseline" * bool(self.lost)
+        cases = f"{without:,} cases ({self.unscored:.0%}) have" if without > 1 else f"1 case ({self.unscored:.0%}) has"
+        return f"{cases} no score: {why}{lost}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,27 +202,80 @@ def checked(gate: QualityBounds, result: Result) -> GateResult:
         ConfigurationError: the gate names a metric that was not scored, or no case of the run is in the baseline.
     """
     gate.refuse_unknown(result.scales)
-    by_line = gate.baseline is not None and any(row.id is None for row in (*result.rows, *gate.baseline))
-    known, now = _compared(gate.baseline, result.rows, by_line=by_line)
-    pairs = [(row, known[place]) for place, row in now.items() if place in known]
-    of_each = {metric: [both for both in pairs if both[0].metric == metric] for metric in result.scales}
+    both = _Both.of(gate.baseline, result)
     return GateResult(
-        tuple(_of_metric(metric, gate, result, own) for metric, own in of_each.items()),
-        _changed(pairs),
-        *_alone(now, known),
-        by_line,
+        tuple(_of_metric(metric, gate, result, both) for metric in result.scales),
+        _changed(pair for metric in result.scales for pair in both.pairs(metric)),
+        *_alone(both.now, both.known),
+        both.by_line,
     )
 
 
-def _compared(baseline: Sequence[Row] | None, rows: Sequence[Row], *, by_line: bool) -> tuple[_Cases, _Cases]:
-    """Return the scored cases of the baseline, and of the run; neither where there is nothing to compare with."""
-    if baseline is None:
-        return {}, {}
-    known, now = _scored(baseline, by_line), _scored(rows, by_line)
-    theirs, ours = ([case for case, _ in cases] for cases in (known, now))
-    if theirs and ours and not {*theirs} & {*ours}:  # without a score on either side the metrics are incomplete
-        raise ConfigurationError(_no_overlap(theirs[0], ours[0]))
-    return known, now
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """The scored cases of the baseline (``known``) and of the run (``now``); both are empty without a baseline."""
+
+    known: _Cases
+    now: _Cases
+    by_line: bool
+
+    @classmethod
+    def of(cls, baseline: Sequence[Row] | None, result: Result) -> Self:
+        """Sort them.
+
+        Raises:
+            ConfigurationError: no case of the run, scored or not, is in the baseline; or several have one id.
+        """
+        if baseline is None:
+            return cls({}, {}, by_line=False)
+        by_line = any(row.id is None for row in (*result.rows, *baseline))
+        theirs, ours = ([_case(row, by_line) for row in rows] for rows in (baseline, result.rows))
+        if theirs and ours and not {*theirs} & {*_cases_of(result, by_line)}:
+            raise ConfigurationError(_no_overlap(theirs[0], ours[0]))
+        return cls(_scored(baseline, by_line), _scored(result.rows, by_line), by_line)
+
+    def pairs(self, metric: str) -> list[tuple[Row, Row]]:
+        """Return the rows of a metric now, each with that of the same case in the baseline; both have a quality."""
+        places = [place for place in self.now if place[1] == metric and place in self.known]
+        rows = [(self.now[place], self.known[place]) for place in places]
+        return [(row, old) for row, old in rows if row.quality is not None and old.quality is not None]
+
+    def lost(self, metric: str) -> set[str]:
+        """Return the cases with a score of a metric in the baseline, and none now."""
+        return {case for case, of in self.known if of == metric and (case, of) not in self.now}
+
+
+@dataclass(frozen=True, slots=True)
+class _NoScore:
+    """The cases of a metric without a score of the configured judge: reason → cases, those that are ``lost``, their share."""
+
+    reasons: Counter[str]
+    lost: int
+    share: float
+
+    @classmethod
+    def of(cls, metric: str, result: Result, lost: set[str], *, by_line: bool) -> Self:
+        """Count them; ``lost`` are cases with a score in the baseline and none now."""
+        rows = [row for row in result.rows if row.metric == metric]
+        without = [(_case(row, by_line), why) for row in rows if (why := _why_unscored(row))]
+        reasons = Counter(why for case, why in without if why != NOT_APPLICABLE or case in lost)
+        gone = lost.difference(_cases_of(result, by_line))
+        nameless = sum(bad.id is None and not by_line for bad in result.bad)  # each may be a case of the baseline
+        reasons += Counter({_NOT_READ: len(result.bad), _GONE: max(0, len(gone) - nameless)})
+        cases = len(rows) - len(without) + reasons.total()
+        return cls(reasons, len(lost), reasons.total() / cases if cases else 0.0)
+
+
+def _why_unscored(row: Row) -> str | None:
+    """Return why a row has no score of the configured judge; None if it has one."""
+    if row.outcome is Outcome.SCORED:
+        return None if row.stratum is None else _FALLBACK
+    return NOT_APPLICABLE if row.outcome is Outcome.UNDEFINED and row.reason == NOT_APPLICABLE else row.outcome.value
+
+
+def _cases_of(result: Result, by_line: bool) -> Iterator[str]:
+    """Yield the cases of a run, with bad lines."""
+    return (_case(place, by_line) for places in (result.rows, result.bad) for place in places)
 
 
 def _changed(pairs: Iterable[tuple[Row, Row]]) -> tuple[CaseChange, ...]:
@@ -209,10 +289,10 @@ def _alone(now: Iterable[tuple[str, str]], known: Iterable[tuple[str, str]]) -> 
     return len(here - there), len(there - here)
 
 
-def _of_metric(metric: str, gate: QualityBounds, result: Result, pairs: Sequence[tuple[Row, Row]]) -> MetricGate:
-    """Return how one metric stands; ``pairs`` are its rows, each with that of the same case in the baseline."""
+def _of_metric(metric: str, gate: QualityBounds, result: Result, both: _Both) -> MetricGate:
+    pairs, lost = both.pairs(metric), set() if gate.replaces else both.lost(metric)
+    no_score = _NoScore.of(metric, result, lost, by_line=both.by_line)
     summary = result.summary(metric)
-    unscored = summary.failed / summary.rows if summary.rows else 0.0
     gap = sum((pair(_quality(old), _quality(row), None) for row, old in pairs), JudgeComparison()).gap
     fall = _Change(gate.max_drop.get(metric), gap)
     is_known = summary.quality is not None or metric not in gate.least
@@ -222,10 +302,12 @@ def _of_metric(metric: str, gate: QualityBounds, result: Result, pairs: Sequence
         before=fmean(_quality(old) for _, old in pairs) if pairs else None,
         change=gap,
         cases=len(pairs),
-        unscored=unscored,
+        unscored=no_score.share,
+        no_score=no_score.reasons,
+        lost=no_score.lost,
         failed=(*fall.failed, *_too_low(summary.quality, gate.least.get(metric, 0.0))),
         notes=fall.notes,
-        incomplete=unscored > gate.max_unscored or not is_known or (metric in gate.max_drop and not pairs),
+        incomplete=no_score.share > gate.max_unscored or not is_known or (metric in gate.max_drop and not pairs),
         series_changed=any(row.series != old.series for row, old in pairs),
     )
 
@@ -265,15 +347,15 @@ def _told(gap: MeanInterval) -> str:
 
 
 def _scored(rows: Iterable[Row], by_line: bool) -> _Cases:
-    """Return (case, metric) → the row, of those with a quality that the configured judge gave."""
-    own = [row for row in rows if row.outcome is Outcome.SCORED and row.quality is not None and row.stratum is None]
+    """Return (case, metric) → the row, of those with a score that the configured judge gave."""
+    own = [row for row in rows if _why_unscored(row) is None]
     twice = [case for case, times in Counter((_case(row, by_line), row.metric) for row in own).items() if times > 1]
     if twice and not by_line:
         raise ConfigurationError(_twice(twice[0][0]))
     return {(_case(row, by_line), row.metric): row for row in own}
 
 
-def _case(row: Row, by_line: bool) -> str:
+def _case(row: Row | Bad, by_line: bool) -> str:
     return f"line {row.line}" if by_line or row.id is None else str(row.id)
 
 

@@ -38,4 +38,4 @@ def write_junit(result: GateResult, path: Path, *, suite: str) -> None:
 
 
 def _why(metric: MetricGate) -> str:
-    return "; ".join([*metric.failed, *([f"{metric.unscored:.0%} of the cases have no score"] * metric.incomplete)])
+    return "; ".join([*metric.failed, *([metric.lacks] * metric.incomplete)])

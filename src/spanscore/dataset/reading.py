@@ -33,10 +33,12 @@ class Bad:
     Attributes:
         line: where, counted from 1: the line of a file of lines or cells, else the record's place.
         reason: why, without quoting it.
+        id: the record's own, None if it has none or cannot be read.
     """
 
     line: int
     reason: str
+    id: str | int | None = None
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}"
@@ -195,4 +197,4 @@ def _read(place: int, record: Any, *, texts: bool = False) -> Read:
     try:
         return Read(place, sample_of(record, texts=texts), id_of(record))
     except SampleError as error:
-        return Read(place, Bad(place, str(error)), id_of(record))
+        return Read(place, Bad(place, str(error), id_of(record)), id_of(record))

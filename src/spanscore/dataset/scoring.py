@@ -254,7 +254,7 @@ def _records(samples: Source) -> Iterator[Read]:
         try:
             yield Read(place, sample_of(record), id_of(record))
         except SampleError as error:
-            yield Read(place, Bad(place, str(error)))
+            yield Read(place, Bad(place, str(error), id_of(record)))
 
 
 def _job(samples: Samples, content: str, occurrence: int, metrics: Sequence[str]) -> Job:

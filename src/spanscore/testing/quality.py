@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spanscore.dataset import Result, Row, evaluate_sync
-from spanscore.dataset.gate import MAX_UNSCORED, GateResult, QualityBounds, checked
+from spanscore.dataset.gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, checked
 from spanscore.dataset.rows import read_rows
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
@@ -35,7 +35,8 @@ def assert_quality(
         least: metric → the lowest mean quality, [0, 1].
         baseline: rows of an earlier run, as ``Result.to_jsonl`` or ``spanscore score --out`` writes them.
         max_drop: metric → how far the mean quality of the same cases may fall, [0, 1]; a drop inside the noise does not fail.
-        max_unscored: share of cases whose evaluation may fail.
+        max_unscored: share of a metric's cases that may have no score, [0, 1]. Every case counts that has none, also one of the
+            baseline that is gone, and a record that cannot be read; cases that the metric's ``applies_when`` leaves out do not.
 
     Raises:
         AssertionError: something does not hold, or too many cases have no score; the message shows the worst cases.
@@ -63,11 +64,12 @@ def _told(held: GateResult, result: Result) -> Iterable[str]:
     for one in held.metrics:
         if not one.failed and not one.incomplete:
             continue
-        lacks = [f"{one.unscored:.0%} of the cases have no score, as their evaluation failed"] * one.incomplete
-        yield f"{one.metric}: {'; '.join([*one.failed, *lacks])}"
+        yield f"{one.metric}: {'; '.join([*one.failed, *([one.lacks] * one.incomplete)])}"
         rows = [row for row in result.rows if row.metric == one.metric]
         worst = sorted(rows, key=lambda row: -1.0 if row.quality is None else row.quality)[:_WORST]
         yield from (f"  {_case(row)}" for row in worst)
+    if held.incomplete:
+        yield f"{LEAVE_OUT}; max_unscored= allows more"
 
 
 def _case(row: Row) -> str:
