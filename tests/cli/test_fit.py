@@ -39,9 +39,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def configured(url: str, **parameters: Any) -> None:
+def configured(url: str, *, budget: Any = (), **parameters: Any) -> None:
     polite = {"name": "polite", "definition": "The response is polite.", **parameters}
-    judge = {"model": "openai:gpt-4o-mini", "base_url": url, "prices": {"gpt-4o-mini": {"input": 1, "output": 1}}}
+    prices = {"gpt-4o-mini": {"input": 1, "output": 1}}
+    judge = {"model": "openai:gpt-4o-mini", "base_url": url, "prices": prices, "budget": list(budget)}
     Path("spanscore.yaml").write_text(
         json.dumps({"judge": judge, "metrics": [{"aspect_critic": polite}, "exact_match"]})
     )
@@ -64,6 +65,31 @@ def test_what_will_be_sent_is_printed_and_the_configuration_loads_the_file(folde
     assert "60 labels are few" in done.stderr
     assert "USD" in done.stderr
     assert checked.exit_code == 0, checked.output
+
+
+def test_a_budget_that_is_spent_ends_it_and_nothing_is_written(folder: Path) -> None:
+    with OpenAIServer(answer) as server:
+        configured(server.url, budget=[{"calls": 30, "per": "30d"}])
+        done = fit("--metric", "polite", "--candidates", "2")
+
+        assert len(server.requests) == 30
+    assert done.exit_code == 3
+    assert "the budget of 30 calls per 30d is spent: nothing was sent. Nothing was written." in done.stderr
+    assert not Path("fitted.json").exists()
+
+
+def test_a_rewriter_is_paid_from_the_same_budget(folder: Path) -> None:
+    def judging(request: dict[str, Any]) -> str:
+        return (
+            answer(request) if "You improve" not in json.dumps(request) else json.dumps({"instruction": "Be strict."})
+        )
+
+    with OpenAIServer(judging) as server:
+        configured(server.url, budget=[{"calls": 20, "per": "30d"}])
+        done = fit("--metric", "polite", "--rewriter", "openai:gpt-4o-mini", "--demonstrations", "0")
+
+        assert len(server.requests) <= 20
+    assert done.exit_code == 3
 
 
 def test_as_json_it_is_what_the_file_holds(folder: Path) -> None:

@@ -78,6 +78,64 @@ def test_a_model_is_asked_equal_questions_once_unless_all_are_to_be_asked(
     assert sorted(json.loads(line)["cached_calls"] for line in out.read_text().splitlines()) == cached
 
 
+def budgeted(folder: Path, budget: str) -> tuple[Path, Path]:
+    file, config = folder / "a.jsonl", folder / "spanscore.yaml"
+    file.write_text("".join(json.dumps({**RECORD, "answer": f"It is in Rome {place}."}) + "\n" for place in range(6)))
+    critics = ", ".join(f"{{aspect_critic: {{name: {name}, definition: Is it {name}}}}}" for name in ("kind", "short"))
+    judge = f"{{model: lexical, budget: [{budget}]}}"
+    config.write_text(f"metrics: [{critics}, exact_match]\njudge: {judge}")
+    return file, config
+
+
+def outcomes(told: Any) -> dict[str, Any]:
+    return {name: found["outcomes"] for name, found in json.loads(told.stdout)["metrics"].items()}
+
+
+def test_at_a_budget_the_rest_is_not_asked_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    file, config = budgeted(tmp_path, "{calls: 4, per: 30d}")
+    command = (file, "--config", config, "-m", "kind", "--out", tmp_path / "scores.jsonl", "--json")
+
+    first, second = ran(*command), ran(*command)
+
+    assert outcomes(first) == {"kind": {"scored": 4, "budget": 2}}
+    assert outcomes(second) == {"kind": {"scored": 6}}
+    assert (
+        "2 scores ended as 'budget', and nothing was sent for them. Run the command again in the next window"
+        in first.stderr
+    )
+    assert "judge.budget" not in second.stderr
+
+
+def test_a_budget_of_one_metric_is_for_it_alone(tmp_path: Path) -> None:
+    file, config = budgeted(tmp_path, "{calls: 2, per: 30d, metric: kind}")
+
+    assert outcomes(ran(file, "--config", config, "--json"))["kind"] == {"scored": 2, "budget": 4}
+    assert outcomes(ran(file, "--config", config, "--json", "-m", "short")) == {"short": {"scored": 6}}
+
+
+def test_a_gate_whose_budget_is_spent_is_incomplete(tmp_path: Path) -> None:
+    file, config = budgeted(tmp_path, "{calls: 4, per: 30d}")
+
+    ended = ran(file, "--config", config, "-m", "kind", "--min", "kind=0.1")
+
+    assert ended.exit_code == 3
+    assert "kind: 2 cases (33%) have no score: budget 2" in ended.stdout
+
+
+def test_another_judge_has_the_prices_and_the_budget_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, config = budgeted(tmp_path, "{usd: 0.000001, per: 30d}")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    command = (file, "--config", config, "-m", "kind", "--judge", "openai:gpt-4o-mini", "--json")
+
+    unpriced = ran(*command)
+    config.write_text(config.read_text().replace("budget:", "prices: {gpt-4o-mini: {input: 1, output: 1}}, budget:"))
+
+    assert "'gpt-4o-mini', which kind asks, has no price" in str(unpriced.exception)
+    assert outcomes(ran(*command)) == {"kind": {"budget": 6}}
+
+
 def test_standard_input_and_json_make_it_part_of_a_pipe() -> None:
     told = ran("-", "-m", "exact_match", "--json", input=json.dumps(RECORD))
 

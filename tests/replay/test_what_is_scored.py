@@ -53,6 +53,28 @@ def test_so_many_units_are_scored_at_most(config: Path, unscored: str, tmp_path:
     assert len({key[:2] for key in scores_in(tmp_path / "out")}) == 7
 
 
+def test_at_a_budget_the_rest_is_not_asked_no_rate_is_lowered_and_resume_goes_on(
+    config: Path, unscored: str, tmp_path: Path
+) -> None:
+    paid = tmp_path / "paid.yaml"
+    budget = "budget: [{calls: 12, per: 30d}]"
+    paid.write_text(config.read_text().replace("{model: lexical}", f"{{model: lexical, {budget}}}"))
+    out = tmp_path / "out"
+
+    free = replayed(config, unscored, "--out", str(tmp_path / "free"))
+    first = CliRunner().invoke(app("replay"), ["replay", str(paid), unscored, "--json", "--out", str(out)])
+    paid.write_text(paid.read_text().replace("12", "1000"))
+    second = replayed(paid, unscored, "--resume", str(out / "scores.jsonl"))
+
+    told = json.loads(first.stdout)
+    assert told["taken"] == free["taken"]
+    assert told["judge_calls"] == 12
+    turned_away = sum(found.get("budget", 0) for found in told["outcomes"].values())
+    assert f"{turned_away} scores ended as 'budget'" in first.stderr
+    assert f"--resume {out / 'scores.jsonl'}" in first.stderr
+    assert sum(second["taken"].values()) == turned_away
+
+
 def test_units_that_began_outside_the_time_are_left_alone(config: Path, unscored: str, few: LiveRuns) -> None:
     roots = sorted(span.start_time for span in few.spans if span.parent is None)
     since = (roots[FEW // 2 - 1] + roots[FEW // 2]) / 2e9

@@ -68,6 +68,12 @@ def test_a_budget_lasts_to_the_end_of_its_window() -> None:
     assert 85 <= books.by_window[HOURLY, last_hour] <= 100
 
 
+def test_a_budget_of_stored_samples_lowers_no_rate() -> None:
+    pacer = spent_in(Books(), [Budget(calls=100, per="1h", lowers_rates=False)], wanted=50, steps=60)
+
+    assert pacer.factors() == [1.0]
+
+
 def test_a_budget_that_is_large_enough_lowers_nothing() -> None:
     books = Books()
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import typer
 
 from spanscore.cli._between import between
+from spanscore.cli._budget_spent import budget_spent
 from spanscore.cli._config_report import ConfigReport, valid
 from spanscore.cli._replay_told import planned, shown, summary
 from spanscore.cli._session_plan import session_metrics_in
@@ -20,6 +21,7 @@ from spanscore.cli._source_told import nothing_in
 from spanscore.cli._traffic import requests_per_day_in
 from spanscore.errors import ConfigurationError, writing
 from spanscore.line.terminal import Terminal
+from spanscore.model.outcome import Outcome
 from spanscore.replay.evaluated import EvaluatedUnits
 from spanscore.replay.journal import Journal
 from spanscore.replay.reading import UnitReader
@@ -187,12 +189,15 @@ class ReplayRun:
         if self.dry_run:
             yield from ["Interrupted: the counts are of what was read until then."] * interrupted
             return
+        unpaid = tally.of(Outcome.BUDGET)
         if interrupted:
             again = "" if file is None else f" To go on: --resume {file}"
             yield f"Interrupted: what was scored until then is kept.{again}"
-        elif file is not None and arrived:
+        elif file is not None and arrived and not unpaid:
             for ending in ("", "-wal", "-shm"):
                 file.with_name(f"{file.name}.answers{ending}").unlink(missing_ok=True)
+        if unpaid:
+            yield budget_spent(unpaid, f"with --resume {file or 'FILE'}")
         if file is None or self.emit:
             return
         yield f"{tally.scored:,} scores are in {file}, with the spans of their units: what the judge read"

@@ -23,6 +23,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from spanscore.cli._budget_spent import budget_spent
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
 from spanscore.cli._interrupted import INTERRUPTED
 from spanscore.cli._quality_gate import QualityGate, exit_code
@@ -36,10 +37,12 @@ from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.accounts import Accounts
+from spanscore.line.budget import purse_for
 from spanscore.line.options import Options
 from spanscore.line.terminal import Terminal
-from spanscore.metrics.catalog.configured import embedder_of, entries, judge_of
+from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
+from spanscore.model.outcome import Outcome
 from spanscore.protocols import Embedder, Judge, Metric, Redactor
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.tree import Settings
@@ -113,14 +116,16 @@ class ScoreRun:
             return _metrics(self.names, settings, self.judge, self.embeddings)
 
     def _scoring(self, metrics: Sequence[Metric], configured: ConfigReport | None, **more: Any) -> Scoring:
+        options = configured.options if configured else Options()
         return Scoring(
             metrics,
             concurrency=self.concurrency,
-            timeout=self.timeout or (configured.options if configured else Options()).timeout,
+            timeout=self.timeout or options.timeout,
             out=self.out,
             fresh=not self.resume,
             cache=self.cache,
-            redactor=_redactor(configured),
+            redactor=options.redactor,
+            purse=purse_for(options, {metric.name: metric for metric in metrics}),
             **more,
         )
 
@@ -136,6 +141,8 @@ class ScoreRun:
             write_report(result, self.report, source=self.file, redactor=redactor)
 
     def _notes(self, result: Result, scoring: Scoring) -> Iterator[str]:
+        if unpaid := sum(row.outcome is Outcome.BUDGET for row in result.rows):
+            yield budget_spent(unpaid, f"with --out {self.out or 'FILE'}, which keeps what is scored")
         if self.out is not None:
             left = scoring.left_in_file
             beside = f", beside {left} of other samples, metrics or versions" if left else ""
@@ -252,6 +259,7 @@ def _judge(settings: Settings | None, asked: str) -> Judge:
             raise problem
         return judge_of(settings)
     named = asked or "lexical"
-    for problem in named_problems("--judge", named, partial(make_judge, named)):
+    make = partial(make_judge, named) if settings is None else partial(judge_named, settings, named)
+    for problem in named_problems("--judge", named, make):
         raise problem
-    return make_judge(named)
+    return make()

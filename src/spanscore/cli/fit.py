@@ -12,25 +12,33 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from spanscore.cli._config_report import ConfigReport, named_problems, valid
 from spanscore.cli._interrupted import INTERRUPTED
+from spanscore.cli._quality_gate import INCOMPLETE
 from spanscore.cli._score_run import WhoIsAway
 from spanscore.codec.labelled import read_labelled
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, JudgeBudgetSpent
 from spanscore.fitting.fitted import Fitted
 from spanscore.fitting.marking import FittingProgress
 from spanscore.fitting.run import warnings_for
-from spanscore.judges import judge as make_judge
+from spanscore.judges.asker import Asker, asked_by
 from spanscore.line.accounts import Accounts
+from spanscore.line.budget import purse_for
 from spanscore.line.terminal import Terminal
 from spanscore.meant import did_you_mean
-from spanscore.metrics.catalog.configured import metrics_of
+from spanscore.metrics.catalog.configured import judge_named, metrics_of
 from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.model.label import LabelledSample
 from spanscore.protocols import Judge
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.printable import printable, printable_lines
+from spanscore.settings.tree import Settings
 
 __all__ = ["fit"]
+
+_TO_GO_ON = (
+    "Run the command again in the next window (windows are aligned to UTC), or raise judge.budget; with judge.cache: "
+    "answers.sqlite, answers that are there are not paid for again."
+)
 
 
 def fit(
@@ -87,9 +95,17 @@ def fit(
     if not out.parent.is_dir():  # told before anything is paid for
         raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist")
     how: dict[str, Any] = {"demonstrations": demonstrations, "candidates": candidates, "seed": seed}
-    how |= {"rewriter": _rewriter(rewriter), "redactor": redactor_in(redactor) or configured.options.redactor}
+    how |= {
+        "rewriter": _rewriter(configured.settings, rewriter),
+        "redactor": redactor_in(redactor) or configured.options.redactor,
+    }
+    purse = purse_for(configured.options, {taught.name: taught})
     try:
-        fitted = _fitted(taught, labelled, how, notes)
+        with asked_by(Asker(taught.name, purse=purse)):
+            fitted = _fitted(taught, labelled, how, notes)
+    except JudgeBudgetSpent as error:
+        notes.print(f"{error}. Nothing was written. {_TO_GO_ON}", soft_wrap=True)
+        raise typer.Exit(INCOMPLETE) from None
     except KeyboardInterrupt:
         notes.print("Interrupted: nothing was written.")
         raise typer.Exit(INTERRUPTED) from None
@@ -111,12 +127,13 @@ def _metric(configured: ConfigReport, name: str) -> JudgedMetric:
     return asked
 
 
-def _rewriter(named: str) -> Judge | None:
+def _rewriter(settings: Settings, named: str) -> Judge | None:
     if not named:
         return None
-    for problem in named_problems("--rewriter", named, partial(make_judge, named)):
+    make = partial(judge_named, settings, named)
+    for problem in named_problems("--rewriter", named, make):
         raise problem
-    return make_judge(named)
+    return make()
 
 
 def _fitted(metric: JudgedMetric, labels: list[LabelledSample], how: dict[str, Any], console: Terminal) -> Fitted:

@@ -23,6 +23,7 @@ from spanscore.dataset.rows import Row, RowFile, row_key
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.judges.effects.answers import MemoryAnswers
 from spanscore.judges.effects.cache import answers_kept
+from spanscore.judges.effects.purse import Purse
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.metrics.catalog.registry import by_name, create
 from spanscore.model.job import Decision, Job
@@ -109,6 +110,7 @@ class Scoring:
         metrics: as of ``evaluate``; likewise the others.
         fresh: score anew what ``out`` holds already.
         redactor: applied to every text before a judge sees it; where it fails, the sample's scores do (``redaction_error``).
+        purse: budgets from which judges are paid; once they are spent, scores end ``budget``. None = no budget.
     """
 
     def __init__(
@@ -122,13 +124,14 @@ class Scoring:
         fresh: bool = False,
         cache: bool = True,
         redactor: Redactor | None = None,
+        purse: Purse | None = None,
     ) -> None:
         if not 1 <= concurrency <= _MOST_AT_ONCE:
             raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {_MOST_AT_ONCE:,}")
         if timeout <= 0:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
         self._metrics = _made(metrics)
-        self._evaluation = Evaluation(self._metrics, timeout_s=timeout)
+        self._evaluation = Evaluation(self._metrics, timeout_s=timeout, purse=purse)
         self._hooks = Hooks(redactor)
         self._concurrency = concurrency
         self._progress = progress

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from spanscore.errors import JudgeError
+from spanscore.errors import JudgeBudgetSpent, JudgeError
 from spanscore.fitting.teachable import Lesson, Teachable
+from spanscore.judges.asker import Asker, asked_by, asker
 from spanscore.judges.effects.answers import MemoryAnswers
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.judges.record import recorded_by
-from spanscore.model.score import JudgeCall, Score, known_sum
+from spanscore.model.score import JudgeCall, Outcome, Score, known_sum
 
 __all__ = ["FittingProgress", "Marking", "OnProgress", "answers_in", "refuse_silence"]
 
@@ -67,12 +68,20 @@ class Marking:
             yield
 
     async def mark(self, metric: Teachable, lessons: Sequence[Lesson]) -> list[Score]:
-        """Return the metric's scores of the lessons, in order."""
-        return await asyncio.gather(*(self._score(metric, lesson) for lesson in lessons))
+        """Return the metric's scores of the lessons, in order.
+
+        Raises:
+            JudgeBudgetSpent: the budget of the context's asker is spent: a candidate would be held to answer for it.
+        """
+        scores = await asyncio.gather(*(self._score(metric, lesson) for lesson in lessons))
+        if unpaid := [score for score in scores if score.outcome is Outcome.BUDGET]:
+            raise JudgeBudgetSpent(_why(unpaid[0]))
+        return scores
 
     async def _score(self, metric: Teachable, lesson: Lesson) -> Score:
         async with self._room:
-            score = await metric.score(lesson.sample)
+            with asked_by(Asker(metric.name, purse=asker().purse)):
+                score = await metric.score(lesson.sample)
         self.at = self.at._replace(done=self.at.done + 1)
         if not _says(score):
             self.silent, self._why = self.silent + 1, _why(score)

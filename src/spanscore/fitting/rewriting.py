@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from spanscore.errors import JudgeError
+from spanscore.errors import JudgeBudgetSpent, JudgeError
 from spanscore.fitting.teachable import Lesson
 from spanscore.judges.ask import ask
 from spanscore.model.prompt import Prompt
@@ -56,6 +56,9 @@ async def proposals(
 ) -> list[str | None]:
     """Return so many instructions, asked for side by side; None for one that could not be had.
 
+    Raises:
+        JudgeBudgetSpent: the budget of the context's asker is spent.
+
     Args:
         model: that is asked.
         instruction: as it is now.
@@ -79,6 +82,8 @@ async def _proposal(model: Judge, instruction: str, misses: Sequence[Miss], plac
     )
     try:
         answer = await ask(model, prompt)
+    except JudgeBudgetSpent:
+        raise
     except JudgeError:
         return None
     return answer.instruction.strip() or None if isinstance(answer, Rewritten) else None

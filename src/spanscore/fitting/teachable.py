@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from spanscore.codec.labelled import passes
 from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.render import fenced
 from spanscore.model.label import HumanValue, LabelledSample
 from spanscore.model.prompt import Example, Prompt, Reply
@@ -250,7 +251,8 @@ async def _shown(metric: Teachable, sample: Sample) -> Mapping[str, Any] | None:
         ConfigurationError: it would be asked about several things.
     """
     judge = _Listening()
-    await metric.copy_with(judge=judge).score(sample)
+    with asked_by(Asker()):  # no budget pays for it
+        await metric.copy_with(judge=judge).score(sample)
     different = {fenced(prompt.evidence): prompt for prompt in judge.heard}
     if len(different) > 1:
         step = judge.heard[0].step

@@ -17,7 +17,7 @@ from spanscore.runtime.threads import start_daemon
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.settings.budget import Budget
 
-__all__ = ["budget_of", "pacer_of", "purse_of", "shadow_purse_of"]
+__all__ = ["budget_of", "pacer_of", "purse_for", "purse_of", "shadow_purse_of"]
 
 
 def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> Purse | None:
@@ -42,9 +42,20 @@ def shadow_purse_of(options: Options, shadows: Mapping[str, Metric]) -> Purse | 
     Raises:
         ConfigurationError: as ``purse_of``.
     """
+    if not shadows:
+        return None
     own = options.shadow_budget
-    inherited = [one for one in options.budget if one.metric is None or one.metric in shadows]
-    return purse_of(inherited if own is None else own, options.share, shadows) if shadows else None
+    return purse_for(options, shadows) if own is None else purse_of(own, options.share, shadows)
+
+
+def purse_for(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
+    """Return what the judges of some of a configuration's metrics may be paid; budgets of its other metrics are left out.
+
+    Raises:
+        ConfigurationError: a budget is in USD while a model has no price; or the share is none.
+    """
+    own = [one for one in options.budget if one.metric is None or _name_now(one.metric, metrics) in metrics]
+    return purse_of(own, options.share, metrics)
 
 
 def pacer_of(purse: Purse | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
@@ -69,12 +80,16 @@ def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
     """
     if budget.metric is None:
         return budget
-    name = next(iter(under_current_names({budget.metric: None}, metrics)))
+    name = _name_now(budget.metric, metrics)
     if name not in metrics:
         raise ConfigurationError(
             f"judge.budget names {budget.metric!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
         )
     return replace(budget, metric=name)
+
+
+def _name_now(metric: str, metrics: Mapping[str, Metric]) -> str:
+    return next(iter(under_current_names({metric: None}, metrics)))
 
 
 def _load_counters(metrics: Sequence[Metric]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from spanscore.line.configuration import Configuration, given_in, metrics_in, ov
 from spanscore.line.options import Options
 from spanscore.protocols import Metric, Sink
 from spanscore.scorer import OnlineScorer
+from spanscore.settings.budget import Budget
 from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import WireUnits
 
@@ -27,7 +28,6 @@ _NOT_LIVE: Final[Mapping[str, Any]] = {
     "canary": None,
     "collect": None,
     "feedback_sampling": None,
-    "budget": (),
     "shadows": (),
     "shadow_budget": (),
     "session_metrics": (),
@@ -35,8 +35,7 @@ _NOT_LIVE: Final[Mapping[str, Any]] = {
     "queue_size": 1_000,
     "queue_bytes": 1_000_000_000,
 }
-"""Option → what it is here. A budget lowers the rates by the hour: those of the configuration decide, and ``--rate`` and
-``--limit`` bound what is spent. The queue has room for all that are under way, which are few: none is to be lost for it."""
+"""Option → what it is here. The queue has room for all that are under way, which are few: none is to be lost for it."""
 
 _EMITTING: Final[Mapping[str, Any]] = {"attach": ("evaluation_span",)}
 
@@ -88,13 +87,18 @@ def replay_scorer(
         if not made["metrics"]:
             raise ConfigurationError(f"{config} scores whole conversations alone, and these are not replayed")
         own = _EMITTING if emits else _silent()
-        beside = {"sinks": [*(given["sinks"] if emits else ()), *sinks]}
+        beside = {"sinks": [*(given["sinks"] if emits else ()), *sinks], "budget": _budgets(given["budget"])}
         arguments = {**made, **overridden(given, {**_NOT_LIVE, **own, **beside})}
         scorer = OnlineScorer(**arguments)
     options = Options.of(
         {option.name: arguments[option.name] for option in fields(Options) if option.name in arguments}
     )
     return ReplayScorer(scorer, options, settings.units, [*_notes(given, made)])
+
+
+def _budgets(given: Sequence[Budget]) -> Sequence[Budget]:
+    """Return budgets that lower no rate: the configuration's rates decide, and the rest of a window ends ``budget``."""
+    return [replace(budget, lowers_rates=False) for budget in given]
 
 
 def _silent() -> Mapping[str, Any]:
@@ -109,8 +113,6 @@ def _silent() -> Mapping[str, Any]:
 
 
 def _notes(given: Mapping[str, Any], made: Mapping[str, Any]) -> Any:
-    if given["budget"]:
-        yield "judge.budget bounds live traffic and no replay: --dry-run tells what it costs, --limit and --rate bound it"
     if made.get("session_metrics"):
         named = ", ".join(metric.name for metric in made["session_metrics"])
         yield f"conversations are not replayed: {named} scores none"

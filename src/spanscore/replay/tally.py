@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from spanscore.model.replayed import ReplayState
-from spanscore.model.score import Score
+from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Unit
 from spanscore.replay.planning import UnitPlan
 from spanscore.replay.reading import StoredUnit
@@ -74,6 +74,10 @@ class ReplayTally:
     def state(self) -> ReplayState:
         """Return how far it is."""
         return ReplayState(self.traces, self.units, sum([*self.skipped.values()]), self.scored, self.usd)
+
+    def of(self, outcome: Outcome) -> int:
+        """Return how many scores of all metrics ended so."""
+        return sum(found[outcome.value] for found in self.outcomes.values())
 
     # --- Sink --------------------------------------------------------------------------------------------------
 

@@ -161,8 +161,9 @@ class _BudgetPace:
         self._owed = 0.0
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the next step begins: by the clock, or as this one has cost its share."""
-        return self._is_next(now_s) or (self._planned <= 0 and now_s > self._since_s)
+        """Whether the next step begins: by the clock, or as this one has cost its share; never if the rates stay."""
+        is_spent = self._planned <= 0 and now_s > self._since_s
+        return self.budget.lowers_rates and (is_spent or self._is_next(now_s))
 
     def count(self, metric: str, *, taken: bool) -> None:
         demand = self._demands.setdefault(metric, _Demand())

@@ -61,6 +61,7 @@ class Budget:
         calls: requests that may be billed, repeated ones included.
         per: the window, ``"1m"`` to ``"30d"``, or its seconds. Windows are aligned to UTC.
         metric: the one metric that it is for; None = all of the scorer together.
+        lowers_rates: False for stored samples, whose rates stay as they are: the rest of a window ends ``budget``.
 
     Raises:
         ConfigurationError: not exactly one unit is given, or it is not above 0, or the window is too short or too long.
@@ -71,6 +72,7 @@ class Budget:
     calls: float | None = None
     per: str | float
     metric: str | None = None
+    lowers_rates: bool = True
 
     def __post_init__(self) -> None:
         given = [unit for unit in UNITS if getattr(self, unit) is not None]

@@ -19,6 +19,7 @@ __all__ = [
     "asked_judge",
     "embedder_of",
     "entries",
+    "judge_named",
     "judge_of",
     "listed",
     "metrics_of",
@@ -55,17 +56,31 @@ def asked_judge(settings: Settings, asked: AskedSettings, place: str, **more: An
         raise
 
 
+def judge_named(settings: Settings, named: str) -> Judge:
+    """Return another judge than the configuration's by name, asked as patiently, at the configuration's prices.
+
+    Rates and places belong to the account of the configuration's judge.
+
+    Raises:
+        ConfigurationError: there is no such model, or its library or key is missing.
+    """
+    return judge(named, prices=prices_in(settings), **_patience(settings))
+
+
 def embedder_of(settings: Settings, named: str) -> Embedder:
     """Return embeddings by name, asked as patiently as a configuration's judge, at its prices.
 
-    Rates and places are an account's own, and theirs is another.
+    Rates and places belong to the account of the configuration's judge.
 
     Raises:
         ConfigurationError: there are none of this name, or their library or key is missing.
     """
+    return embedder(named, prices=prices_in(settings), **_patience(settings))
+
+
+def _patience(settings: Settings) -> EmbedderLimits:
     asked = settings.judge
-    limits: EmbedderLimits = {"attempts": asked.attempts, "timeout": asked.timeout, "max_wait": asked.max_wait}
-    return embedder(named, prices=prices_in(settings), **limits)
+    return {"attempts": asked.attempts, "timeout": asked.timeout, "max_wait": asked.max_wait}
 
 
 def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:
