@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +28,14 @@ FILES = {
     "lines_called.json": LINES,
     "g.csv": 'question,answer\r\n1?,a\r\n2?,"b\nb"\r\n',
     "excel.csv": '\ufeffquestion,answer\n1?,a\n2?,"b\nb"\n',
+    "semicolons.csv": 'question;answer;contexts\n1?;a;\n2?;"b\nb";\n',
+    "tabs.tsv": 'question\tanswer\n1?\ta\n2?\t"b\nb"\n',
+    "spaces.csv": ' Question, Answer\n1?,a\n2?,"b\nb"\n',
+    "split.json": json.dumps(
+        {"columns": ["question", "answer"], "index": [0, 1], "data": [["1?", "a"], ["2?", "b\nb"]]}
+    ),
+    "columns.json": json.dumps({"question": {"0": "1?", "1": "2?"}, "answer": {"0": "a", "1": "b\nb"}}),
+    "index.json": json.dumps({"0": RECORDS[0], "1": RECORDS[1]}),
     "no_ending": "\n" + LINES,
     "no_ending_either": json.dumps(RECORDS, indent=1),
 }
@@ -46,11 +56,52 @@ def test_a_file_is_read_by_its_form(tmp_path: Path, name: str) -> None:
     assert samples(written(tmp_path, name, FILES[name])) == [ONE, TWO]
 
 
-@pytest.mark.parametrize("text", [LINES, FILES["d.json"], FILES["g.csv"]])
+@pytest.mark.parametrize("text", [LINES, FILES["d.json"], FILES["g.csv"], f"\ufeff{LINES}", FILES["excel.csv"]])
 def test_standard_input_is_read_by_its_first_character(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
     assert samples("-") == [ONE, TWO]
+
+
+def test_utf_16_is_read_by_its_mark(tmp_path: Path) -> None:
+    (tmp_path / "unicode.txt").write_bytes(FILES["tabs.tsv"].encode("utf-16"))
+
+    assert samples(tmp_path / "unicode.txt") == [ONE, TWO]
+
+
+def test_parquet_needs_pyarrow_or_is_read_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, "a.parquet", "PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ConfigurationError, match="pip install pyarrow"):
+        samples(file)
+
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet_of(RECORDS))
+    assert samples(file) == [ONE, TWO]
+
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet_of(None))
+    with pytest.raises(ConfigurationError, match=r"a\.parquet is not valid parquet: magic bytes not found"):
+        samples(file)
+
+
+def parquet_of(records: Any) -> ModuleType:
+    """A stand-in of pyarrow's module, whose file holds these records; None: it is none."""
+
+    class ParquetFile:
+        def __init__(self, path: Path) -> None:
+            if records is None:
+                raise ValueError("magic bytes\nnot found")
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def iter_batches(self) -> list[Any]:
+            return [SimpleNamespace(to_pylist=lambda: records)]
+
+    made = ModuleType("pyarrow.parquet")
+    vars(made)["ParquetFile"] = ParquetFile
+    return made
 
 
 def test_a_bad_line_is_named_and_passed_over(tmp_path: Path) -> None:
@@ -114,7 +165,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
-    file.write_bytes(b"\xff\xfe\x00")
+    file.write_bytes(b"\xff\xfa\x00")
 
     with pytest.raises(ConfigurationError, match="is not UTF-8"):
         samples(file)

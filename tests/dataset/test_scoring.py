@@ -76,6 +76,62 @@ async def test_rows_are_for_their_owner_alone_as_explanations_quote(tmp_path: Pa
     assert (modes, mode(out), mode(baseline)) == ([0o600], 0o600, 0o600)
 
 
+class Frame:
+    """As much of pandas's data frame as is read: it iterates its columns."""
+
+    columns = ("answer", "ground_truth")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def itertuples(self, *, index: bool, name: None) -> Iterator[tuple[Any, ...]]:
+        return (tuple(record.values()) for record in RECORDS)
+
+    def to_pandas(self) -> Any: ...
+
+
+class Table:
+    """As much of an Arrow table as is read."""
+
+    def to_pylist(self) -> list[dict[str, str]]:
+        return RECORDS
+
+
+class Polars:
+    """As much of a data frame of polars as is read."""
+
+    def iter_rows(self, *, named: bool) -> Iterator[dict[str, str]]:
+        return iter(RECORDS)
+
+
+RECORDS = [{"answer": "Rome", "ground_truth": "Rome"}, {"answer": "Oslo", "ground_truth": "Rome"}]
+FRAME, COLUMNS_OF_IT = Frame(), {"answer": ["Rome", "Oslo"], "ground_truth": ["Rome", "Rome"]}
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [RECORDS, FRAME, Table(), Polars(), COLUMNS_OF_IT, {"train": FRAME}],
+    ids=["records", "pandas", "arrow", "polars", "columns", "one-split"],
+)
+def test_records_come_from_data_frames_and_tables(samples: Any) -> None:
+    result = evaluate_sync(samples, ["exact_match"])
+
+    assert told(result) == [(1, "exact_match", "scored", 1.0), (2, "exact_match", "scored", 0.0)]
+
+
+def test_a_data_set_of_several_splits_is_refused_by_their_names() -> None:
+    with pytest.raises(ConfigurationError, match="these are 2 data sets: train, test; give one of them"):
+        evaluate_sync({"train": FRAME, "test": FRAME}, ["exact_match"])
+
+
+def test_columns_that_nobody_reads_are_named_once() -> None:
+    record = {"id": 1, "anwser": "Rome", "answer": "Rome", "ground_truth": "Rome", "latency\n": 3, "scores": {}}
+
+    result = evaluate_sync([record, {**record, "b": 2}], ["exact_match"])
+
+    assert result.notes == [r"Columns not read: 'anwser' (did you mean 'answer'?), 'latency\n', 'b'."]
+
+
 async def test_a_failure_is_a_row_and_in_no_mean() -> None:
     judge = ScriptedJudge(SUPPORTED)  # for one sample; none for the other
 
@@ -105,7 +161,7 @@ async def test_what_is_no_sample_is_named_and_not_fatal() -> None:
     result = await evaluate([{"answer": 7}, TRUE], ["exact_match"])
 
     assert told(result) == [(2, "exact_match", "scored", 1.0)]
-    assert [str(bad) for bad in result.bad] == ["line 1: response: Input should be a valid string"]
+    assert [str(bad) for bad in result.bad] == ["line 1: response: Input should be a valid string, not int"]
 
 
 async def test_nothing_but_bad_records_is_an_error() -> None:

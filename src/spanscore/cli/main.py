@@ -143,3 +143,7 @@ def _flowing(docstring: str | None) -> str:
 def _commands() -> list[str]:
     found = [module.name for module in iter_modules(cli.__path__) if module.name != "main" and module.name[0] != "_"]
     return sorted(found, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+
+
+if __name__ == "__main__":
+    main()

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, get_args
 
 from spanscore.codec.ragas_annotations import annotations_of
-from spanscore.codec.stored_sample import KNOWN, sample_of
+from spanscore.codec.stored_sample import ID, KNOWN, sample_of
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.meant import did_you_mean
 from spanscore.model.label import HumanLabel, HumanValue, Judged, LabelledSample
 from spanscore.model.score import Label, Scale
 from spanscore.model.span import UnitKey
 
-__all__ = ["DEFAULT_NAME", "labelled_records", "labels_in", "of_name", "passes", "read_labelled"]
+__all__ = ["DEFAULT_NAME", "LABEL_KEYS", "labelled_records", "labels_in", "of_name", "passes", "read_labelled"]
 
 DEFAULT_NAME = "user_feedback"
 """Of a label that has no ``name``."""
@@ -38,7 +38,9 @@ _OWN = (
     "comment",
     "when",
 )
-_KEYS = frozenset((*_OWN, "id")) | KNOWN
+LABEL_KEYS = frozenset(_OWN)
+"""Names that a label has beside the fields of its sample."""
+_KEYS = LABEL_KEYS | KNOWN | {ID}
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("pass", "good", "yes", "true"), True),
     **dict.fromkeys(("fail", "bad", "no", "false"), False),

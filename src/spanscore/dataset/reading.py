@@ -1,25 +1,31 @@
-"""A file of records → samples, one after the other: JSON lines, JSON, CSV. What is not a sample is named and passed over."""
+"""Records → samples, one after the other: JSON lines, JSON, CSV, parquet, data frames. A bad record is named and skipped."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, cast
 
-from spanscore.codec.stored_sample import KNOWN, sample_of
+from spanscore.codec.labelled import LABEL_KEYS
+from spanscore.codec.stored_sample import ID, KNOWN, columns_of, plain, sample_of
 from spanscore.errors import ConfigurationError, SampleError
+from spanscore.meant import did_you_mean
 from spanscore.model.sample import Sample
 
-__all__ = ["Bad", "Read", "id_of", "none_is_a_sample", "read_samples"]
+__all__ = ["Bad", "Read", "none_is_a_sample", "read_record", "read_samples", "records_of"]
 
-ID = "id"
-_COLUMNS = KNOWN | {ID}
+_OURS = LABEL_KEYS | {"times", "turns"}
+"""Columns that other commands write and read."""
+_SEPARATORS = ",;\t|"
+_BOM = "\ufeff"
 _NAMED = 3
 """Bad records that an error names."""
 _WIDEST_CELL = 2**31 - 1
@@ -50,17 +56,52 @@ class Read(NamedTuple):
     Attributes:
         line: where, as of a ``Bad``.
         id: the record's own, None where it has none.
+        unread: names of its columns that hold no field of a sample.
     """
 
     line: int
     sample: Sample | Bad
     id: str | int | None = None
+    unread: Sequence[Any] = ()
 
 
-def id_of(record: Any) -> str | int | None:
-    """Return what a record calls itself under ``id``; None where it has none, or one that is neither text nor whole number."""
-    own = record.get(ID) if isinstance(record, Mapping) else None
-    return own if isinstance(own, str | int) and own != "" and not isinstance(own, bool) else None
+def read_record(place: int, record: Any, *, texts: bool = False) -> Read:
+    """Return a record as a sample, or as what is wrong with it.
+
+    Args:
+        place: its line in a file, or its place among others, from 1.
+        texts: as of ``sample_of``.
+    """
+    columns = columns_of(tuple(record)) if isinstance(record, Mapping) else None
+    own = plain(record[columns.read[ID]]) if columns is not None and ID in columns.read else None
+    own_id = own if isinstance(own, str | int) and own != "" and not isinstance(own, bool) else None
+    unread = () if columns is None else tuple(name for name in columns.unread if name not in _OURS)
+    try:
+        return Read(place, sample_of(record, texts=texts), own_id, unread)
+    except SampleError as error:
+        return Read(place, Bad(place, str(error), own_id), own_id, unread)
+
+
+def records_of(samples: Any) -> Iterable[Any]:
+    """Return the records of a data frame (pandas, polars), an Arrow table or a dict of columns; of anything else its items.
+
+    Raises:
+        ConfigurationError: it is a dict of several data sets, such as the splits of a ``DatasetDict``.
+    """
+    if isinstance(samples, Mapping):
+        splits = [name for name, held in samples.items() if callable(getattr(held, "to_pandas", None))]
+        if len(splits) > 1:
+            raise ConfigurationError(
+                f"these are {len(splits)} data sets: {', '.join(map(str, splits))}; give one of them"
+            )
+        return records_of(samples[splits[0]]) if splits else _records_in(samples)
+    if callable(getattr(samples, "itertuples", None)):
+        names = [*getattr(samples, "columns", ())]
+        return (dict(zip(names, row, strict=True)) for row in samples.itertuples(index=False, name=None))
+    if callable(named := getattr(samples, "iter_rows", None)):
+        return cast(Iterable[Any], named(named=True))
+    listed = getattr(samples, "to_pylist", None)
+    return cast(Iterable[Any], listed() if callable(listed) else samples)
 
 
 def none_is_a_sample(bad: Sequence[Bad]) -> SampleError:
@@ -72,16 +113,20 @@ def none_is_a_sample(bad: Sequence[Bad]) -> SampleError:
 def read_samples(path: str | Path) -> Iterator[Read]:
     """Yield the samples of a file with the line each stands in and its id, in order; what cannot be read as a ``Bad``.
 
-    JSON lines and CSV are read as they are asked for; JSON (a list of records, or one object of columns) as a whole. The
-    ending tells which it is; without a known one (and for ``-``, standard input), the first character does.
+    JSON lines, CSV and parquet (which needs pyarrow) are read as they are asked for; JSON (a list of records, or one object of
+    columns) as a whole. The ending tells which it is; without a known one (and for ``-``, standard input), the first
+    character does. The separator of CSV is the one by which its first line names most fields.
 
     Raises:
         ConfigurationError: the file cannot be opened, or is not text, or is JSON as a whole and broken. Raised when the first
             sample is asked for.
     """
+    if Path(path).suffix.lower() == ".parquet":
+        yield from (read_record(place, record) for place, record in enumerate(_of_parquet(Path(path)), 1))
+        return
     with _opened(path) as stream:
         try:
-            opening = [next(stream, "")]
+            opening = [next(stream, "").removeprefix(_BOM)]
             while opening[-1] and not opening[-1].strip():
                 opening.append(next(stream, ""))
             lines, form = chain(opening, stream), _format_of(path, opening[-1])
@@ -89,8 +134,8 @@ def read_samples(path: str | Path) -> Iterator[Read]:
                 yield from _of_json("".join(lines), _called(path))
             else:
                 yield from _of_cells(lines) if form == "csv" else _of_lines(lines)
-        except UnicodeDecodeError as error:
-            raise ConfigurationError(f"{_called(path)} is not UTF-8 text") from error
+        except UnicodeError as error:
+            raise ConfigurationError(f"{_called(path)} is not {_encoding(path)} text: {error}") from error
 
 
 def _called(path: str | Path) -> str:
@@ -103,12 +148,40 @@ def _opened(path: str | Path) -> Iterator[TextIO]:
         yield sys.stdin
         return
     try:
-        # utf-8-sig: Excel writes a mark in front. newline="": a cell may hold line breaks.
-        stream = Path(path).open(encoding="utf-8-sig", newline="")  # noqa: SIM115  (closed below)
+        stream = Path(path).open(encoding=_encoding(path), newline="")  # noqa: SIM115  (closed below); a cell may hold line breaks
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     with stream:
         yield stream
+
+
+def _encoding(path: str | Path) -> str:
+    """Return UTF-16 for a file that begins with its mark, as Excel writes "Unicode text"; else UTF-8."""
+    if str(path) == "-":
+        return "UTF-8"
+    with Path(path).open("rb") as stream:
+        return "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "UTF-8"
+
+
+def _of_parquet(path: Path) -> Iterator[Any]:
+    """Yield the rows of a parquet file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or pyarrow is not installed.
+    """
+    try:
+        parquet: Any = import_module("pyarrow.parquet")
+    except ImportError:
+        raise ConfigurationError(
+            f"{path} is parquet, which pyarrow reads: pip install pyarrow; or give JSON lines"
+        ) from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            yield from (row for batch in file.iter_batches() for row in batch.to_pylist())
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # ArrowInvalid
+        raise ConfigurationError(f"{path} is not valid parquet: {' '.join(str(error).split())}") from error
 
 
 def _format_of(path: str | Path, first: str) -> str:
@@ -118,7 +191,7 @@ def _format_of(path: str | Path, first: str) -> str:
     opens = first.lstrip()[:1]
     if ending == ".json":
         return "json" if opens == "[" or not _is_object(first) else "lines"  # many call their lines .json
-    if ending == ".csv" or opens not in ("{", "["):
+    if ending in (".csv", ".tsv") or opens not in ("{", "["):
         return "csv"
     return "lines" if opens == "{" and _is_object(first) else "json"
 
@@ -140,15 +213,21 @@ def _of_lines(lines: Iterator[str]) -> Iterator[Read]:
             except ValueError as error:
                 yield Read(number, Bad(number, f"not valid JSON: {getattr(error, 'msg', 'it cannot be read')}"))
             else:
-                yield _read(number, record)
+                yield read_record(number, record)
 
 
 def _of_cells(lines: Iterator[str]) -> Iterator[Read]:
     csv.field_size_limit(_WIDEST_CELL)
-    rows = csv.DictReader(lines)
-    if not KNOWN & set(rows.fieldnames or ()):
+    opening = next(lines, "")
+    header = {separator: next(csv.reader([opening], delimiter=separator), []) for separator in _SEPARATORS}
+    separator = max(header, key=lambda each: len(_known_in(header[each])))  # of equal ones the first: the comma
+    rows = csv.DictReader(chain([opening], lines), delimiter=separator)
+    if not _known_in(rows.fieldnames or ()):
+        seen = max(header.values(), key=len)
+        near = [hint for name in seen if (hint := did_you_mean(name, KNOWN))]
         raise ConfigurationError(
-            f"the first line of the CSV names no field of a sample; known fields: {', '.join(sorted(KNOWN))}"
+            f"the first line of the CSV, {len(seen)} columns, names no field of a sample; {' '.join([*near[:1], ''])}"
+            f"known fields: {', '.join(sorted(KNOWN))}"
         )
     while True:
         number = rows.line_num + 1
@@ -159,7 +238,12 @@ def _of_cells(lines: Iterator[str]) -> Iterator[Read]:
             continue
         if row is None:
             return
-        yield _read(number, {name: cell for name, cell in row.items() if name}, texts=True)
+        yield read_record(number, {name: cell for name, cell in row.items() if name}, texts=True)
+
+
+def _known_in(names: Iterable[Any]) -> frozenset[str]:
+    """Return the fields of a sample that some columns hold."""
+    return KNOWN.intersection(columns_of(tuple(names)).read)
 
 
 def _of_json(text: str, name: str) -> Iterator[Read]:
@@ -167,22 +251,38 @@ def _of_json(text: str, name: str) -> Iterator[Read]:
         found = json.loads(text)
     except ValueError as error:
         raise ConfigurationError(f"{name} is not valid JSON: {error}") from error
-    if isinstance(found, Mapping):
-        held = _held_by(found)
-        found = [found] if held is None else held
-    for place, record in enumerate(found if isinstance(found, list) else [found], 1):
-        yield _read(place, record)
+    records = _records_in(found) if isinstance(found, Mapping) else found
+    for place, record in enumerate(records if isinstance(records, list) else [records], 1):
+        yield read_record(place, record)
+
+
+def _records_in(found: Mapping[str, Any]) -> list[Any]:
+    """Return the records that an object holds; itself, if it is one."""
+    held = _held_by(found)
+    return [found] if held is None else held
 
 
 def _held_by(found: Mapping[str, Any]) -> list[Any] | None:
-    """Return the records of an object that holds them in columns or under one of the usual names; None where it is a record."""
-    wrapped = (found[name] for name in ("samples", "data", "rows") if isinstance(found.get(name), list))
-    return _columns(found) if KNOWN & found.keys() else next(wrapped, None)
+    """Return the records of an object that holds them in columns, by index, or under a usual name; None for a record."""
+    if _known_in(found):
+        return _columns(found)
+    wrapped = next((found[name] for name in ("samples", "data", "rows") if isinstance(found.get(name), list)), None)
+    if wrapped is not None:
+        return _split(found.get("columns"), wrapped)
+    by_index = bool(found) and all(isinstance(row, Mapping) and _known_in(row) for row in found.values())
+    return [*found.values()] if by_index else None  # pandas, orient="index"
+
+
+def _split(names: Any, rows: list[Any]) -> list[Any]:
+    """Return rows of cells as records (pandas, orient="split"); rows that are records as they are."""
+    are_cells = isinstance(names, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows)
+    return [dict(zip(names, row, strict=True)) for row in rows] if are_cells else rows
 
 
 def _columns(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the records of ``{"question": […], "answer": […]}``, as a data set's ``to_dict`` gives them; None for others."""
-    columns = {name: cells for name, cells in found.items() if name in _COLUMNS}
+    """Return the records of ``{"question": […], "answer": […]}``, as ``to_dict`` and ``to_json`` write it; None for others."""
+    read = columns_of(tuple(found)).read
+    columns = {name: _cells(found[column]) for name, column in read.items()}
     answers = [name for name in ("question", "answer", "response") if name in columns]
     if not answers or not all(isinstance(cells, list) for cells in columns.values()):
         return None
@@ -193,8 +293,7 @@ def _columns(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 
-def _read(place: int, record: Any, *, texts: bool = False) -> Read:
-    try:
-        return Read(place, sample_of(record, texts=texts), id_of(record))
-    except SampleError as error:
-        return Read(place, Bad(place, str(error), id_of(record)), id_of(record))
+def _cells(column: Any) -> Any:
+    """Return the cells of a column; pandas writes them as an object, place → cell."""
+    is_placed = isinstance(column, Mapping) and all(str(place).isdecimal() for place in column)
+    return [*column.values()] if is_placed else plain(column)

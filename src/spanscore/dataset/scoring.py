@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from spanscore.codec.content_hash import content_hash
-from spanscore.codec.stored_sample import sample_of
-from spanscore.dataset.reading import Bad, Read, id_of, none_is_a_sample, read_samples
+from spanscore.codec.stored_sample import KNOWN
+from spanscore.dataset.reading import Bad, Read, none_is_a_sample, read_record, read_samples, records_of
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, row_key
-from spanscore.errors import ConfigurationError, SampleError
+from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.answers import MemoryAnswers
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.judges.effects.purse import Purse
+from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.metrics.catalog.registry import by_name, create
 from spanscore.model.job import Decision, Job
@@ -44,6 +45,7 @@ TIMEOUT_S = 60.0
 _MOST_AT_ONCE = 10_000
 """Each is a task of the loop, made at the start."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
+_COLUMNS_NAMED = 8
 _LAST_ROWS_S = 5.0
 """An interrupted run gets so long to write its rows."""
 
@@ -65,7 +67,8 @@ async def evaluate(
 
     Args:
         samples: samples; records with the field names of ragas, today's (``user_input`` …) or the former (``question`` …); a
-            ragas data set; or the path of a file of them (JSON lines, JSON, CSV). Asked for one by one.
+            data set of ragas or Hugging Face; a data frame; or the path of a file of records (JSON lines, JSON, CSV, parquet).
+            Asked for one by one.
         metrics: no two with the same name; a name stands for a built-in that needs no judge.
         concurrency: samples at once, all metrics of each side by side. Judges keep to their own limit.
         timeout: seconds for one metric on one sample.
@@ -141,6 +144,7 @@ class Scoring:
         self._rows: dict[int, dict[str, Row]] = {}
         self._done = 0
         self._bad: list[Bad] = []
+        self._unread: dict[Any, None] = {}
         self._taken_over = 0
         self._whole = False
         self._ended = threading.Event()
@@ -185,12 +189,13 @@ class Scoring:
             taken_over=self._taken_over,
             interrupted=not self._whole,
             scales={name: metric.scale for name, metric in self._metrics.items()},
-            notes=offline_notes(self._metrics.values()),
+            notes=[*offline_notes(self._metrics.values()), *_not_read([*self._unread])],
         )
 
     async def _work(self, records: _Records) -> None:
         while (found := await records.next()) is not None:
             place, read = found
+            self._unread |= dict.fromkeys(read.unread)
             if isinstance(read.sample, Bad):
                 self._bad.append(read.sample)
             else:
@@ -232,6 +237,15 @@ def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
     return by_name(made)
 
 
+def _not_read(columns: Sequence[Any]) -> Iterator[str]:
+    """Yield the line that names columns without a field, those first whose name is near that of a field."""
+    hints = {name: did_you_mean(str(name), KNOWN) for name in columns}
+    named = [f"{name!r}{hint and f' ({hint})'}" for name, hint in sorted(hints.items(), key=lambda pair: not pair[1])]
+    more = f" and {len(named) - _COLUMNS_NAMED} more" if len(named) > _COLUMNS_NAMED else ""
+    if named:
+        yield f"Columns not read: {', '.join(named[:_COLUMNS_NAMED])}{more}."
+
+
 class _Records:
     """Samples with their place and line, one by one, for several workers. Standard input is waited for on a thread: on the
     loop it would hold up the judges' answers."""
@@ -253,11 +267,7 @@ def _records(samples: Source) -> Iterator[Read]:
     if isinstance(samples, str | Path):
         yield from read_samples(samples)
         return
-    for place, record in enumerate(samples, 1):
-        try:
-            yield Read(place, sample_of(record), id_of(record))
-        except SampleError as error:
-            yield Read(place, Bad(place, str(error), id_of(record)))
+    yield from (read_record(place, record) for place, record in enumerate(records_of(samples), 1))
 
 
 def _job(samples: Samples, content: str, occurrence: int, metrics: Sequence[str]) -> Job:
