@@ -62,7 +62,7 @@ def score(
         bool,
         typer.Option(
             "--resume/--fresh",
-            help="Rows in --out of the same sample, metric version and judge are taken over and not paid for again "
+            help="Rows in --out of the same sample, metric version, code and judge are taken over and not paid for again "
             "(failures are tried again). --fresh drops them and scores everything again.",
         ),
     ] = True,

@@ -32,6 +32,8 @@ class Row:
         value: on the metric's own scale; None unless ``outcome`` is ``scored``.
         quality: 0…1, 1 good; None for an open scale.
         series: metric version, judge model and votes; empty in a file of an earlier release.
+        made_by: hash of the judge's address and parameters and of the user's own code, of which the series tells nothing;
+            empty for a metric of ours without a judge, and in a file of an earlier release.
         reason: for every other outcome, what happened, without content.
         explanation: the judge's words or the counts behind the value; may quote the sample.
         stratum: ``fallback``, where another judge than the one configured was asked; None otherwise.
@@ -45,6 +47,7 @@ class Row:
     metric: str
     version: str
     series: str = ""
+    made_by: str = ""
     outcome: Outcome
     value: float | None = None
     quality: float | None = None
@@ -62,7 +65,7 @@ class Row:
     duration_s: float = 0.0
 
     @classmethod
-    def of(cls, score: Score, *, line: int, key: str, own_id: str | int | None = None) -> Self:
+    def of(cls, score: Score, *, line: int, key: str, own_id: str | int | None = None, made_by: str = "") -> Self:
         """Return the row of a score."""
         usage = score.usage
         return cls(
@@ -72,6 +75,7 @@ class Row:
             metric=score.metric,
             version=score.version,
             series=score.series,
+            made_by=made_by,
             outcome=score.outcome,
             value=score.value,
             quality=score.quality,
@@ -188,10 +192,10 @@ class RowFile:
         self._stream = self.path.open("a", encoding="utf-8", newline="")
         self._write = self._form.writer(self._stream, opening=False)
 
-    def settled(self, key: str) -> Row | None:
-        """Return the row of an earlier run, None where there is none or it failed then."""
+    def settled(self, key: str, made_by: str) -> Row | None:
+        """Return the row of an earlier run; None if there is none, if it failed, or if another judge or code made it."""
         row = self._known.get(key)
-        return row if row is not None and row.settled else None
+        return row if row is not None and row.settled and row.made_by == made_by else None
 
     def add(self, rows: Iterable[Row]) -> None:
         """Append rows; they are in the file when this returns.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from spanscore.codec.content_hash import content_hash
 from spanscore.codec.stored_sample import KNOWN
+from spanscore.dataset.made_by import made_by
 from spanscore.dataset.reading import Bad, Read, none_is_a_sample, read_record, read_samples, records_of
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, row_key
@@ -74,7 +75,8 @@ async def evaluate(
         timeout: seconds for one metric on one sample.
         progress: called after each sample with (done, total or None).
         out: a ``.jsonl`` or ``.csv`` file to which rows are written as they come. What stands there of the same sample, metric
-            version and judge is taken over and not paid for again, except failures.
+            version and judge, at the same address with the same parameters, is taken over and not paid for again, except
+            failures. A function or class of your own counts by its text.
         cache: a chat model is asked equal questions once in this call. False asks every one, also of a judge that has a cache
             of its own: to see how much its answers differ.
 
@@ -134,6 +136,7 @@ class Scoring:
         if timeout <= 0:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
         self._metrics = _made(metrics)
+        self._made_by = {name: made_by(metric) for name, metric in self._metrics.items()}
         self._evaluation = Evaluation(self._metrics, timeout_s=timeout, purse=purse)
         self._hooks = Hooks(redactor)
         self._concurrency = concurrency
@@ -212,17 +215,21 @@ class Scoring:
         occurrence = self._seen[digest]  # equal samples that came before
         self._seen[digest] += 1
         keys = {name: row_key(content, occurrence, name, metric.series) for name, metric in self._metrics.items()}
-        earlier = {} if self._file is None else {name: self._file.settled(key) for name, key in keys.items()}
+        earlier = {} if self._file is None else self._earlier(self._file, keys)
         rows |= {name: replace(row, line=read.line, id=read.id) for name, row in earlier.items() if row is not None}
         self._taken_over += len(rows)
         wanted = [name for name in keys if name not in rows]
         samples = await self._redacted(sample) if wanted else Samples.of(sample)
         async with aclosing(self._evaluation.each(_job(samples, content, occurrence, wanted))) as scores:
             async for score in scores:
-                row = Row.of(score, line=read.line, key=keys[score.metric], own_id=read.id)
+                name = score.metric
+                row = Row.of(score, line=read.line, key=keys[name], own_id=read.id, made_by=self._made_by[name])
                 if self._file is not None:
                     self._file.add([row])
                 rows[score.metric] = row
+
+    def _earlier(self, file: RowFile, keys: Mapping[str, str]) -> dict[str, Row | None]:
+        return {name: file.settled(key, self._made_by[name]) for name, key in keys.items()}
 
     async def _redacted(self, sample: Sample) -> Samples:
         if self._hooks.redactor is None:

@@ -24,6 +24,7 @@ from spanscore.judges.langchain.usage import Tokens
 from spanscore.judges.record import EMBED_STEP, record
 from spanscore.judges.tokens import estimate
 from spanscore.judges.transcribe import of_vectors, signed
+from spanscore.model.foreign import type_name
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 
@@ -126,6 +127,14 @@ class _EmbeddingsClient:
     def model(self) -> str:
         """The model's configured name; the class where it has none."""
         return model_name(self._embeddings)
+
+    @property
+    def drawing(self) -> dict[str, Any]:
+        """The plain attributes of embeddings without a model's name: nothing else distinguishes two of one class."""
+        if self.model != type_name(self._embeddings):
+            return {}
+        held = getattr(self._embeddings, "__dict__", {})
+        return {name: value for name, value in held.items() if isinstance(value, str | int | float | list | tuple)}
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Return the vectors of the question's texts."""
