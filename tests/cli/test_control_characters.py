@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from io import StringIO
 from pathlib import Path
 
@@ -74,3 +75,42 @@ def test_there_is_no_other_console(file: Path) -> None:
     ]
 
     assert not consoles or file.name == "terminal.py"
+
+
+FORGED = "relevancy 0.99 on 1 score\r\nFAKE: all is well"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", "-", "-o", "page.html"],
+        ["collect", "spans.jsonl", "--when", "faithfulness<0.5", "--out", "cases.jsonl"],
+        ["calibrate", "labels.jsonl", "-m", "faithfulness", "--scores", "spans.jsonl"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_name_in_a_span_writes_no_line_of_its_own(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spans = stored(0.25).replace("faithfulness", json.dumps(FORGED)[1:-1])
+    Path("spans.jsonl").write_text(spans)
+    Path("labels.jsonl").write_text(json.dumps({"trace_id": "1" * 32, "span_id": "1" * 16, "human": True}))
+
+    told = CliRunner().invoke(app(), command, input=spans)
+
+    lines = [*told.output.splitlines(), *str(told.exception or "").splitlines()]
+    assert not [line for line in lines if line.startswith("FAKE")]
+
+
+def test_the_id_of_a_case_writes_no_line_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file, response in (("good.jsonl", "a"), ("bad.jsonl", "b")):
+        Path(file).write_text(json.dumps({"id": FORGED, "response": response, "reference": "a"}))
+    command = ["-m", "exact_match", "--baseline", "base.jsonl"]
+
+    CliRunner().invoke(app(), ["score", "good.jsonl", *command, "--update-baseline"])
+    told = CliRunner().invoke(app(), ["score", "bad.jsonl", *command])
+
+    assert "1 case fell" in told.output
+    assert not [line for line in told.output.splitlines() if line.strip("│ ").startswith("FAKE")]

@@ -31,6 +31,7 @@ from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.conditions import CaseCondition, condition_of
+from spanscore.settings.printable import names_listed
 from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import WireUnits
 from spanscore.sources.named import store_of
@@ -106,7 +107,7 @@ class CollectRun:
             *_lines(self.out, cases, counts, unread),
             *(f"no unit has a {_unknown(metric, counts)}" for metric in unknown),
         ):
-            notes.print(line, soft_wrap=True)
+            notes.print_line(line)
 
 
 def _reader(options: Options, redactor: Redactor | None) -> Any:
@@ -160,7 +161,7 @@ def _none_of_them(conditions: Sequence[CaseCondition], counts: CaseCounts) -> st
 
 
 def _unknown(metric: str, counts: CaseCounts) -> str:
-    return f"score of {metric}; there are scores of {', '.join(sorted(counts.metrics))}"
+    return f"score of {metric}; there are scores of {names_listed(sorted(counts.metrics))}"
 
 
 def _lines(out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread]) -> Iterator[str]:

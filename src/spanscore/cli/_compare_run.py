@@ -32,7 +32,7 @@ from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
 from spanscore.settings.compare import CompareSettings
 from spanscore.settings.durations import seconds_of
-from spanscore.settings.printable import printable
+from spanscore.settings.printable import names_listed, printable
 from spanscore.settings.tree import Settings
 from spanscore.sources.named import time_of
 
@@ -188,7 +188,7 @@ class CompareRun:
         terminal = Terminal(highlight=False, markup=False)
         terminal.print(_table(found))
         for line in [*map(str, found), *notes]:
-            terminal.print(f"– {line}", soft_wrap=True)
+            terminal.print_line(f"– {line}")
 
 
 def _compared_by(settings: Settings) -> str:
@@ -214,7 +214,7 @@ def _scored(rows: Sequence[ReportRow], where: str) -> Sequence[ReportRow]:
 
 
 def _listed(names: Collection[str]) -> str:
-    return ", ".join(printable(name) for name in names) or "none"
+    return names_listed(names) or "none"
 
 
 def _exit_code(found: Iterable[ReleaseComparison]) -> int:
@@ -235,7 +235,10 @@ def _table(found: Sequence[ReleaseComparison]) -> Fitting:
         "excluded",
         "verdict",
     )
-    rows = [(one.metric, _mean(one.a), _mean(one.b), *_ends(one), _excluded(one), one.verdict.value) for one in found]
+    rows = [
+        (printable(one.metric), _mean(one.a), _mean(one.b), *_ends(one), _excluded(one), one.verdict.value)
+        for one in found
+    ]
     return Fitting(headers, rows)
 
 

@@ -105,7 +105,7 @@ class PreviewRun:
             return
         terminal = Terminal(highlight=False, markup=False)
         for part in (found(read), *preview.shown(), *about):
-            terminal.print(part, soft_wrap=isinstance(part, str))
+            terminal.print_line(part) if isinstance(part, str) else terminal.print(part)
         if interrupted:
             typer.echo("Interrupted: the counts are of what was read until then.", err=True)
 

@@ -15,6 +15,7 @@ from spanscore.dataset.junit import write_junit
 from spanscore.dataset.rows import Row, read_rows, write_rows
 from spanscore.errors import ConfigurationError
 from spanscore.line.terminal import Terminal
+from spanscore.settings.printable import printable
 
 __all__ = ["FELL", "INCOMPLETE", "QualityGate", "exit_code"]
 
@@ -95,7 +96,7 @@ class QualityGate:
             terminal.print(_cases(fallen))
         terminal.print(_metrics(held.metrics))
         for line in _lines(held):
-            terminal.print(line, markup=False, soft_wrap=True)
+            terminal.print_line(line)
         if self.update:
             terminal.print(f"{self.baseline} holds this run now.", markup=False)
 
@@ -134,7 +135,7 @@ def _cases(fallen: Sequence[CaseChange]) -> Table:
     for name in ("before", "now"):
         table.add_column(name, justify="right", no_wrap=True)
     for change in fallen[:_CASES]:
-        table.add_row(change.case, change.metric, f"{change.before:.2f}", f"{change.after:.2f}")
+        table.add_row(printable(change.case), change.metric, f"{change.before:.2f}", f"{change.after:.2f}")
     return table
 
 

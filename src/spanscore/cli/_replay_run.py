@@ -77,7 +77,7 @@ class ReplayRun:
         made = self._scorer(report, tally, journal)
         notes = Terminal(stderr=True, highlight=False, markup=False)
         for note in (*made.notes, *beforehand):
-            notes.print(note, soft_wrap=True)
+            notes.print_line(note)
         reader = UnitReader(made.options, made.units, known)
         with shown(tally, notes, lambda tally: str(tally.state())) as told:
             replay = Replay(store, reader, made.scorer.stored_units(), bounds, tally=tally, journal=journal, told=told)
@@ -86,7 +86,7 @@ class ReplayRun:
             self._refuse_nothing(tally)
         self._tell(report, tally, made, store, reader, interrupted=interrupted)
         for note in self._afterwards(tally, file, interrupted=interrupted, arrived=arrived):
-            notes.print(note, soft_wrap=True)
+            notes.print_line(note)
         if self.emit and not (arrived or interrupted):
             raise ConfigurationError(
                 "not all that was scored has left: is the backend there? Run it again: the ids are the same, so what has "
@@ -174,7 +174,7 @@ class ReplayRun:
             typer.echo(json.dumps(told, indent=2))
             return
         for part in summary(tally, made, store, reader, costs if self.dry_run else None):
-            Terminal().print(part, soft_wrap=isinstance(part, str), highlight=False)
+            Terminal().print_line(part) if isinstance(part, str) else Terminal().print(part, highlight=False)
 
     def _beforehand(self) -> Iterator[str]:
         if self.resume is not None and not self.resume.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from spanscore.cli._lines import stored_spans
 from spanscore.codec.content_hash import content_hash
+from spanscore.codec.json_text import json_in
 from spanscore.codec.labelled import of_name
 from spanscore.dataset.rows import Row, read_rows, row_key
 from spanscore.errors import ConfigurationError
@@ -20,6 +20,7 @@ from spanscore.model.span import UnitKey
 from spanscore.report.labels import PersonLabel, labels
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
+from spanscore.settings.printable import names_listed
 
 _R = TypeVar("_R", Row, ReportRow)
 
@@ -72,7 +73,7 @@ def holds_spans(path: Path) -> bool:
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
-            first = json.loads(next((line for line in lines if line.strip()), "null"))
+            first = json_in(next((line for line in lines if line.strip()), "null"))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError:
@@ -140,7 +141,7 @@ def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
     judged = [row for row in rows if row.label]
     found = [row for row in judged if row.metric == metric]
     if not found:
-        names = ", ".join(sorted({row.metric for row in judged})) or "none at all"
+        names = names_listed(sorted({row.metric for row in judged})) or "none at all"
         raise ConfigurationError(f"{path} holds no verdict of {metric!r}; it has {names}")
     return found
 

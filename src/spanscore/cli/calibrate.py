@@ -30,6 +30,7 @@ from spanscore.model.score import UNIT_INTERVAL, Scale
 from spanscore.monitoring.calibration import Calibration, Estimated, LabelledPair
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
+from spanscore.settings.printable import printable
 
 __all__ = ["calibrate"]
 
@@ -195,7 +196,9 @@ def _series(verdicts: JudgeVerdicts, asked: str | None) -> str:
 
 
 def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{series or 'not known'} ({count})" for series, count in counts.most_common()) or "none"
+    return (
+        ", ".join(f"{printable(series) or 'not known'} ({count})" for series, count in counts.most_common()) or "none"
+    )
 
 
 def _how_to_judge(file: Path, metric: str, samples: Sequence[LabelledSample]) -> str:

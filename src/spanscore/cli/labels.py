@@ -63,7 +63,7 @@ def labels(
             faults.append(f"line {line}: {told}")
     delivered = to.close()
     for fault in faults[:_SHOWN] + ([f"and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []):
-        notes.print(fault, soft_wrap=True)
+        notes.print_line(fault)
     if as_json:
         typer.echo(json.dumps({**counts, "delivered": delivered, "faults": faults}, indent=2))
     else:

@@ -11,7 +11,7 @@ from spanscore.cli._lines import stored_spans
 from spanscore.errors import writing
 from spanscore.monitoring.calibration_file import calibrations_of
 from spanscore.report import findings, write
-from spanscore.settings.printable import printable, printable_lines
+from spanscore.settings.printable import printable
 
 __all__ = ["report"]
 
@@ -45,6 +45,6 @@ def report(
         found = write(spans, out, title=title, calibrations=calibrations)
     if not (found.units or found.conversations):
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
-    typer.echo(printable_lines(findings.headline(found)))
+    typer.echo(printable(findings.headline(found)))
     whole = f" and {findings.counted(found.conversations, 'conversation')}" if found.conversations else ""
     typer.echo(f"{out}: {findings.counted(found.scores, 'score')} of {findings.counted(found.units, 'unit')}{whole}")

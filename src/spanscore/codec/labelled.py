@@ -6,13 +6,14 @@ read labels read this one form. Errors name lines and keys, and quote no content
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from json import JSONDecodeError
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, get_args
 
+from spanscore.codec.json_text import json_in
 from spanscore.codec.ragas_annotations import annotations_of
 from spanscore.codec.stored_sample import ID, KNOWN, sample_of
 from spanscore.errors import ConfigurationError, SampleError
@@ -20,6 +21,7 @@ from spanscore.meant import did_you_mean
 from spanscore.model.label import HumanLabel, HumanValue, Judged, LabelledSample
 from spanscore.model.score import Label, Scale
 from spanscore.model.span import UnitKey
+from spanscore.settings.printable import names_listed
 
 __all__ = ["DEFAULT_NAME", "LABEL_KEYS", "labelled_records", "labels_in", "of_name", "passes", "read_labelled"]
 
@@ -147,9 +149,9 @@ def of_name(read: list[LabelledSample], name: str | None, path: str | Path) -> l
     """
     names = sorted({one.label.name for one in read if one.label is not None})
     if name is None and len(names) > 1:
-        raise ConfigurationError(f"{path} holds labels of several names, choose one: {', '.join(names)}")
+        raise ConfigurationError(f"{path} holds labels of several names, choose one: {names_listed(names)}")
     if name is not None and name not in names:
-        raise ConfigurationError(f"{path} holds no label named {name!r}; there are: {', '.join(names)}")
+        raise ConfigurationError(f"{path} holds no label named {name!r}; there are: {names_listed(names)}")
     return [one for one in read if name is None or (one.label is not None and one.label.name == name)]
 
 
@@ -210,9 +212,9 @@ def _labelled(number: int, given: Any) -> LabelledSample:
 
 def _record(given: Any) -> _Record:
     try:
-        record = json.loads(given) if isinstance(given, str) else given
-    except ValueError as error:
-        raise ConfigurationError(f"not valid JSON: {getattr(error, 'msg', 'it cannot be read')}") from error
+        record = json_in(given) if isinstance(given, str) else given
+    except JSONDecodeError as error:
+        raise ConfigurationError(f"not valid JSON: {error.msg}") from error
     if not isinstance(record, dict):
         raise ConfigurationError(f"a label is an object with keys, not a {type(record).__name__}")
     unknown = [name for name in record if name not in _KEYS]
@@ -278,7 +280,7 @@ def _judged(place: str, said: Any) -> Judged:
         return Judged(_a_number(place, said), None, "")
     unknown = said.keys() - {"value", "label", "series"}
     if unknown:
-        _refuse(place, f"made of value, label and series, and of nothing else ({', '.join(sorted(unknown))})")
+        _refuse(place, f"made of value, label and series, and of nothing else ({names_listed(sorted(unknown))})")
     value, label, series = said.get("value"), said.get("label"), said.get("series")
     if value is None and label is None:
         _refuse(place, "a value, a label or both")

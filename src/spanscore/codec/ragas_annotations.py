@@ -8,14 +8,15 @@ accepted nobody knows what is right, and it is left out.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from spanscore.codec.json_text import json_in
 from spanscore.codec.stored_sample import sample_of
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.model.label import Judged, LabelledSample
+from spanscore.settings.printable import names_listed
 
 __all__ = ["annotations_of"]
 
@@ -35,13 +36,13 @@ def annotations_of(text: str, metric: str | None, path: str | Path) -> list[Labe
         return None
     chosen = metric or (next(iter(held)) if len(held) == 1 else "")
     if chosen not in held:
-        raise ConfigurationError(f"{path} annotates {', '.join(sorted(held))}; choose one of these metrics")
+        raise ConfigurationError(f"{path} annotates {names_listed(sorted(held))}; choose one of these metrics")
     return list(_read(held[chosen], chosen, path))
 
 
 def _held(text: str) -> dict[str, list[Any]] | None:
     try:
-        found = json.loads(text)
+        found = json_in(text)
     except ValueError:
         return None
     if not isinstance(found, dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import json
 import tokenize
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
+from spanscore.codec.json_text import json_in
 from spanscore.codec.stored_messages import conversation_of, looks_like_messages, text_of
 from spanscore.errors import SampleError
 from spanscore.meant import did_you_mean
@@ -38,6 +38,7 @@ KNOWN = _SINGLE | _MULTI | _FORMERLY.keys()
 """Every field that is read; others of a record are left alone."""
 _AROUND: Final = " \t\r\n\u00a0\ufeff"
 """Characters around a column's name that are no part of it."""
+_DEEPEST: Final = 100
 _SPANS = "resourceSpans"
 """What a line of spans holds, which is taken for samples now and then."""
 
@@ -93,13 +94,23 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
         raise SampleError(_fault(error)) from None
 
 
-def plain(value: Any) -> Any:
-    """Return arrays and tuples as lists, and NumPy's scalars as Python's, at any depth; any other value as it is."""
+def plain(value: Any, depth: int = _DEEPEST) -> Any:
+    """Return arrays and tuples as lists, and NumPy's scalars as Python's; any other value as it is.
+
+    Raises:
+        SampleError: it is nested deeper than ``depth``.
+    """
+    if isinstance(value, str):
+        return value
     made = getattr(value, "tolist", None)
     value = made() if callable(made) else value
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return {name: plain(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+    if not isinstance(value, list | tuple | dict):
+        return value
+    if depth <= 0:
+        raise SampleError(f"a field is nested deeper than {_DEEPEST} levels")
+    if isinstance(value, dict):
+        return {name: plain(inner, depth - 1) for name, inner in value.items()}
+    return [plain(inner, depth - 1) for inner in value]
 
 
 def _lacks(record: Mapping[Any, Any]) -> str:
@@ -202,8 +213,8 @@ def _literal(name: str, text: str) -> Any:
             would read its two texts as one.
     """
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_in(text)
+    except ValueError:
         pass
     try:
         if not _has_neighbouring_texts(text):

@@ -20,6 +20,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.model.score import NOT_APPLICABLE, Outcome
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.monitoring.estimates import MeanInterval
+from spanscore.settings.printable import names_listed
 
 __all__ = ["LEAVE_OUT", "MAX_UNSCORED", "CaseChange", "GateResult", "MetricGate", "QualityBounds", "checked"]
 
@@ -75,7 +76,7 @@ class QualityBounds:
         if self.baseline is not None and (unscored := sorted(self.max_drop.keys() - scored.keys())):
             raise ConfigurationError(
                 f"--max-drop names {unscored[0]!r}, of which the baseline has no score; it has scores of "
-                f"{', '.join(scored) or 'nothing'}; --update-baseline writes it anew"
+                f"{names_listed(scored) or 'nothing'}; --update-baseline writes it anew"
             )
 
     def refuse_cases(self, ids: Sequence[str | int | None]) -> None:

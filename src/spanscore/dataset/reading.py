@@ -14,13 +14,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
+from spanscore.codec.json_text import json_in
 from spanscore.codec.labelled import LABEL_KEYS
 from spanscore.codec.stored_sample import ID, KNOWN, columns_of, plain, sample_of
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.meant import did_you_mean
 from spanscore.model.sample import Sample
 
-__all__ = ["Bad", "Read", "none_is_a_sample", "read_record", "read_samples", "records_of"]
+__all__ = ["WIDEST_CELL", "Bad", "Read", "none_is_a_sample", "read_record", "read_samples", "records_of"]
 
 _OURS = LABEL_KEYS | {"times", "turns"}
 """Columns that other commands write and read."""
@@ -28,7 +29,7 @@ _SEPARATORS = ",;\t|"
 _BOM = "\ufeff"
 _NAMED = 3
 """Bad records that an error names."""
-_WIDEST_CELL = 2**31 - 1
+WIDEST_CELL = 2**31 - 1
 """Characters; the csv module's own limit of 131,072 is less than a long context."""
 
 
@@ -73,13 +74,19 @@ def read_record(place: int, record: Any, *, texts: bool = False) -> Read:
         texts: as of ``sample_of``.
     """
     columns = columns_of(tuple(record)) if isinstance(record, Mapping) else None
-    own = plain(record[columns.read[ID]]) if columns is not None and ID in columns.read else None
-    own_id = own if isinstance(own, str | int) and own != "" and not isinstance(own, bool) else None
     unread = () if columns is None else tuple(name for name in columns.unread if name not in _OURS)
+    own_id = None if columns is None or ID not in columns.read else _id(record[columns.read[ID]])
     try:
         return Read(place, sample_of(record, texts=texts), own_id, unread)
     except SampleError as error:
         return Read(place, Bad(place, str(error), own_id), own_id, unread)
+
+
+def _id(own: Any) -> str | int | None:
+    """Return an id that is a text or a whole number; None for any other."""
+    made = getattr(own, "tolist", None)  # of NumPy
+    own = made() if callable(made) else own
+    return own if isinstance(own, str | int) and own != "" and not isinstance(own, bool) else None
 
 
 def records_of(samples: Any) -> Iterable[Any]:
@@ -199,7 +206,7 @@ def _format_of(path: str | Path, first: str) -> str:
 def _is_object(line: str) -> bool:
     """Whether a line alone is a record: not the beginning of an object that goes on, nor one that holds the records."""
     try:
-        found = json.loads(line)
+        found = json_in(line)
     except ValueError:
         return False
     return isinstance(found, dict) and _held_by(found) is None
@@ -209,15 +216,15 @@ def _of_lines(lines: Iterator[str]) -> Iterator[Read]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                record = json.loads(line)
-            except ValueError as error:
-                yield Read(number, Bad(number, f"not valid JSON: {getattr(error, 'msg', 'it cannot be read')}"))
+                record = json_in(line)
+            except json.JSONDecodeError as error:
+                yield Read(number, Bad(number, f"not valid JSON: {error.msg}"))
             else:
                 yield read_record(number, record)
 
 
 def _of_cells(lines: Iterator[str]) -> Iterator[Read]:
-    csv.field_size_limit(_WIDEST_CELL)
+    csv.field_size_limit(WIDEST_CELL)
     opening = next(lines, "")
     header = {separator: next(csv.reader([opening], delimiter=separator), []) for separator in _SEPARATORS}
     separator = max(header, key=lambda each: len(_known_in(header[each])))  # of equal ones the first: the comma
@@ -248,7 +255,7 @@ def _known_in(names: Iterable[Any]) -> frozenset[str]:
 
 def _of_json(text: str, name: str) -> Iterator[Read]:
     try:
-        found = json.loads(text)
+        found = json_in(text)
     except ValueError as error:
         raise ConfigurationError(f"{name} is not valid JSON: {error}") from error
     records = _records_in(found) if isinstance(found, Mapping) else found

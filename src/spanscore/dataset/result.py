@@ -14,6 +14,7 @@ from spanscore.dataset.reading import Bad
 from spanscore.dataset.rows import Row, write_rows
 from spanscore.model.score import Outcome, Scale, known_sum
 from spanscore.monitoring.estimates import mean_interval
+from spanscore.settings.printable import printable
 
 __all__ = ["Result", "Summary"]
 
@@ -140,7 +141,7 @@ class Result:
         from rich.console import Group
         from rich.text import Text
 
-        return Group(self._table(), *(Text(line) for line in self._lines()))
+        return Group(self._table(), *(Text(printable(line)) for line in self._lines()))
 
     def _table(self) -> Any:
         from rich.table import Table

@@ -12,7 +12,9 @@ from typing import Any, Self, TextIO, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
+from spanscore.codec.json_text import json_in
 from spanscore.codec.text import wire_value
+from spanscore.dataset.reading import WIDEST_CELL
 from spanscore.errors import ConfigurationError, writing
 from spanscore.model.score import Label, Outcome, Score
 from spanscore.runtime.whole_file import whole_file
@@ -120,7 +122,7 @@ class _Lines:
     def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
         for line in stream:
             try:
-                found = json.loads(line)
+                found = json_in(line)
             except ValueError:
                 found = None
             yield found if isinstance(found, dict) else None
@@ -131,6 +133,7 @@ class _Lines:
 
 class _Cells:
     def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
+        csv.field_size_limit(WIDEST_CELL)
         for row in csv.DictReader(stream):
             yield {name: cell or None for name, cell in row.items() if name}
 
@@ -231,12 +234,17 @@ def _read(path: Path, form: _Format) -> Iterator[Row]:
     if not path.exists():
         return
     strange = read = 0
-    with path.open(encoding="utf-8", newline="") as stream:
-        for found in form.read(stream):
-            row = None if found is None else _row(found)
-            read, strange = read + (row is not None), strange + (row is None)
-            if row is not None:
-                yield row
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            for found in form.read(stream):
+                row = None if found is None else _row(found)
+                read, strange = read + (row is not None), strange + (row is None)
+                if row is not None:
+                    yield row
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeError, csv.Error) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
     if strange > 1 or (strange and not read):  # one may be cut off, where a run was killed
         raise ConfigurationError(f"{path} holds other lines than rows that spanscore has written; name another file")
 

@@ -10,6 +10,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from spanscore.codec.json_text import json_in
 from spanscore.errors import ConfigurationError, writing
 from spanscore.fitting.choosing import ALPHA, Paired
 from spanscore.fitting.teachable import Question
@@ -156,7 +157,7 @@ def digest_of(own: Question) -> str:
 
 def _read(path: str | Path) -> dict[str, Any]:
     try:
-        held = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        held = json_in(Path(path).expanduser().read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"prompts.file: there is no file {path}; {_MADE_BY}") from None
     except OSError as error:

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from spanscore.settings.printable import printable_lines
+from spanscore.settings.printable import printable, printable_lines
 
 __all__ = ["Terminal", "as_plain"]
 
@@ -24,6 +24,10 @@ class Terminal(Console):
 
     Of a rich ``Text``, rich itself has left out the bell and what moves back when it comes here.
     """
+
+    def print_line(self, text: str) -> None:
+        """Print a text as one line without markup, however long it is: a line break in a name begins no line."""
+        self.print(Text(printable(text)), soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:
         """Return a plain text as rich's, escaped before it is measured."""

@@ -103,6 +103,8 @@ def _tree(path: str) -> dict[Any, Any]:
         raise ConfigurationError(f"there is no file {path}; make it by `spanscore baseline`") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path} is no YAML: nested too deep") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{path} is no YAML: {error}") from None
     if not isinstance(tree, dict):

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from spanscore.codec.json_text import json_in
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.calibration import Calibration
 
@@ -58,7 +59,7 @@ def read_calibration(path: str | Path) -> SavedCalibration:
         ConfigurationError: it cannot be read, is no such file, or its labels say too little.
     """
     try:
-        tree = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        tree = json_in(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"calibration {path} cannot be read: {error.strerror}") from error
     except ValueError as error:

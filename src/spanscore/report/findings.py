@@ -9,6 +9,7 @@ from spanscore.model.score import Kind
 from spanscore.report.rows import default_threshold
 from spanscore.report.summaries import MetricSummary, ReportSummary
 from spanscore.report.unscored import Unscored
+from spanscore.settings.printable import printable
 
 __all__ = [
     "clock",
@@ -108,8 +109,8 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
 
 
 def readable(metric: str) -> str:
-    """Return a metric's name in words."""
-    return metric.replace("_", " ").strip()
+    """Return a metric's name in words, on one line."""
+    return printable(metric.replace("_", " ").strip())
 
 
 def dollars(cost_usd: float) -> str:

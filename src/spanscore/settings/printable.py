@@ -7,8 +7,9 @@ override shows a word backwards. Each becomes what Python would write for it: ``
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-__all__ = ["printable", "printable_lines"]
+__all__ = ["names_listed", "printable", "printable_lines"]
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _SEPARATORS = "\u2028\u2029"
@@ -24,6 +25,11 @@ _PLANE = 0x1_0000
 def printable(text: str) -> str:
     """Return one line, whatever the text holds: line breaks and tabs are escaped, too."""
     return _IN_A_LINE.sub(_escape, text)
+
+
+def names_listed(names: Iterable[str]) -> str:
+    """Return names with commas between, on one line."""
+    return ", ".join(map(printable, names))
 
 
 def printable_lines(text: str) -> str:

@@ -11,6 +11,7 @@ from spanscore.dataset.gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityB
 from spanscore.dataset.rows import read_rows
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
+from spanscore.settings.printable import printable
 
 __all__ = ["assert_quality"]
 
@@ -75,4 +76,4 @@ def _told(held: GateResult, result: Result) -> Iterable[str]:
 def _case(row: Row) -> str:
     name = f"line {row.line}" if row.id is None else str(row.id)
     shown = row.outcome.value if row.value is None else f"{row.value:.2f}"
-    return ": ".join(filter(None, [name, shown, row.explanation or row.reason]))
+    return printable(": ".join(filter(None, [name, shown, row.explanation or row.reason])))
