@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 __all__ = ["words_of"]
@@ -30,10 +30,15 @@ def words_of(text: str) -> str:
     events = [*_events(text_of_lf)]
     if None in events or not (len(events) > 1 or text_of_lf.endswith("\n\n")):
         return text
-    datas = [data for data in events if data and data[0].strip() != _DONE]
-    spaced = all(line[:1] in ("", " ") for data in datas for line in data)  # else a token may begin with its own
-    said = [_said("\n".join([line[spaced:] for line in data])) for data in datas]
+    said = [*_each([data for data in events if data and data[0].strip() != _DONE])]
     return "".join(said) if any(said) else text
+
+
+def _each(datas: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield what each event says; a space behind every ``data:`` is the format's, not the token's."""
+    spaced = all(line[:1] in ("", " ") for data in datas for line in data)
+    for data in datas:
+        yield _said("\n".join([line[spaced:] for line in data]))
 
 
 def _events(text: str) -> Iterator[list[str] | None]:
