@@ -248,3 +248,89 @@ async def test_a_question_that_was_given_up_is_a_call_of_what_it_may_have_come_t
         await ask(Answers(late), QUESTION)
 
     assert [(call.input_tokens, call.estimated, call.error_type) for call in calls] == [(40, True, "timeout")]
+
+
+LOOSE = {
+    "LaTeX": r'{"reason": "\(x^2 \le 4\), so \frac is \"right\"", "verdict": 1}',
+    "a comma too many": '{"reason": "r", "verdict": 1,}',
+    "a comma too many in a list": '{"reason": "r", "x": [1, 2,], "verdict": 1}',
+    "Python": "{'reason': 'It isn\\'t \"wrong\", it\\'s right', 'x': [True, None], 'verdict': True}",
+    "an apostrophe": "{'reason': 'It's the users' own', 'verdict': 1}",
+    "curly quotes": '{\u201creason\u201d: \u201cIt\u2019s "right"\u201d, \u201cverdict\u201d: 1}',
+    "single curly quotes": "{\u2018reason\u2019: \u2018It\u2019s right\u2019, \u2018verdict\u2019: 1}",
+    "one curly key": '{\u201creason\u201d: "r", "verdict": 1}',
+    "a comment": '{ // mine\n "reason": "http://x # y", # it is\n "verdict": /* one */ 1\n}',
+    "blanks that do not break": '{\u00a0"verdict":\u00a01}',
+    "a wrapper": '{"answer": {"reason": "r", "verdict": 1}}',
+    "a wrapper with a fault": "{'answer': {'verdict': 1,},}",
+    "other case": '{"Reason": "r", "VERDICT": 1}',
+    "other case in a wrapper": '{"Critique": {"Verdict": 1}}',
+    "a line": "Verdict: 1",
+    "a bold line": "**Verdict:** 1.",
+}
+
+
+@pytest.mark.parametrize("text", LOOSE.values(), ids=LOOSE)
+@pytest.mark.parametrize("around", ["{0}", "<think>0?</think>\n{0}"])
+def test_an_answer_that_can_be_read_in_one_way_only_is_read(text: str, around: str) -> None:
+    answer = read(around.replace("{0}", text), Answer, {"response": "r"})
+
+    assert isinstance(answer, Answer)
+    assert answer.verdict == 1
+
+
+def test_what_was_not_quite_json_keeps_its_words() -> None:
+    text = "{'reason': 'It\\'s \"\\(x\\)\"\\n\\u00e9 \\beta \\U0001', 'verdict': 1}"
+
+    assert read(text, Answer) == Answer(reason='It\'s "\\(x\\)"\n\u00e9 \\beta \\U0001', verdict=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"reason": "it says "no" there", "verdict": 1}',
+        '{"Verdict": 1, "verdict": 0}',
+        "{'verdict': 1, 'verdict': 0}",
+        '{"verdict": 1 // was 0}',
+        '{"verdict": 0 1}',
+        '{"verdict": 1; }',
+        "{'verdict': one}",
+        "{verdict: 1}",
+        '{"a": {"b": {"verdict": 1}}}',
+        '{"first": {"verdict": 1}, "second": {"verdict": 1}}',
+        "Verdict: 1 or 0",
+        "Verdict: 1\nVerdict: 0",
+        "The verdict: 1",
+        "Page: 1",
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_not_read(text: str) -> None:
+    assert read(text, Answer) is None
+
+
+def test_keys_are_known_in_any_case_at_any_depth() -> None:
+    class Row(BaseModel):
+        end_state: str
+
+    class Rows(BaseModel):
+        rows: list[Row]
+
+    assert read('{"Rows": [{"End State": "A"}, {"endState": "B"}]}', Rows) == Rows(
+        rows=[Row(end_state="A"), Row(end_state="B")]
+    )
+
+
+def test_an_object_without_any_asked_key_is_no_answer_of_defaults() -> None:
+    class Lists(BaseModel):
+        found: list[str] = []
+
+    assert read('{"other": 1, "more": 2}', Lists) is None
+    assert read('{"result": {"found": ["a"]}}', Lists) == Lists(found=["a"])
+
+
+async def test_a_repair_is_asked_for_the_bare_object() -> None:
+    judge = Answers("hm", '{"verdict": 0}')
+
+    assert await ask(judge, QUESTION) == Answer(verdict=0)
+    assert judge.asked[1].output is Answer
+    assert "text" not in judge.asked[1].instruction

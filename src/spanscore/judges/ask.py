@@ -30,8 +30,7 @@ REPAIR_STEP = "fix_output_format"
 
 _REPAIR = """\
 An earlier answer did not have the asked form. Rewrite it as one JSON object of the form in the evidence.
-Keep what it says. Do not judge anew, and do not add what is not there.
-Give the rewritten object as a string in "text"."""
+Keep what it says. Do not judge anew, and do not add what is not there."""
 _EMPTY = "empty"
 _MAX_READ = 200_000
 """Characters of an answer: forty times the longest that a metric asks for."""
@@ -40,7 +39,7 @@ _MAX_REPAIRED = 100_000
 
 
 class Repaired(BaseModel):
-    """An answer in the asked form, as text."""
+    """An answer in the asked form, as text: some judges wrap the object that a repair asks for."""
 
     text: str
 
@@ -76,21 +75,28 @@ async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None
         step=REPAIR_STEP,
         instruction=_REPAIR,
         evidence={"answer": text, "form": form(prompt.output)},
-        output=Repaired,
+        output=prompt.output,
         ballot=prompt.ballot,
     )
-    _, repaired = await _asked(judge, repair)
-    if not isinstance(repaired, Repaired):
-        return None
-    return read(repaired.text, prompt.output, prompt.evidence, repaired=True)
+    return (await _asked(judge, repair, repair_of=prompt))[1]
 
 
-async def _asked(judge: Judge, prompt: Prompt, left_out: float = 0.0) -> tuple[str, BaseModel | None]:
+def _read_repair(text: str, repair: Prompt, prompt: Prompt) -> BaseModel | None:
+    """Return the answer in a repair: the object itself, or the text of one in ``{"text": "…"}``."""
+    wrapped = read(text, Repaired, repair.evidence)
+    if isinstance(wrapped, Repaired) and "text" not in prompt.output.model_fields:
+        text = wrapped.text
+    return read(text, prompt.output, prompt.evidence, repaired=True)
+
+
+async def _asked(
+    judge: Judge, prompt: Prompt, left_out: float = 0.0, *, repair_of: Prompt | None = None
+) -> tuple[str, BaseModel | None]:
     """Call the judge once and record the call: its text, and the answer in it where it can be read."""
     started = time.perf_counter()
     reply = await replied(judge, prompt)
     text = reply.text[:_MAX_READ]
-    answer = read(text, prompt.output, prompt.evidence)
+    answer = _read_repair(text, prompt, repair_of) if repair_of else read(text, prompt.output, prompt.evidence)
     error_type = None if answer is not None else JudgeUnparseable.error_type if text.strip() else _EMPTY
     call = JudgeCall(
         step=prompt.step,
