@@ -104,6 +104,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "CONTENT_CUT": ("bool", "copies for the process that scores", ""),
     "DECIDED": ("string", "the root of such a copy", "followed by a metric that took it: threshold and rule"),
     "UNSCORED": ("string", _UNIT, ""),
+    "LEFT_OUT": ("double", _BOTH, ""),
     "METADATA": ("string, int, double, bool", _UNIT, ""),
     "RUN_FAILED_INSIDE": ("bool", _UNIT, ""),
     "RUN_CACHED": ("bool", "model span", ""),

@@ -226,3 +226,37 @@ def test_a_bound_that_lets_nothing_through_is_refused(most: int) -> None:
 
 def _size(text: str) -> int:
     return len(fenced(text).encode())
+
+
+WITHOUT_SENTENCES = {
+    "words": "ferries sail at nine from the quay " * 900,
+    "a row": "ferry,nine|" * 2_800,
+    "one word": "x" * 30_000,
+    "Chinese commas": "渡轮九点开航，" * 1_500,
+    "Chinese": "渡轮九点开航" * 1_500,
+    "Thai": "เรือออกตอนเก้าโมงจากท่าเหนือ" * 350,
+    "Hindi": "नाव नौ बजे चलती है। " * 500,
+    "Arabic": "تبحر العبارة الساعة التاسعة؟ " * 500,
+    "a sentence, then none": "It is. " + "ferries sail " * 2_500,
+    "accents apart": "e\u0301" * 8_000,
+}
+
+
+@pytest.mark.parametrize("text", WITHOUT_SENTENCES.values(), ids=WITHOUT_SENTENCES)
+@pytest.mark.parametrize("most", [400, 2_000, 6_000])
+def test_a_text_is_never_dropped_whole(text: str, most: int) -> None:
+    prompt, left_out = fit(question(contexts=["A short one.", text]), most)
+
+    short, cut = prompt.evidence["contexts"]
+    kept = cut.removesuffix(f" {LEFT_OUT}")
+    assert (short, cut) == ("A short one.", f"{kept} {LEFT_OUT}")
+    assert text.startswith(kept)
+    assert text[len(kept)] != "\u0301"
+    assert most / 2 < tokens(prompt) <= most
+    assert 0 < left_out < 1
+
+
+def test_a_word_is_not_cut_where_there_are_words() -> None:
+    cut = fit(question(contexts=[WITHOUT_SENTENCES["words"]]), 2_000)[0].evidence["contexts"][0]
+
+    assert cut.removesuffix(f" {LEFT_OUT}").rpartition(" ")[2] in WITHOUT_SENTENCES["words"].split()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.sinks.builders import failed, score, undefined
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import Outcome, refuse_taken_name, unit_attributes
+from spanscore.model.score import JudgeCall, Outcome, Usage, refuse_taken_name, unit_attributes
 
-FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.UNSCORED)
+FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.UNSCORED, semconv.LEFT_OUT)
 
 
 def unscored(attributes: dict[str, object]) -> dict[str, object]:
@@ -64,3 +66,14 @@ def test_a_unit_that_another_process_scores_says_so_and_nothing_else():
 
     assert attributes[semconv.STATUS] == "elsewhere"
     assert unscored(attributes) == {}
+
+
+@pytest.mark.parametrize(("shares", "said"), [((0.6, 0.2, 0.7), 0.7), ((0.5,), None), ((0.0,), None), ((), None)])
+def test_a_question_of_which_less_than_half_was_shown_is_on_the_units_span(
+    shares: tuple[float, ...], said: float
+) -> None:
+    usage = Usage(tuple(JudgeCall(step="s", input_left_out=share) for share in shares))
+
+    attributes = unit_attributes([replace(score("style"), usage=usage)])
+
+    assert attributes.get("spanscore.left_out.style") == said

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.report.builders import TEN_O_CLOCK, a_score, a_unit_span, evaluations
 
+from spanscore.model.score import JudgeCall, Usage
 from spanscore.model.span import SpanData
 from spanscore.monitoring.calibration import Calibration, LabelledPair
 from spanscore.monitoring.calibration_file import SavedCalibration
@@ -90,3 +91,16 @@ def test_the_page_of_another_series_says_that_it_is_not_calibrated(tmp_path: Pat
         "Not calibrated: the labels are of series 1, and the last scores are of 2"
         in (tmp_path / "page.html").read_text()
     )
+
+
+def test_the_page_counts_scores_whose_judge_read_less_than_half(tmp_path: Path) -> None:
+    found = []
+    for minute, share in enumerate((0.9, 0.6, 0.5)):
+        score = a_score(1.0, usage=Usage((JudgeCall(step="s", input_left_out=share),)))
+        unit = a_unit_span(score, minute=minute)
+        found += [unit, *evaluations(unit, score)] if minute else [unit]
+
+    write(found, tmp_path / "page.html")
+
+    said = "The judge read less than half of a question for 2 scores, as it was too long"
+    assert said in (tmp_path / "page.html").read_text()

@@ -4,7 +4,8 @@
     a conversation   loses its middle turns, first of all what is long in them; the first and the last message stay whole
     all else         stays whole: question, answer, reference, statements. Too long by itself, nothing is sent
 
-A text is cut behind a sentence, and ``LEFT_OUT`` stands where something was. The evidence tells which is which, also that of
+A text is cut behind a sentence, else behind a word, else behind a character: what is kept fills at least half of the room.
+``LEFT_OUT`` stands where something was. The evidence tells which is which, also that of
 a metric of your own: contexts are ``Passages``, or a list of texts under a key that ends in ``contexts``; a conversation is a
 list of messages, mappings with a ``role`` (``MultiTurnSample.messages``).
 """
@@ -18,6 +19,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from math import ceil
 from typing import Any, NamedTuple
+from unicodedata import category
 
 from spanscore.errors import JudgeError
 from spanscore.judges.render import fenced, render
@@ -41,7 +43,8 @@ _PASSES = 3
 """How often contexts are cut: where escapes stand thick at one place, the first cut is too small."""
 _ESCAPED = 6
 """Bytes that one character may have as JSON (``\\u0000``)."""
-_SENTENCE_ENDS = re.compile(r"[.!?…][\"')\]”’]*(?=\s)|[。！？]|\n+")
+_ENDS = (re.compile(r"[.!?…؟۔।॥۔።][\"')\]”’»]*(?=\s)|[。！？｡]|\n+"), re.compile(r"(?<=\S)\s|[，、；,;|]"))
+"""Of sentences, in all scripts that mark them, and of words."""
 
 
 class Fit(NamedTuple):
@@ -112,14 +115,27 @@ def _cap(sizes: Sequence[int], over: float) -> float:
 
 
 def _cut(text: str, cap: float) -> str:
-    """Return a text of at most so many bytes as JSON: its first sentences, and the mark."""
+    """Return a text of at most so many bytes as JSON: its beginning, and the mark."""
     size, mark = _json_bytes(text), _json_bytes(LEFT_OUT)
     if size <= max(cap, mark):
         return text
-    room = max(0.0, cap - mark)
-    kept = text[: int(len(text) * room / size)]
-    ends = deque((end.end() for end in _SENTENCE_ENDS.finditer(kept)), maxlen=1)
-    return f"{kept[: ends[0]].rstrip()} {LEFT_OUT}" if ends else LEFT_OUT
+    room, most = max(0.0, cap - mark), len(text)
+    while size > room and most:  # again where escapes stand thick at the beginning
+        most = min(most - 1, int(most * room / size))
+        size = _json_bytes(text[:most])
+    kept = _up_to_an_end(text, most)
+    return f"{kept} {LEFT_OUT}" if kept else LEFT_OUT
+
+
+def _up_to_an_end(text: str, most: int) -> str:
+    """Return so many characters at most, up to the last end of a sentence, else of a word, in their second half."""
+    for pattern in _ENDS:
+        ends = deque((end.end() for end in pattern.finditer(text, most // 2, most)), maxlen=1)
+        if ends:
+            return text[: ends[0]].rstrip()
+    while most and category(text[most])[0] == "M":  # a vowel sign or an accent of the character before
+        most -= 1
+    return text[:most].rstrip()
 
 
 def _shorter_talk(evidence: Mapping[str, Any], over: float) -> Mapping[str, Any]:

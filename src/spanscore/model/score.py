@@ -21,6 +21,7 @@ from spanscore.model.transcript import Transcript
 
 __all__ = [
     "BINARY",
+    "MOSTLY_LEFT_OUT",
     "UNIT_INTERVAL",
     "Ballots",
     "Direction",
@@ -349,7 +350,9 @@ def refuse_taken_name(metric: str) -> None:
             )
 
 
-_FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.UNSCORED)
+MOSTLY_LEFT_OUT: Final = 0.5
+"""Share of a question from which on the unit's span says that it was left out."""
+_FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.UNSCORED, semconv.LEFT_OUT)
 _TAKEN = frozenset(name for name in vars(semconv).values() if isinstance(name, str))
 
 
@@ -362,6 +365,8 @@ def score_attributes(score: Score) -> dict[str, Any]:
         attributes[semconv.LABEL + score.metric] = score.label
     if score.probability is not None:
         attributes[semconv.PROBABILITY + score.metric] = float(score.probability)
+    if (left_out := score.usage.input_left_out) > MOSTLY_LEFT_OUT:
+        attributes[semconv.LEFT_OUT + score.metric] = float(left_out)
     return attributes
 
 

@@ -171,6 +171,8 @@ def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
         share, low, high = metric.excluded
         lacking = f"{100 * share:.0f} % of the chosen units were not scored: the mean is of the rest"
         yield f"{lacking}, of all it is {low:.2f} at worst, {high:.2f} at best"
+    if cut := metric.mostly_left_out:
+        yield f"The judge read less than half of a question for {say.counted(cut, 'score')}, as it was too long"
     if metric.applies is not None:
         yield f"It {metric.applies}"
     if metric.corrected is not None:

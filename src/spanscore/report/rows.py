@@ -37,6 +37,7 @@ class ReportRow:
         trace_id: 32 hex digits.
         question: None where it was not captured; likewise ``answer`` and ``contexts``.
         contexts: in rank order.
+        left_out: share of a question that its judge was not shown, (0.5, 1); 0 if it was shown half of each or more.
         applies: whether the metric's condition holds; None where there is none, or nobody could say.
         of_conversation: what was judged is a whole conversation, not a turn of it.
     """
@@ -67,6 +68,7 @@ class ReportRow:
     contexts: tuple[str, ...] | None = None
     of_conversation: bool = False
     applies: bool | None = None
+    left_out: float = 0.0
 
     @property
     def weight(self) -> float:

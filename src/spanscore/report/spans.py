@@ -278,6 +278,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
         output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
         cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
+        left_out=_left_out(held, metric),
         applies=_yes_or_no(held.get(semconv.APPLICABLE)),
         **_where(key, unit or span),
     )
@@ -298,6 +299,7 @@ def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> Repor
         quality=scale.quality(value),
         label=_label(span.attributes.get(semconv.LABEL + metric)),
         probability=_probability(span.attributes, metric),
+        left_out=_left_out(span.attributes, metric),
         kind=scale.kind,
         range=scale.range,
         direction=scale.direction,
@@ -330,6 +332,10 @@ def _probability(held: Mapping[str, Any], metric: str) -> float | None:
         threshold = decode_threshold(text)
         given = None if threshold is None else probability(threshold)
     return given if given is not None and 0.0 < given <= 1.0 else None
+
+
+def _left_out(held: Mapping[str, Any], metric: str) -> float:
+    return _finite(held.get(semconv.LEFT_OUT + metric)) or 0.0
 
 
 def _label(value: Any) -> Label | None:

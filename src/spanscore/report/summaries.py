@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from spanscore import semconv
-from spanscore.model.score import Direction, Kind, known_sum
+from spanscore.model.score import MOSTLY_LEFT_OUT, Direction, Kind, known_sum
 from spanscore.monitoring import estimates
 from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.calibration_file import SavedCalibration
@@ -101,6 +101,7 @@ class MetricSummary:
         buckets: neighbours in time, without holes; empty when no row has a time.
         stretch: indices into ``buckets``; None when no stretch stands out.
         cost_usd: None when no price is known.
+        mostly_left_out: scores whose judge was shown less than half of a question, as it was too long.
         shadows: how each second judge compares, on the units that both scored.
         excluded: share of the chosen units that should have a score and have none, and the bounds of the mean of all; None
             where none lacks one, or the scale is open.
@@ -133,6 +134,7 @@ class MetricSummary:
     corrected: CorrectedRate | None = None
     applies: Applicability | None = None
     of_conversations: bool = False
+    mostly_left_out: int = 0
 
     @property
     def scores(self) -> int:
@@ -300,6 +302,7 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         tokens=sum(row.input_tokens + row.output_tokens for row in rows),
         cost_usd=known_sum(row.cost_usd for row in rows),
         of_conversations=example.of_conversation,
+        mostly_left_out=sum(row.left_out > MOSTLY_LEFT_OUT for row in scored),
     )
 
 

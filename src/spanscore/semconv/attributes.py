@@ -273,6 +273,8 @@ DECIDED: Final = "spanscore.decided."
 """Of a copy for who scores: true on its resource, its unit's id on its spans; and followed by a metric that took it."""
 UNSCORED: Final = "spanscore.unscored."
 """Followed by a metric that was chosen and gave no score: its outcome, after ``missing_field`` the fields."""
+LEFT_OUT: Final = "spanscore.left_out."
+"""Followed by a metric whose judge was shown less than half of a question, as it was too long: the share that was left out."""
 METADATA: Final = "spanscore.metadata."
 """Of a unit's root, followed by a key that ``capture.metadata`` lists: what the run was called with. Rules read it wherever
 the span is read again."""
