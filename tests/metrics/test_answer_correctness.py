@@ -50,7 +50,7 @@ def test_without_a_length_nothing_is_classified() -> None:
 
     score = AnswerCorrectness(judge, ScriptedEmbeddings({"r": [0.0], "f": [1.0]})).score_sync(SAMPLE)
 
-    assert score.outcome is Outcome.UNDEFINED
+    assert score.outcome is Outcome.JUDGE_ERROR
     assert "classify_statements" not in [prompt.step for prompt in judge.calls]
 
 

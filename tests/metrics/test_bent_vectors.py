@@ -181,6 +181,23 @@ def test_a_vector_of_no_numbers_is_not_below_the_threshold() -> None:
 
     score = SemanticSimilarity(vectors, threshold=0.5).score_sync(SingleTurnSample(response="one", reference="other"))
 
+    assert (score.value, score.outcome) == (None, Outcome.JUDGE_ERROR)
+
+
+@pytest.mark.parametrize("vector", [[math.nan, 1.0], [math.inf, 1.0], [0.0, 0.0], [1e300, 1.0], [1.0], []])
+def test_a_vector_of_a_model_that_compares_with_nothing_is_the_embedders_failure(vector: list[float]) -> None:
+    sample = SingleTurnSample(response="one", reference="other")
+
+    for vectors in ({"one": vector, "other": [1.0, 0.5]}, {"one": [1.0, 0.5], "other": vector}):
+        score = SemanticSimilarity(ScriptedEmbeddings(vectors)).score_sync(sample)
+
+        assert (score.value, score.outcome, score.error_type) == (None, Outcome.JUDGE_ERROR, "unparseable")
+        assert "cannot be compared" in str(score.reason)
+
+
+def test_a_text_without_a_word_of_the_lexical_embeddings_is_undefined() -> None:
+    score = SemanticSimilarity("lexical").score_sync(SingleTurnSample(response="it is", reference="The bridge."))
+
     assert (score.value, score.outcome) == (None, Outcome.UNDEFINED)
 
 

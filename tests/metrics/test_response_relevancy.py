@@ -68,12 +68,16 @@ def test_lost_guesses_are_reported() -> None:
     assert scored(guesses("same"), strictness=4).ballots == Ballots(asked=4, received=1)
 
 
-@pytest.mark.parametrize("question", ["", "  ", "none"])
-def test_without_a_question_or_an_angle_it_is_undefined(question: str) -> None:
+@pytest.mark.parametrize("question", ["", "  "])
+def test_without_a_question_it_is_undefined(question: str) -> None:
     score = scored(guesses(question), strictness=1)
 
     assert (score.outcome, score.value) == (Outcome.UNDEFINED, None)
     assert score.reason
+
+
+def test_a_guess_without_an_angle_is_the_embedders_failure() -> None:
+    assert scored(guesses("none"), strictness=1).outcome is Outcome.JUDGE_ERROR
 
 
 def test_embeddings_that_fail_are_an_error() -> None:

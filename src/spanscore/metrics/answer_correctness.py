@@ -86,7 +86,8 @@ class AnswerCorrectness(JudgedMetric):
 
     Fields: ``user_input``, ``response``, ``reference``. Judge calls: 3 (``extract_statements_response`` and
     ``extract_statements_reference`` side by side, ``classify_statements``); 2 when one text states nothing; none when w1 is 0.
-    One request for embeddings, none when w2 is 0. Undefined when an embedding has no length; nothing is classified then.
+    One request for embeddings, none when w2 is 0. A vector of a model that is not finite, empty or
+    all zeros is a ``judge_error``; nothing is classified then.
 
     Blind spot: S is high for a wrong answer in the right words, so even a false one seldom gets below 0.2: choose
     ``pass_at`` by looking at real scores, or set ``weights=(1, 0)``. Right statements that the reference
@@ -94,7 +95,7 @@ class AnswerCorrectness(JudgedMetric):
 
     Source: ragas 0.4.3's ``AnswerCorrectness``. Deviations: a statement of the answer that was not sorted is an FP, and one
     sorted twice counts once, as an FP if it is in both (ragas counts rows); no call is made whose weight is 0 or whose answer
-    is known; nothing sorted at all is repaired once and then an error (ragas: F = 0); no length is undefined with a reason.
+    is known; nothing sorted at all is repaired once and then an error (ragas: F = 0); a vector without a length is an error.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.

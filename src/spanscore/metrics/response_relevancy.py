@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from spanscore.judges.embeddings import embedder_name
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, cosine, wanted_embedder
+from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, compared, wanted_embedder
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
@@ -52,14 +52,14 @@ class ResponseRelevancy(JudgedMetric):
 
     Fields: ``user_input``, ``response``. Judge calls: ``strictness`` (step ``generate_question``), side by side, and one
     request for embeddings. Guesses that are lost do not count; at least one must come back, and the score reports how many
-    did. Undefined when every guess is empty or a vector has no length.
+    did. Undefined when every guess is empty. A vector of a model that is not finite, empty or all zeros is a ``judge_error``.
 
     Blind spot: whether the answer is true, complete or polite. Cosines of short questions lie close together: compare values
     of one embedding model only (it is part of the version), and choose ``pass_at`` by looking at real scores.
 
     Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.4.3's
     ``ResponseRelevancy``. Deviations: empty guesses are left out of the mean (ragas embeds them); a vector without length is
-    "undefined" with a reason (ragas: nan); a noncommittal answer is not embedded at all.
+    an error (ragas: nan); a noncommittal answer is not embedded at all.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -106,7 +106,7 @@ class ResponseRelevancy(JudgedMetric):
         questions = [guess.question for guess in asking]
         own_question = sample.user_input or ""
         own, *others = await self._embedder.embed([own_question, *questions])
-        cosines = [cosine(own, other) for other in others]
+        cosines = [compared(self._embedder, own, other) for other in others]
         known = [near for near in cosines if near is not None]
         if len(known) < len(cosines):
             return Finding(value=None, reason=NO_LENGTH, ballots=ballots)

@@ -30,7 +30,8 @@ class SemanticSimilarity(NamedMetric):
     higher is better, or {0, 1} with a threshold; the quality is max(0, value).
 
     Fields: ``response``, ``reference``. Judge calls: none; one request for embeddings, or one pair for a cross-encoder.
-    Undefined when a vector has no length, also with a threshold. An empty text is embedded as one space.
+    A vector of a model that is not finite, empty or all zeros is a ``judge_error``, also with a threshold; a text without a
+    word that the lexical embeddings know is undefined. An empty text is embedded as one space.
 
     Blind spot: embeddings hear the subject more than what is said of it: "opens at nine" and "never opens at nine" lie close
     together, and so do wrong numbers. Compare values of one model only (it is part of the version), and choose ``pass_at`` by
@@ -38,7 +39,7 @@ class SemanticSimilarity(NamedMetric):
 
     Source: Risch et al., "Semantic Answer Similarity for Evaluating Question Answering Models" (2021), as in ragas 0.4.3's
     ``SemanticSimilarity``. Deviations: a threshold of 0 counts (ragas ignores it); the threshold is reached also when rounding
-    left the value a billionth below; no length is undefined with a reason (ragas: nan, or 0 with a threshold).
+    left the value a billionth below; a vector without a length is an error (ragas: nan, or 0 with a threshold).
 
     Args:
         embeddings: LangChain embeddings, an Embedder, or ``"lexical"``. Not needed with a cross-encoder.

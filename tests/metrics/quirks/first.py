@@ -67,6 +67,10 @@ def _empty_guesses_left_out(case: dict[str, Any], score: Score, _: ScriptedJudge
     assert score.value == pytest.approx(sum(cosines) / len(cosines))
 
 
+def _embedders_failure(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
+    assert (score.value, score.outcome, score.error_type) == (None, Outcome.JUDGE_ERROR, "unparseable")
+
+
 def _undefined(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
     assert (score.value, score.outcome) == (None, Outcome.UNDEFINED)
     assert score.reason
@@ -137,5 +141,5 @@ EXPECTED: dict[str, Callable[[dict[str, Any], Score, ScriptedJudge], None]] = {
     "Q-TC-STR": _typed,
     "Q-TIE": _tie_fails,
     "Q-TRUTHY": _refused,
-    "Q-ZERONORM": _undefined,
+    "Q-ZERONORM": _embedders_failure,
 }
