@@ -13,7 +13,7 @@ from spanscore.judges.langchain.account import account_of_model, is_in_process, 
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.client import own_client
 from spanscore.judges.langchain.exchange import Exchange, exchanging
-from spanscore.judges.langchain.forms import Feature, Form, Forms, Structured, bound_to
+from spanscore.judges.langchain.forms import SETTINGS, Feature, Form, Forms, Structured, bound_to
 from spanscore.judges.langchain.message import CUT, at_batch_price, choices_of, model_of, tokens_of
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.langchain.refusal import ParameterRefused
@@ -23,6 +23,7 @@ from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
 from spanscore.model.foreign import module_of
 from spanscore.model.prompt import Prompt, Reply
+from spanscore.runtime.log import log_once
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -81,8 +82,12 @@ class LangChainJudge:
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
-        self._cache_keys = Feature(exists=module_of(type(asked)).startswith("langchain_openai."), patience=1)
-        self._votes = Feature(exists="n" in getattr(type(asked), "model_fields", ()))
+        is_chat = not _is_text_model(asked)
+        self._cache_keys = Feature(
+            exists=is_chat and module_of(type(asked)).startswith("langchain_openai."), patience=1
+        )
+        self._votes = Feature(exists=is_chat and "n" in getattr(type(asked), "model_fields", ()))
+        self._settings = {name: Feature(patience=1) for name in SETTINGS}
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
@@ -144,7 +149,8 @@ class LangChainJudge:
 
     def _form(self, prompt: Prompt, number: int) -> Form:
         bound = self._forms.bound(prompt.output)
-        return Form(bound or self._plain, bound is not None, number, self._cache_keys.is_on)
+        left_out = frozenset(name for name, setting in self._settings.items() if not setting.is_on)
+        return Form(bound or self._plain, bound is not None, number, self._cache_keys.is_on, left_out=left_out)
 
     def _otherwise(self, form: Form, error: JudgeError) -> Form | None:
         """Return the form in which the same question may pass; None where it is not the form's fault."""
@@ -156,11 +162,17 @@ class LangChainJudge:
         if refused == "prompt_cache_key" and form.has_cache_key:
             self._cache_keys.refused()
             return form._replace(has_cache_key=False)
+        if refused in self._settings and refused not in form.left_out:
+            return form._replace(left_out=form.left_out | {refused})
         if refused == "schema" and form.has_schema and self._forms.may_change:
             return form._replace(bound=self._plain, has_schema=False)
         return None
 
     def _learn(self, first: Form, last: Form) -> None:
+        for setting in last.left_out - first.left_out:  # proved: the same question passes without
+            self._settings[setting].refused()
+            name = "the system role" if setting == "system" else setting
+            log_once(f"{setting} of {self.model}", f"{self.model} does not take {name}: it is left out for an hour")
         if last.number > 1:
             self._votes.passed()
         elif first.number > 1:  # proved: the same question passes without
@@ -213,8 +225,8 @@ class LangChainJudge:
 
     async def _messages(self, prompt: Prompt, form: Form, heard: Exchange) -> list[Any]:
         """Call the model, on a thread: never through LangChain's own executor, which the interpreter joins at its exit."""
-        asked, keywords = _messages(prompt), form.keywords(prompt.step)
-        model = form.bound.model
+        model, keywords = form.model, form.keywords(prompt.step)
+        asked = _text(prompt) if _is_text_model(model) else _messages(prompt, has_system="system" not in form.left_out)
 
         def call() -> list[Any]:
             with exchanging(heard):
@@ -230,13 +242,31 @@ class LangChainJudge:
         return await self._calls.run(call, awaited)
 
 
-def _messages(prompt: Prompt) -> list[Any]:
+def _is_text_model(model: Any) -> bool:
+    """Whether a model completes a text and knows no messages (``OllamaLLM``, ``Together``)."""
+    return hasattr(model, "generate_prompt") and "langchain_core.language_models.llms" in map(
+        module_of, type(model).__mro__
+    )
+
+
+def _text(prompt: Prompt) -> str:
+    return "\n\n".join(render(prompt))
+
+
+def _messages(prompt: Prompt, *, has_system: bool) -> list[Any]:
     from langchain_core.messages import HumanMessage, SystemMessage
 
+    if not has_system:
+        return [HumanMessage(content=_text(prompt))]
     rendered = render(prompt)
     return [SystemMessage(content=rendered.system), HumanMessage(content=rendered.user)]
 
 
 def _generated(result: Any) -> list[Any]:
-    """Return the messages of what a chat model generated for its one question."""
-    return [choice.message for choices in result.generations[:1] for choice in choices]
+    """Return the messages of what a model generated for its one question; a text model's texts as messages."""
+    from langchain_core.messages import AIMessage
+
+    choices = [choice for several in result.generations[:1] for choice in several]
+    if all(hasattr(choice, "message") for choice in choices):
+        return [choice.message for choice in choices]
+    return [AIMessage(choice.text, response_metadata=choice.generation_info or {}) for choice in choices]

@@ -17,7 +17,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import type_name
 from spanscore.runtime.log import log_once
 
-__all__ = ["Bound", "Feature", "Form", "Forms", "Structured", "bound_to"]
+__all__ = ["SETTINGS", "Bound", "Feature", "Form", "Forms", "Structured", "bound_to"]
 
 Structured = Literal["auto", "schema", "tools", "json", "text"]
 _METHODS: Mapping[str, dict[str, str]] = {
@@ -28,6 +28,13 @@ _METHODS: Mapping[str, dict[str, str]] = {
 }
 _ROOMS = ("max_tokens", "max_output_tokens")
 """What integrations call the most tokens of an answer; read at call time by those that have it."""
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "system": (),
+    "temperature": ("temperature",),
+    "top_p": ("top_p",),
+    "max_tokens": ("max_tokens", "max_completion_tokens", *_ROOMS[1:], "num_predict"),
+}
+"""Settings that some models refuse, such as Gemma the system role, reasoning models the others → their names in integrations."""
 _AGAIN_AFTER_S = 3_600.0
 _IN_A_ROW = 2
 
@@ -57,6 +64,7 @@ class Form(NamedTuple):
         number: answers to one request.
         has_cache_key: whether the provider is told which questions begin alike.
         room: the most tokens of an answer; None as the model is set.
+        left_out: which of ``SETTINGS`` the request does without.
     """
 
     bound: Bound
@@ -64,6 +72,23 @@ class Form(NamedTuple):
     number: int = 1
     has_cache_key: bool = False
     room: int | None = None
+    left_out: frozenset[str] = frozenset()
+
+    @property
+    def model(self) -> Any:
+        """The model, without the settings that are left out."""
+        unset = self._unset()
+        if not unset:
+            return self.bound.model
+        model = self.bound.model
+        named: dict[str, Any] = {name: None for name in unset if getattr(model, name, None) is not None}
+        for holder in ("model_kwargs", "extra_body"):
+            if isinstance(kept := getattr(model, holder, None), Mapping):
+                named[holder] = {name: value for name, value in kept.items() if name not in unset}
+        return model.model_copy(update=named) if hasattr(model, "model_copy") else model
+
+    def _unset(self) -> frozenset[str]:
+        return frozenset(name for setting in self.left_out for name in SETTINGS[setting])
 
     def keywords(self, step: str) -> dict[str, Any]:
         """Return what the model is called with, beside the messages."""
@@ -72,7 +97,8 @@ class Form(NamedTuple):
             own["prompt_cache_key"] = step
         if self.room is not None:
             own |= dict.fromkeys(self._rooms(), self.room)
-        return {**self.bound.keywords, **own}
+        unset = self._unset()
+        return {name: value for name, value in {**self.bound.keywords, **own}.items() if name not in unset}
 
     def with_more_room(self, written: int) -> Form | None:
         """Return it with twice the room; None where it had that already, or the model takes no such parameter.
@@ -83,7 +109,11 @@ class Form(NamedTuple):
         rooms = self._rooms()
         most = max((getattr(self.bound.model, name) or 0 for name in rooms), default=0)
         room = 2 * max(most, written // self.number)
-        return self._replace(room=room) if self.room is None and rooms and room else None
+        return (
+            self._replace(room=room)
+            if self.room is None and rooms and room and "max_tokens" not in self.left_out
+            else None
+        )
 
     def _rooms(self) -> list[str]:
         known = getattr(type(self.bound.model), "model_fields", ())

@@ -37,7 +37,8 @@ def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> J
     text = f"{step}: the judge raised {type_name(error)}"
     refusal = next((found for cause in causes if (found := refusal_of(cause, heard))), None)
     if refusal is not None:
-        return _refused(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({type_name(error)})")
+        about = "; ".join(filter(None, (type_name(error), refusal.names)))
+        return _refused(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({about})")
     classes = {class_name(kind) for cause in causes for kind in bases_of(type(cause))}
     return _failed(classes, text, heard or Exchange(0.0, 0, 0))
 

@@ -30,7 +30,7 @@ _WORDS = {
     "no_such_model": re.compile("model_not_found|unknown_model|model_not_exist|deploymentnotfound"),
     "not_allowed": re.compile("invalid_api_key|api_key_invalid|permission_error|accessdenied|unrecognizedclient"),
 }
-_PARAMETERS = {
+_PARAMETERS: dict[str, re.Pattern[str]] = {
     "prompt_cache_key": re.compile("prompt_cache_key"),
     "schema": re.compile(
         "response_?format|json_?schema|response_?schema|structured.output|output_config|guided_json|json mode|tool_choice"
@@ -40,6 +40,22 @@ _PARAMETERS = {
         r"\bparam=n\b|\bn (>|must be|is not|should be)|'n'|multiple (choices|completions|candidates)|candidate_?count"
     ),
 }
+_UNKNOWN = (
+    "(?:unsupported|(?:not|n't).{0,4}(?:support|enabled|permitted|allowed|compatible)|deprecated|unrecogni[sz]ed|unknown"
+    "|unexpected|extra_forbidden|only the default|only .{1,9} is allowed|cannot both be)"
+)
+_PARAMETERS |= {
+    setting: re.compile(rf"\b(?:{names})\b.{{0,200}}{_UNKNOWN}|{_UNKNOWN}.{{0,200}}\b(?:{names})\b", re.DOTALL)
+    for setting, names in {
+        "system": r"messages\[\d+\]\.role|system.{0,3}(?:role|messages?|prompts?|instructions?)|role.{0,4}system"
+        "|developer instruction",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_tokens": "max_(?:completion_|output_)?tokens",
+    }.items()
+}
+_NAME = re.compile(r"[\w.\[\]-]{1,60}")
+"""A parameter's name or a code; no text that could quote a prompt."""
 _MOST_TEXT = 2_000
 _DEEPEST = 5
 _LONGEST_S = 3_600.0
@@ -53,11 +69,13 @@ class ProviderRefusal(NamedTuple):
         status: of HTTP.
         words: what it says beside it, in lower case.
         headers: as they came.
+        names: ``param`` and ``code`` as the provider names them, "param messages, code unsupported_value"; may be empty.
     """
 
     status: int
     words: str = ""
     headers: Mapping[str, str] = {}
+    names: str = ""
 
     @property
     def trouble(self) -> str | None:
@@ -70,7 +88,7 @@ class ProviderRefusal(NamedTuple):
 
     @property
     def parameter(self) -> str | None:
-        """Which parameter of the request it does not know: ``schema``, ``n`` or ``prompt_cache_key``."""
+        """Which parameter of the request it does not know: ``schema``, ``n``, ``prompt_cache_key``, or one of ``SETTINGS``."""
         if self.status not in _OF_FORM or self.trouble not in (None, "no_such_model"):
             return None
         return next((parameter for parameter, pattern in _PARAMETERS.items() if pattern.search(self.words)), None)
@@ -85,7 +103,7 @@ class ProviderRefusal(NamedTuple):
 
 
 class ParameterRefused(JudgeError):
-    """The provider does not know a parameter of the request: ``schema``, ``n`` or ``prompt_cache_key``."""
+    """The provider does not know a parameter of the request, such as ``schema``, ``n`` or ``temperature``."""
 
     def __init__(self, parameter: str, status: int) -> None:
         super().__init__(f"the judge's provider refused {parameter}: HTTP {status}", error_type=f"http_{status}")
@@ -96,7 +114,11 @@ def refusal_in(heard: Exchange) -> ProviderRefusal | None:
     """Return what a provider answered, by its status; by what stands in it, of a gateway that answers 200 to everything."""
     said = heard.said.get("error")
     status = _status(heard.status) or (_status(said.get("code")) if isinstance(said, Mapping) else None)
-    return None if status is None else ProviderRefusal(status, _words(said or heard.said), heard.headers)
+    return (
+        None
+        if status is None
+        else ProviderRefusal(status, _words(said or heard.said), heard.headers, _names(said or heard.said))
+    )
 
 
 def refusal_of(error: BaseException, heard: Exchange | None) -> ProviderRefusal | None:
@@ -111,7 +133,7 @@ def _in_exception(error: BaseException) -> ProviderRefusal | None:
         for attribute in ("status_code", "status", "code", "http_status"):
             if (status := _status(getattr(holder, attribute, None))) is not None:
                 said = getattr(error, "body", None) or getattr(error, "details", None) or str(error)
-                return ProviderRefusal(status, _words(said), getattr(response, "headers", None) or {})
+                return ProviderRefusal(status, _words(said), getattr(response, "headers", None) or {}, _names(said))
     return None
 
 
@@ -128,6 +150,13 @@ def _in_boto(error: BaseException) -> ProviderRefusal | None:
 
 def _status(value: Any) -> int | None:
     return int(value) if isinstance(value, int) and 400 <= value < 600 else None  # noqa: PLR2004  (refusals, in HTTP)
+
+
+def _names(said: Any) -> str:
+    """Return which parameter and which code an error's body names."""
+    inner = said.get("error", said) if isinstance(said, Mapping) else {}
+    named = ((name, inner.get(name)) for name in ("param", "code")) if isinstance(inner, Mapping) else ()
+    return ", ".join(f"{name} {value}" for name, value in named if isinstance(value, str) and _NAME.fullmatch(value))
 
 
 def _words(said: Any) -> str:
