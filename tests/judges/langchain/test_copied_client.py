@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from langchain_core.runnables import ConfigurableField, RunnableLambda
@@ -58,6 +59,33 @@ async def test_a_redirect_loop_is_followed_three_times() -> None:
 
     assert error.error_type == "http_307"
     assert len(wire.requests) == 4
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("to", ["http://localhost:{port}", "http://127.0.0.1:{other}", "https://127.0.0.1:{port}"])
+async def test_a_redirect_to_another_scheme_host_or_port_is_not_followed(status: int, to: str) -> None:
+    with Wire(lambda asked: asked.say(CRITIQUE_JSON)) as elsewhere:
+        ports = {"other": urlsplit(elsewhere.url).port}
+
+        def away(asked: Exchanged) -> None:
+            asked.send(status, b"", location=f"{to.format(port=urlsplit(wire.url).port, **ports)}/v1/chat/completions")
+
+        with Wire(away) as wire:
+            error = await refused(LangChainJudge(chat(wire)))
+
+    assert error.error_type == f"http_{status}"
+    assert (len(wire.requests), elsewhere.requests) == (1, [])
+
+
+async def test_a_redirect_within_the_same_origin_is_followed() -> None:
+    def moved(asked: Exchanged) -> None:
+        if asked.path.endswith("/moved"):
+            asked.say(CRITIQUE_JSON)
+        else:
+            asked.send(307, b"", location=f"{wire.url}/moved")
+
+    with Wire(moved) as wire:
+        assert (await LangChainJudge(chat(wire)).ask(QUESTION)).text == CRITIQUE_JSON
 
 
 async def test_an_answer_is_read_no_further_than_its_bound_inflated() -> None:

@@ -15,7 +15,7 @@ __all__ = ["Exchange", "exchange", "exchanging", "limits_in"]
 
 _LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after")
 _LONGEST_VALUE = 100
-_FIRST_REDIRECT = 300
+_FIRST_REDIRECT, _FIRST_REFUSAL = 300, 400
 _SHORTEST_S = 0.001
 """Of a timeout that is set on a socket: 0 would mean not to wait at all."""
 
@@ -28,6 +28,7 @@ class Exchange:
         ends_s: when the whole answer has to be there; ``time.monotonic``.
         max_bytes: of one answer, inflated.
         max_parts: values in its JSON; a judge's has some 30.
+        origin: scheme, host and port of the last request; None before the first one.
         status: of the last answer; None where none began.
         headers: what the last answer said of the account's limits, names in lower case.
         body: of the last answer, inflated.
@@ -41,6 +42,7 @@ class Exchange:
     ends_s: float
     max_bytes: int
     max_parts: float
+    origin: tuple[str, str, int | None] | None = None
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -50,8 +52,14 @@ class Exchange:
     answers: list[Tokens] = field(default_factory=list)
     is_counted: bool = True
 
-    def sent(self) -> None:
+    def is_led_away(self, origin: tuple[str, str, int | None]) -> bool:
+        """Whether the last answer is a redirect, and the request that follows it has another origin."""
+        is_redirect = self.status is not None and _FIRST_REDIRECT <= self.status < _FIRST_REFUSAL
+        return is_redirect and origin != self.origin
+
+    def sent(self, origin: tuple[str, str, int | None]) -> None:
         """Forget what was heard: a request goes out, the first one or where the last answer pointed."""
+        self.origin = origin
         self.status, self.headers, self.body, self.is_whole, self.said = None, {}, b"", False, {}
 
     def answered(self, body: bytes, said: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "top_p": ("top_p",),
     "max_tokens": ("max_tokens", "max_completion_tokens", *_ROOMS[1:], "num_predict"),
 }
-"""Settings that some models refuse, such as Gemma the system role, reasoning models the others → their names in integrations."""
+"""Settings that some models refuse (Gemma the system role, reasoning models the others) → their names in integrations."""
 _AGAIN_AFTER_S = 3_600.0
 _IN_A_ROW = 2
 

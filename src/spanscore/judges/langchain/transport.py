@@ -48,13 +48,20 @@ class GuardedTransport:
 
         Raises:
             JudgeError: ``too_big``, as soon as that is known; ``unparseable`` for an encoding nobody asked for.
+            JudgeError: ``http_307`` and the like, instead of a redirect to another scheme, host or port: the prompt would
+                go there, or an answer from there would be believed.
             JudgeTimeout: the answer was not whole at the deadline.
             ParameterRefused: the provider does not know how it was asked.
         """
         asked = exchange()
         if asked is None:
             return self._inner.handle_request(request)
-        asked.sent()
+        origin = (request.url.scheme, request.url.host, request.url.port)
+        if asked.is_led_away(origin):
+            raise JudgeError(
+                "the judge's provider pointed to another scheme, host or port", error_type=f"http_{asked.status}"
+            )
+        asked.sent(origin)
         request.headers["Accept-Encoding"] = _ENCODINGS
         waits = request.extensions.get("timeout") or {}
         limited = {step: asked.left_s(waits.get(step)) for step in ("connect", "read", "write", "pool")}
