@@ -82,7 +82,8 @@ class LangChainJudge:
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
-        is_chat = not _is_text_model(asked)
+        self._completes_texts = _is_text_model(type(asked))
+        is_chat = not self._completes_texts
         self._cache_keys = Feature(
             exists=is_chat and module_of(type(asked)).startswith("langchain_openai."), patience=1
         )
@@ -226,7 +227,11 @@ class LangChainJudge:
     async def _messages(self, prompt: Prompt, form: Form, heard: Exchange) -> list[Any]:
         """Call the model, on a thread: never through LangChain's own executor, which the interpreter joins at its exit."""
         model, keywords = form.model, form.keywords(prompt.step)
-        asked = _text(prompt) if _is_text_model(model) else _messages(prompt, has_system="system" not in form.left_out)
+        asked = (
+            _text(prompt)
+            if _is_text_model(type(model))
+            else _messages(prompt, has_system="system" not in form.left_out)
+        )
 
         def call() -> list[Any]:
             with exchanging(heard):
@@ -242,11 +247,9 @@ class LangChainJudge:
         return await self._calls.run(call, awaited)
 
 
-def _is_text_model(model: Any) -> bool:
-    """Whether a model completes a text and knows no messages (``OllamaLLM``, ``Together``)."""
-    return hasattr(model, "generate_prompt") and "langchain_core.language_models.llms" in map(
-        module_of, type(model).__mro__
-    )
+def _is_text_model(kind: type) -> bool:
+    """Whether models of a class complete a text and know no messages (``OllamaLLM``, ``Together``)."""
+    return "langchain_core.language_models.llms" in map(module_of, kind.__mro__)
 
 
 def _text(prompt: Prompt) -> str:
