@@ -544,3 +544,15 @@ def test_what_sums_and_alerts_are_told_apart_by_is_told(tmp_path: Path) -> None:
     told = ran(tmp_path, f"judge: {{model: lexical}}\nmetrics: [exact_match]\n{segments}\n").stdout
 
     assert "sums and alerts are told apart by user_tier: gold, free; of any other value only the sums, as other" in told
+
+
+def test_a_definition_that_speaks_of_contexts_it_is_not_shown_is_a_note(tmp_path: Path) -> None:
+    text = 'metrics: [{aspect_critic: {definition: "It keeps to the documents."FIELDS}}]'
+
+    told = ran(tmp_path, text.replace("FIELDS", ""))
+    named = plan(tmp_path, text.replace("FIELDS", ", fields: [response, retrieved_contexts]"))
+
+    assert "its definition speaks of 'documents'" in told.output
+    assert "Warning" not in told.output
+    assert not any("definition speaks" in note for note in named["notes"])
+    assert set(named["metrics"][0]["fields"]["single_turn"]) == {"response", "retrieved_contexts"}

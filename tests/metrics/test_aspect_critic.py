@@ -94,8 +94,7 @@ def test_an_empty_sample_is_missing_fields() -> None:
 
     assert score.outcome is Outcome.MISSING_FIELD
     assert score.reason == (
-        "aspect_critic needs at least one of user_input, response, retrieved_contexts, reference_contexts, reference, "
-        "and the sample has none"
+        "aspect_critic needs at least one of user_input, response, reference, and the sample has none"
     )
     assert judge.calls == []
 

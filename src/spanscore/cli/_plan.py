@@ -350,6 +350,7 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     for name, _, asked in shadow_settings(settings):
         paid = "as much again as judge.budget" if asked.budget is None else "a budget of its own"
         yield f"{name} has a second judge, {asked.model}, asked about each unit that it scores: that costs more, from {paid}"
+    yield from _advice(metrics)
     yield from sampling_notes(options)
     yield from _segments(settings.monitoring.segments)
     if not options.capture:
@@ -359,6 +360,10 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     if offline:  # here all metrics are made with the offline judge, also where another one will be asked
         own = settings.embeddings not in (None, "lexical")
         yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
+
+
+def _advice(metrics: Sequence[Metric]) -> Iterator[str]:
+    yield from filter(None, (getattr(metric, "advice", None) for metric in metrics))
 
 
 def _segments(segments: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
@@ -23,6 +24,7 @@ from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
 from spanscore.errors import ConfigurationError
 from spanscore.line.tables import Fitting
 from spanscore.line.terminal import Terminal
+from spanscore.metrics.kit.shown import ContextsHiddenWarning
 from spanscore.monitoring.detectable import SmallestDrop
 from spanscore.report.rows import name_within
 from spanscore.settings.durations import duration
@@ -121,6 +123,7 @@ def check(
     No judge and no Collector is contacted. [bold]SPANSCORE_*[/bold] variables of the environment count, as they will for the
     scorer.
     """
+    warnings.simplefilter("ignore", ContextsHiddenWarning)  # the plan's notes say it
     try:
         report = with_services(config_report(config))
     except ConfigurationError as error:

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import checked_condition
-from spanscore.metrics.kit.graded import GradedMetric, direction_wanted, evidence_of
+from spanscore.metrics.kit.graded import GradedMetric, direction_wanted
+from spanscore.metrics.kit.shown import Fields
 from spanscore.metrics.kit.step import OwnPrompts, Step, Verdict
 from spanscore.metrics.kit.votes import cast_ballots, majority, odd
 from spanscore.model.sample import Sample
@@ -39,8 +40,8 @@ class AspectCritic(GradedMetric):
     (``definition="The response is polite."``), or lower with ``direction="lower"``, for an aspect one does not want
     (``definition="Could the response hurt somebody?"``).
 
-    Fields: single turn, at least one of ``user_input``, ``response``, ``retrieved_contexts``, ``reference_contexts``,
-    ``reference``; multi turn, ``user_input`` (and ``reference`` where there is one). Those that are there are shown.
+    Fields: those that ``fields`` names; by default, single turn, at least one of ``user_input``, ``response``, ``reference``,
+    and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
     Judge calls: ``strictness`` (step ``critique``), side by side.
 
     Ballots that are lost do not count; at least one must come back, and the score reports how many did. A tie, which only a
@@ -51,7 +52,8 @@ class AspectCritic(GradedMetric):
 
     Source: ragas 0.4.3's ``AspectCritic``. Deviations: ballots are really cast (ragas asks once, whatever the strictness); a
     verdict outside {0, 1} is repaired once and then an error (ragas returns it); a tie is the failing verdict (ragas: the
-    first seen); in a conversation, shown as messages, the reference is shown too (ragas drops it).
+    first seen); in a conversation, shown as messages, the reference is shown too (ragas drops it); contexts are shown only if
+    ``fields`` names them (ragas shows all that there is).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -64,6 +66,10 @@ class AspectCritic(GradedMetric):
         applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
             does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
         prompts: ``{"critique": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
+        fields: fields that the judge is shown, ``["response"]``; a sample that lacks one is ``missing_field``, unless it is
+            optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
+            contexts are shown only if they are named.
+        required_columns: ``fields`` under the name that it has in ragas.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -85,6 +91,8 @@ class AspectCritic(GradedMetric):
         pass_at: float | None = None,
         applies_when: str | None = None,
         prompts: OwnPrompts | None = None,
+        fields: Fields | None = None,
+        required_columns: Fields | None = None,
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say in one sentence what must hold")
@@ -93,12 +101,14 @@ class AspectCritic(GradedMetric):
         condition = checked_condition(name, applies_when)
         self.questions = (Step("critique", instruction, Critique, applies_when=condition),)
         self.scale = replace(BINARY, direction=direction_wanted(name, direction))
-        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+        super().__init__(
+            judge, name=name, pass_at=pass_at, prompts=prompts, fields=fields, required_columns=required_columns
+        )
         self.votes = odd(strictness)
 
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
-        evidence, (critique,) = evidence_of(sample), self.questions
+        evidence, (critique,) = self.evidence(sample), self.questions
         ballots = await cast_ballots(lambda ballot: self.ask(critique, evidence, ballot=ballot), self.votes)
         failing = 0 if self.scale.direction == "higher" else 1
         verdict = majority([ballot.verdict for ballot in ballots], tie=failing)

@@ -18,11 +18,11 @@ from spanscore.metrics.kit.graded import (
     bounded,
     bounds_of,
     bounds_wanted,
-    evidence_of,
     ordinal,
     voted,
 )
 from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.shown import ALL_FIELDS, Fields, evidence_of, kind_of
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import odd
 from spanscore.model.sample import Sample
@@ -77,8 +77,8 @@ class Rubrics(GradedMetric):
     Formula: the most frequent of ``strictness`` grades; where several are equally frequent, the lower median of all. Range [the
     lowest grade, the highest], higher is better; the grades are the numbers in the rubric's keys.
 
-    Fields: single turn, at least one of ``user_input``, ``response``, ``retrieved_contexts``, ``reference_contexts``,
-    ``reference``; multi turn, ``user_input`` (and ``reference`` where there is one). Those that are there are shown.
+    Fields: those that ``fields`` names; by default, single turn, at least one of ``user_input``, ``response``, ``reference``,
+    and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
     Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count.
 
     Blind spot: descriptions that overlap are decided by the judge's taste, and two qualities in one rubric (right, polite) can
@@ -86,8 +86,8 @@ class Rubrics(GradedMetric):
 
     Source: Kim et al., "Prometheus: Inducing Fine-grained Evaluation Capability in Language Models" (2023), as in ragas 0.4.3's
     ``RubricsScore``. Deviations: ballots are really cast; a grade the rubric does not reach is repaired once and then an error
-    (ragas returns it); in a conversation, shown as messages, the reference
-    is shown too.
+    (ragas returns it); in a conversation, shown as messages, the reference is shown too; contexts are shown only if ``fields``
+    names them (ragas shows the retrieved ones).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -100,6 +100,10 @@ class Rubrics(GradedMetric):
         applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
             does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours; then ``rubrics`` are not shown.
+        fields: fields that the judge is shown, ``["response"]``; a sample that lacks one is ``missing_field``, unless it is
+            optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
+            contexts are shown only if they are named.
+        required_columns: ``fields`` under the name that it has in ragas.
 
     Example:
         >>> from spanscore import SingleTurnSample
@@ -121,12 +125,16 @@ class Rubrics(GradedMetric):
         pass_at: float | None = None,
         applies_when: str | None = None,
         prompts: OwnPrompts | None = None,
+        fields: Fields | None = None,
+        required_columns: Fields | None = None,
     ) -> None:
         grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
         bounds = bounds_wanted(name, range) or bounds_of(grades)
         self.questions = (replace(_score_rubric(grades, bounds), applies_when=checked_condition(name, applies_when)),)
         self.scale = ordinal(bounds)
-        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+        super().__init__(
+            judge, name=name, pass_at=pass_at, prompts=prompts, fields=fields, required_columns=required_columns
+        )
         self.rubrics = grades
         self.votes = odd(strictness)
 
@@ -189,7 +197,7 @@ class InstanceRubrics(JudgedMetric):
         bounds = self._bounds or bounds_of(rubrics)
         own = cast("Step[Feedback]", self.steps["score_rubric"])
         step = replace(own, output=bounded(Feedback, bounds, told=bounds != bounds_of(rubrics)))
-        evidence = {**evidence_of(sample), "rubrics": rubrics}
+        evidence = {**evidence_of(sample, ALL_FIELDS[kind_of(sample)]), "rubrics": rubrics}
         finding = await voted(lambda ballot: step.ask(self._judge, evidence, ballot=ballot), self.votes)
         return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import GradedMetric, bounded, bounds_wanted, direction_wanted, ordinal
+from spanscore.metrics.kit.shown import Fields
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import odd
 from spanscore.model.score import Direction
@@ -42,8 +43,8 @@ class SimpleCriteria(GradedMetric):
     lowest grade, the highest], higher is better, or lower with ``direction="lower"``. Without ``range`` any whole number is a
     value, and there is no quality, so nothing passes or fails.
 
-    Fields: single turn, at least one of ``user_input``, ``response``, ``retrieved_contexts``, ``reference_contexts``,
-    ``reference``; multi turn, ``user_input`` (and ``reference`` where there is one). Those that are there are shown.
+    Fields: those that ``fields`` names; by default, single turn, at least one of ``user_input``, ``response``, ``reference``,
+    and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
     Judge calls: ``strictness`` (step ``score_criteria``), side by side. Ballots that are lost do not count.
 
     Blind spot: it is as good as its definition; grades that are not described are guessed, and judges like the upper middle of
@@ -51,7 +52,7 @@ class SimpleCriteria(GradedMetric):
 
     Source: ragas 0.4.3's ``SimpleCriteriaScore``. Deviations: ballots are really cast (ragas asks once, whatever it says); a
     grade outside of ``range`` is repaired once and then an error; a tie is the lower median (ragas: the first seen);
-    reference contexts are shown, and a conversation as messages.
+    contexts are shown only if ``fields`` names them (ragas shows the retrieved ones); a conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -65,6 +66,10 @@ class SimpleCriteria(GradedMetric):
         applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
             does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
         prompts: ``{"score_criteria": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
+        fields: fields that the judge is shown, ``["response"]``; a sample that lacks one is ``missing_field``, unless it is
+            optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
+            contexts are shown only if they are named.
+        required_columns: ``fields`` under the name that it has in ragas.
     """
 
     def __init__(
@@ -79,6 +84,8 @@ class SimpleCriteria(GradedMetric):
         pass_at: float | None = None,
         applies_when: str | None = None,
         prompts: OwnPrompts | None = None,
+        fields: Fields | None = None,
+        required_columns: Fields | None = None,
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say what is graded, and what the grades mean")
@@ -91,5 +98,7 @@ class SimpleCriteria(GradedMetric):
         )  # its form tells the range
         self.questions = (Step("score_criteria", instruction, output, applies_when=condition),)
         self.scale = ordinal(bounds, direction_wanted(name, direction))
-        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+        super().__init__(
+            judge, name=name, pass_at=pass_at, prompts=prompts, fields=fields, required_columns=required_columns
+        )
         self.votes = odd(strictness)

@@ -105,9 +105,9 @@ def _lower_median(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
     assert score.value == votes[(len(votes) - 1) // 2]
 
 
-def _reference_contexts_shown(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
+def _reference_contexts_hidden(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
     _as_the_reference(case, score, judge)
-    assert judge.calls[0].evidence["reference_contexts"] == case["sample"]["reference_contexts"]
+    assert "reference_contexts" not in judge.calls[0].evidence
 
 
 def _open_scale(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
@@ -196,7 +196,7 @@ EXPECTED: dict[Any, Callable[[dict[str, Any], Score, ScriptedJudge], None]] = {
     "Q-FC-RECALL": _mixed_recall,
     "Q-GOAL-STR": _bare_verdict,
     "Q-ROUND": _not_rounded,
-    "Q-SC-REFCTX": _reference_contexts_shown,
+    "Q-SC-REFCTX": _reference_contexts_hidden,
     "Q-SP-EMPTY": _undefined,
     "Q-TC-COVERAGE": _calls_paired,
     "Q-THR-BORDER": _threshold_reached,

@@ -17,12 +17,16 @@ _INSULT = re.compile(r"\b(?:idiots?|stupid|moron|dumb|shut up|loser|fool|hate yo
 _OWN_WORK = re.compile(r"^(?:but )?(?:i|we) (?:can |am here to |only )*(?:answer|help|assist)\b", re.IGNORECASE)
 
 
+_LOOKED_AT = ("response", "user_input", "reference", "retrieved_contexts", "reference_contexts")
+"""Fields of which a critique looks at the first that there is."""
+
+
 def _critique(prompt: Prompt) -> Mapping[str, Any]:
     """Aspects are beyond a comparison of words: whatever the definition, an answer without insults passes, and no answer fails.
 
-    Of a conversation the whole text counts.
+    The text is the response, without one the question or the whole conversation, else the first field that there is.
     """
-    said = text_in(prompt, "response" if "response" in prompt.evidence else "user_input")
+    said = text_in(prompt, next((name for name in _LOOKED_AT if name in prompt.evidence), ""))
     if not said.strip():
         return {"reason": "There is no answer.", "verdict": 0}
     if _INSULT.search(said):

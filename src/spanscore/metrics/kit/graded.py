@@ -1,8 +1,9 @@
-"""What the metrics share that let a judge give a grade: what it is shown, the grade's range, and the vote."""
+"""What the metrics share that let a judge give a grade: the grade's range, and the vote."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Protocol, TypeVar
@@ -12,8 +13,18 @@ from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.shown import (
+    DEFAULT_FIELDS,
+    ContextsHiddenWarning,
+    Fields,
+    contexts_hidden,
+    evidence_of,
+    fields_wanted,
+    kind_of,
+)
+from spanscore.metrics.kit.step import OwnPrompts
 from spanscore.metrics.kit.votes import cast_ballots, majority
-from spanscore.model.sample import MultiTurnSample, Sample
+from spanscore.model.sample import Sample
 from spanscore.model.score import Ballots, Direction, Scale
 
 __all__ = [
@@ -24,13 +35,9 @@ __all__ = [
     "bounds_of",
     "bounds_wanted",
     "direction_wanted",
-    "evidence_of",
     "ordinal",
     "voted",
 ]
-
-FIELDS = ("user_input", "response", "retrieved_contexts", "reference_contexts", "reference")
-"""What a judge is shown of a single turn, where it is there."""
 
 Bounds = tuple[int, int] | None
 """Lowest and highest grade; None = any whole number."""
@@ -53,29 +60,70 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class GradedMetric(JudgedMetric):
-    """The mixin of a metric that shows the judge whatever a sample has; a conversation as messages, in ragas it is one text."""
+    """The mixin of a metric that shows the judge chosen fields of a sample; a conversation as messages (in ragas: one text).
 
-    base_version = "2"
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear; the class's own when None.
+        pass_at: lowest quality (0…1) that passes; the scale's own when None.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+        fields: fields that the judge is shown; None = user_input, response and reference, those that the sample has.
+        required_columns: ``fields`` under the name that it has in ragas.
+
+    Raises:
+        ConfigurationError: as of ``JudgedMetric``, or ``fields`` names an unknown field, or none.
+    """
+
+    base_version = "3"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
 
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str,
+        pass_at: float | None,
+        prompts: OwnPrompts | None,
+        fields: Fields | None,
+        required_columns: Fields | None,
+    ) -> None:
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+        self.fields = fields_wanted(name, fields, required_columns)
+        self._shown = DEFAULT_FIELDS
+        if self.fields is not None:
+            self._shown = {kind: tuple(map(_bare, names)) for kind, names in self.fields.items()}
+            self.requires = {kind: tuple(filter(_is_needed, names)) for kind, names in self.fields.items()}
+        if self.advice is not None:
+            warnings.warn(self.advice, ContextsHiddenWarning, stacklevel=3)
+
+    @property
+    def advice(self) -> str | None:
+        """A fault that the metric's maker should look at, as ``spanscore check`` shows it; None = there is none."""
+        return contexts_hidden(self.name, self.steps.values()) if self.fields is None else None
+
     def missing(self, sample: Sample) -> str | None:
-        """Single turn: any one field will do."""
-        if isinstance(sample, MultiTurnSample) or any(getattr(sample, field, None) is not None for field in FIELDS):
+        """Return which needed field the sample lacks; without a needed field, any one of those that are shown will do."""
+        kind = kind_of(sample)
+        if self.requires[kind] or any(getattr(sample, name, None) is not None for name in self._shown[kind]):
             return super().missing(sample)
-        return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
+        return f"{self.name} needs at least one of {', '.join(self._shown[kind])}, and the sample has none"
 
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots on the one question, then count."""
-        evidence, (question,) = evidence_of(sample), self.questions
+        evidence, (question,) = self.evidence(sample), self.questions
         return await voted(lambda ballot: self.ask(question, evidence, ballot=ballot), self.votes)
 
+    def evidence(self, sample: Sample) -> dict[str, Any]:
+        """Return the fields of a sample that the judge is shown."""
+        return evidence_of(sample, self._shown[kind_of(sample)])
 
-def evidence_of(sample: Sample) -> dict[str, Any]:
-    """Return what a judge is shown of a sample."""
-    if isinstance(sample, MultiTurnSample):
-        return {"user_input": sample.messages(), "reference": sample.reference}
-    fields = {field: getattr(sample, field, None) for field in FIELDS}
-    return {field: value for field, value in fields.items() if value is not None}
+
+def _bare(field: str) -> str:
+    return field.partition(":")[0]
+
+
+def _is_needed(field: str) -> bool:
+    return ":" not in field
 
 
 @lru_cache(maxsize=64)

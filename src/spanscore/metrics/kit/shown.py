@@ -1,0 +1,144 @@
+"""The fields of a sample that a judge is shown: those that the metric's maker names, or the default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from spanscore.errors import ConfigurationError
+from spanscore.meant import did_you_mean
+from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN
+from spanscore.metrics.kit.step import Step
+from spanscore.model.sample import MultiTurnSample, Sample
+
+__all__ = [
+    "ALL_FIELDS",
+    "DEFAULT_FIELDS",
+    "ContextsHiddenWarning",
+    "Fields",
+    "contexts_hidden",
+    "evidence_of",
+    "fields_wanted",
+    "kind_of",
+]
+
+Fields: TypeAlias = Sequence[str] | Mapping[str, Collection[str]]
+"""Names of fields, such as ``response`` or ``reference:optional``; or kind of sample → such names, as in ragas."""
+
+ALL_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        SINGLE_TURN: ("user_input", "response", "retrieved_contexts", "reference_contexts", "reference"),
+        MULTI_TURN: ("user_input", "reference"),
+    }
+)
+"""Kind of sample → fields that a judge can be shown of it, in the order of the prompt."""
+DEFAULT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {SINGLE_TURN: ("user_input", "response", "reference"), MULTI_TURN: ALL_FIELDS[MULTI_TURN]}
+)
+"""Kind of sample → fields that are shown if none are named: no contexts, which are most of what a judge would read."""
+_OPTIONAL: Final = ":optional"
+_CONTEXTS: Final = re.compile(
+    r"\b(?:(?<!out of )(?<!in the )(?:retrieved |given |provided )?contexts?(?! of\b)|documents?|documentation|passages?"
+    r"|(?<!open )(?<!open-)sources?(?! ?code)|retriev(?:ed|al)|excerpts?|snippets?|chunks?|search results?"
+    r"|knowledge base|cit(?:es?|ed|ing|ations?))\b",
+    re.IGNORECASE,
+)
+"""Words by which a definition speaks of contexts. ``open source``, ``source code`` and ``out of context`` do not."""
+
+
+class ContextsHiddenWarning(UserWarning):
+    """A definition speaks of contexts, which the judge is not shown as ``fields`` does not name them."""
+
+
+def kind_of(sample: Sample) -> str:
+    """Return ``multi_turn`` for a conversation, else ``single_turn``."""
+    return MULTI_TURN if isinstance(sample, MultiTurnSample) else SINGLE_TURN
+
+
+def evidence_of(sample: Sample, names: Iterable[str]) -> dict[str, Any]:
+    """Return field → value for the named fields that the sample has; a conversation as messages."""
+    shown = {name: getattr(sample, name, None) for name in names}
+    if isinstance(sample, MultiTurnSample) and "user_input" in shown:
+        shown["user_input"] = sample.messages()
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def fields_wanted(
+    metric: str, fields: Fields | None, required_columns: Fields | None
+) -> Mapping[str, tuple[str, ...]] | None:
+    """Return kind of sample → fields in the order of the prompt, an optional one as ``reference:optional``.
+
+    A list holds for each kind of sample that can have all its needed fields.
+
+    Args:
+        metric: its name, for the errors.
+        fields: as a user names them; None = the default.
+        required_columns: ``fields`` under the name that it has in ragas; None or empty = the default.
+
+    Returns:
+        None if no fields are named.
+
+    Raises:
+        ConfigurationError: both are given, a name is unknown, or no kind of sample has the fields.
+    """
+    if fields is not None and required_columns:
+        raise ConfigurationError(f"{metric}: fields and required_columns are two names of one parameter; give fields")
+    given = fields if fields is not None else required_columns or None
+    if given is None:
+        return None
+    named = _by_kind(metric, given)
+    kinds = {kind: names for kind, names in named.items() if _can_have(kind, names)}
+    if not kinds or (isinstance(given, Mapping) and len(kinds) < len(named)):
+        raise ConfigurationError(
+            f"{metric}: fields are {given!r}; no kind of sample has them all. A single turn has "
+            f"{', '.join(ALL_FIELDS[SINGLE_TURN])}; a conversation has {', '.join(ALL_FIELDS[MULTI_TURN])}"
+        )
+    return {kind: _in_order(kind, names) for kind, names in kinds.items()}
+
+
+def contexts_hidden(metric: str, steps: Iterable[Step[Any]]) -> str | None:
+    """Return the advice to name ``fields`` if a question speaks of contexts; None if it does not."""
+    for step in steps:
+        word = _CONTEXTS.search(f"{step.instruction}\n{step.applies_when or ''}")
+        if word is not None:
+            return (
+                f"{metric}: its definition speaks of {word[0].lower()!r}, but the judge is shown no contexts; to show them, "
+                "set fields: [user_input, response, retrieved_contexts], else name the fields that it reads"
+            )
+    return None
+
+
+def _by_kind(metric: str, given: Fields) -> dict[str, dict[str, bool]]:
+    """Return kind of sample → field → whether it is needed; a list is meant for each kind."""
+    if isinstance(given, Mapping):
+        return {str(getattr(kind, "value", kind)): _marked(metric, names) for kind, names in given.items()}
+    return dict.fromkeys(ALL_FIELDS, _marked(metric, given))
+
+
+def _marked(metric: str, names: Any) -> dict[str, bool]:
+    """Return field → whether it is needed."""
+    if isinstance(names, str) or not isinstance(names, Collection) or not names:
+        raise ConfigurationError(f"{metric}: fields are {names!r}; name one or more in a list, such as [response]")
+    marked: dict[str, bool] = {}
+    for name in names:
+        field = str(name).removesuffix(_OPTIONAL)
+        if field not in ALL_FIELDS[SINGLE_TURN]:
+            meant = did_you_mean(field, ALL_FIELDS[SINGLE_TURN])
+            raise ConfigurationError(
+                f"{metric}: fields has {name!r}; {meant and f'{meant} '}A field is one of "
+                f"{', '.join(ALL_FIELDS[SINGLE_TURN])}, each alone or with {_OPTIONAL} behind it"
+            )
+        marked[field] = marked.get(field, False) or field == name
+    return marked
+
+
+def _can_have(kind: str, marked: Mapping[str, bool]) -> bool:
+    """Whether a kind of sample has each needed field, and one of the fields at all."""
+    known = ALL_FIELDS.get(kind, ())
+    return any(field in known for field in marked) and all(field in known for field in marked if marked[field])
+
+
+def _in_order(kind: str, marked: Mapping[str, bool]) -> tuple[str, ...]:
+    return tuple(name if marked[name] else name + _OPTIONAL for name in ALL_FIELDS[kind] if name in marked)
