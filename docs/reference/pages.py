@@ -156,7 +156,11 @@ def _group(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _range(row: Mapping[str, Any]) -> str:
-    return str(row["range"]) + (" ↓" if row["direction"] == "lower" else "")
+    return str(row["range"]) + _arrow(row)
+
+
+def _arrow(row: Mapping[str, Any]) -> str:
+    return " ↓" if row["direction"] == "lower" else ""
 
 
 def _cost(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -185,6 +189,13 @@ def _metric(row: Mapping[str, Any]) -> str:
                 f"In Python `spanscore.metrics.{kind.__name__}`.",
                 "\n".join(listed),
                 table(["parameter", "default", "what it is"], parameters),
+                _aspects(row),
             ],
         )
     )
+
+
+def _aspects(row: Mapping[str, Any]) -> str:
+    """Return the ready aspects of a metric; empty if it has none."""
+    cells = [[f"`{name}`{_arrow(one)}", one["definition"]] for name, one in row["aspects"].items()]
+    return table(["ready aspect", "definition: 1 if it holds; ↓: 1 is bad"], cells) if cells else ""

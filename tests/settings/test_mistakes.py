@@ -84,8 +84,8 @@ WRONG: dict[str, tuple[str, str]] = {
         "metrics: faithfulness: pass_at is 70; it is on the quality scale, between 0 and 1",
     ),
     "a missing parameter": (
-        "metrics: [aspect_critic]",
-        "metrics: metric 'aspect_critic': missing a required argument: 'definition'",
+        "metrics: [simple_criteria_score]",
+        "metrics: metric 'simple_criteria_score': missing a required argument: 'definition'",
     ),
     "a metric twice": (
         "metrics: [exact_match, exact_match]",

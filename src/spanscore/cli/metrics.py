@@ -107,6 +107,7 @@ def _row(name: str, price: tuple[float, float] | None) -> dict[str, Any]:
         **doc,
         "requires": requires,
         "parameters": _parameters(kind),
+        "aspects": {name: one._asdict() for name, one in getattr(kind, "aspects", {}).items()},
         "cost": None if cost is None else asdict(cost),
         "cost_unknown": why,
         "usd_per_1000": None if cost is None or price is None else _usd_per_1000(cost, price),
@@ -157,6 +158,7 @@ def _table(rows: list[dict[str, Any]]) -> Group:
     groups = {title: [row for row in rows if row["group"] == title] for title in _GROUPS}
     return Group(
         *(_group_table(title, members) for title, members in groups.items() if members),
+        *(_aspects(row) for row in rows if row["aspects"]),
         Text(
             f"calls, tokens: of the judge for one score on a fixed short sample ({counter().name}); '–': see --metric."
         ),
@@ -184,6 +186,21 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
+def _aspects(row: Mapping[str, Any]) -> Padding:
+    """Return the ready aspects of a metric, each with its definition."""
+    title = Text.assemble(("ready aspects", "bold"), f"; {row['name']}: {{aspect: NAME}} ({len(row['aspects'])})")
+    table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, padding=(0, 1), expand=True)
+    table.add_column("aspect", no_wrap=True)
+    table.add_column("definition: 1 if it holds", ratio=1)
+    for name, aspect in row["aspects"].items():
+        table.add_row(name + _arrow(aspect), aspect["definition"])
+    return Padding(table, (0, 0, 0, 2))  # no row of a metric begins so far right
+
+
+def _arrow(row: Mapping[str, Any]) -> str:
+    return " ↓" if row["direction"] == "lower" else ""
+
+
 def _also(row: Mapping[str, Any]) -> str:
     return f", also {', '.join(row['aliases'])}" if row["aliases"] else ""
 
@@ -192,7 +209,7 @@ def _range(row: Mapping[str, Any]) -> str:
     if "grade" in row["range"]:
         return "as the rubric says"
     ends = re.match(r"[\[{].*?[\]}]", row["range"])  # "[0, 1] in steps of 1/4": the steps stand in the detail
-    return (ends[0] if ends else row["range"]) + (" ↓" if row["direction"] == "lower" else "")
+    return (ends[0] if ends else row["range"]) + _arrow(row)
 
 
 def _needs(requires: Mapping[str, list[str]]) -> str:
@@ -222,6 +239,8 @@ def _detail(row: Mapping[str, Any]) -> Table:
     table.add_row("needs", Text(_needs(row["requires"])))
     table.add_row("parameters", Text("\n".join(f"{name}: {default}" for name, default in row["parameters"].items())))
     table.add_row("cost of a score", Text(_cost_told(row)))
+    if row["aspects"]:
+        table.add_row("ready aspects", _aspects(row))
     return table
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
+from spanscore.meant import did_you_mean
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import GradedMetric, direction_wanted
 from spanscore.metrics.kit.shown import Fields
 from spanscore.metrics.kit.step import OwnPrompts, Step, Verdict
 from spanscore.metrics.kit.votes import cast_ballots, majority, odd
+from spanscore.model.aspect import ASPECTS, Aspect
 from spanscore.model.sample import Sample
 from spanscore.model.score import BINARY, Ballots, Direction
 
@@ -44,6 +48,9 @@ class AspectCritic(GradedMetric):
     and multi turn, ``user_input`` (and ``reference`` if there is one). The judge is shown those fields alone.
     Judge calls: ``strictness`` (step ``critique``), side by side.
 
+    A ready aspect (``aspect="harmfulness"``) has a definition, a direction and a name; ``spanscore metrics -m aspect_critic``
+    lists them.
+
     Ballots that are lost do not count; at least one must come back, and the score reports how many did. A tie, which only a
     lost ballot can cause, is the failing verdict: 0, or 1 when ``direction`` is ``"lower"``.
 
@@ -58,10 +65,12 @@ class AspectCritic(GradedMetric):
     Args:
         judge: a LangChain chat model, a Judge, or a name.
         definition: the aspect, as a sentence that holds or not, or a question with a yes or no. It is an instruction: never
-            build it from a sample.
-        name: under which its scores appear.
+            build it from a sample. None = that of ``aspect``.
+        aspect: name of a ready aspect, such as ``"harmfulness"`` or ``"refusal"``, instead of a definition;
+            ``AspectCritic.harmfulness(llm)`` is the same. None = ``definition`` says it.
+        name: under which its scores appear. None = the ready aspect's name, else ``aspect_critic``.
         strictness: number of votes; an even one becomes the next odd.
-        direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is.
+        direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is. None = the ready aspect's, else ``"higher"``.
         pass_at: lowest quality that passes; 1 when None.
         applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
             does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
@@ -80,27 +89,32 @@ class AspectCritic(GradedMetric):
         polite pass
     """
 
+    name = "aspect_critic"
+    aspects: ClassVar[Mapping[str, Aspect]] = ASPECTS
+
     def __init__(
         self,
         judge: Any,
         *,
-        definition: str,
-        name: str = "aspect_critic",
+        definition: str | None = None,
+        aspect: str | None = None,
+        name: str | None = None,
         strictness: int = 1,
-        direction: Direction = "higher",
+        direction: Direction | None = None,
         pass_at: float | None = None,
         applies_when: str | None = None,
         prompts: OwnPrompts | None = None,
         fields: Fields | None = None,
         required_columns: Fields | None = None,
     ) -> None:
-        if not isinstance(definition, str) or not definition.strip():
-            raise ConfigurationError(f"{name}: definition is empty; say in one sentence what must hold")
-        self.definition = definition.strip()
+        wanted = _aspect_wanted(name or self.name, definition, aspect)
+        name = name or aspect or self.name
+        self.aspect = aspect
+        self.definition = wanted.definition
         instruction = _INSTRUCTION.format(definition=self.definition)
         condition = checked_condition(name, applies_when)
         self.questions = (Step("critique", instruction, Critique, applies_when=condition),)
-        self.scale = replace(BINARY, direction=direction_wanted(name, direction))
+        self.scale = replace(BINARY, direction=direction_wanted(name, direction or wanted.direction))
         super().__init__(
             judge, name=name, pass_at=pass_at, prompts=prompts, fields=fields, required_columns=required_columns
         )
@@ -124,3 +138,23 @@ def _explained(ballots: list[Critique], verdict: int) -> str:
     winners = [ballot for ballot in ballots if ballot.verdict == verdict]
     reason = winners[0].reason
     return reason if len(ballots) == 1 else f"{len(winners)} of {len(ballots)} votes for {verdict}: {reason}"
+
+
+def _aspect_wanted(name: str, definition: str | None, aspect: str | None) -> Aspect:
+    """Return the aspect that a user defines, or a ready one by its name."""
+    if aspect is None:
+        if not isinstance(definition, str) or not definition.strip():
+            raise ConfigurationError(
+                f"{name}: definition is empty; say in one sentence what must hold, or set aspect to one of {', '.join(ASPECTS)}"
+            )
+        return Aspect(definition.strip())
+    if definition is not None:
+        raise ConfigurationError(f"{name}: aspect and definition are both given; a ready aspect has its own definition")
+    if aspect not in ASPECTS:
+        meant = did_you_mean(str(aspect), ASPECTS)
+        raise ConfigurationError(f"{name}: aspect is {aspect!r}; {meant and f'{meant} '}Ready are {', '.join(ASPECTS)}")
+    return ASPECTS[aspect]
+
+
+for _aspect in ASPECTS:
+    setattr(AspectCritic, _aspect, staticmethod(partial(AspectCritic, aspect=_aspect)))

@@ -109,7 +109,8 @@ def test_a_ready_made_metric_from_outside_is_found() -> None:
         ("my_metrics:brief", {"strict": True}, "takes no parameters"),
         ("faithfulness", {"pass_att": 1}, "did you mean 'pass_at'?"),
         ("faithfulness", {}, "faithfulness needs a judge"),
-        ("aspect_critic", {"judge": ScriptedJudge()}, "missing a required argument: 'definition'"),
+        ("aspect_critic", {"judge": ScriptedJudge()}, "definition is empty; say in one sentence"),
+        ("simple_criteria_score", {"judge": ScriptedJudge()}, "missing a required argument: 'definition'"),
     ],
 )
 def test_a_wrong_name_or_parameter_is_answered_with_what_is_right(

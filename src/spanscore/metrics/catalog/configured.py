@@ -32,6 +32,8 @@ SHADOW = "shadow"
 _PER: Final = "per"
 """Likewise: what it scores."""
 _UNIT, _SESSION = "unit", "session"
+_CRITIC: Final = "aspect_critic"
+"""The metric that takes the name of its ready aspect."""
 
 
 def judge_of(settings: Settings) -> Judge:
@@ -112,6 +114,8 @@ def listed(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """Yield the same with what stands there of a second judge; None = it has none."""
     for name, parameters in plugins.entries(settings.metrics):
         own = {key: value for key, value in parameters.items() if key not in (SHADOW, _PER)}
+        if name == _CRITIC and own.get("aspect"):  # alerts, rates and budgets look for the name here
+            own = {"name": str(own["aspect"]), **own}
         yield current_name(name), own, parameters.get(SHADOW)
 
 

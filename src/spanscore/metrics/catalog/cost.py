@@ -130,7 +130,8 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
     maker, judge = found(metric), _Counting()
     parameters = inspect.signature(maker).parameters if callable(maker) else {}
     if "judge" in parameters:
-        given = {**{name: value for name, value in _PARAMETERS.items() if name in parameters}, **params}
+        needed = {} if params.get("aspect") else _PARAMETERS
+        given = {**{name: value for name, value in needed.items() if name in parameters}, **params}
         made = create(metric, judge=judge, embeddings="lexical", **given)
         kind = "single_turn" if "single_turn" in made.requires else "multi_turn"
         score = loop.run(made.score(samples[kind]))

@@ -17,7 +17,7 @@ _SHARED_WORDS = "counts the words that answer and question share: good answers s
 AUC 0.86 against the same answers beside another question.
 """
 _BLIND: Mapping[str, str] = {
-    "critique": "passes every answer without an insult, whatever its definition",
+    "critique": "passes every answer without an insult, whatever its definition; for a ready aspect it looks for a few words",
     "generate_question": _SHARED_WORDS,
 }
 """Step → what is left of the metric that asks it when words are compared; of the other steps it is what it says."""
