@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.language import language_wanted
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
 from spanscore.metrics.kit.sentences_pysbd import segmenter
 from spanscore.metrics.kit.step import OwnPrompts, Step
@@ -30,6 +31,8 @@ PairScorer: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 _CROSS_ENCODER = "cross-encoder/stsb-TinyBERT-L-4"
 """What the original compared sentences with."""
 _INSUFFICIENT = "insufficient information"
+_EDGE = r"(?:(?<!\w)|(?!\w))"
+"""No place between two letters: a sentence is not found inside a word. Chinese has no blank behind a full stop."""
 _JSON_BEGINS = ("{", "[", "```")
 
 
@@ -78,10 +81,11 @@ class ContextRelevancyV0(JudgedMetric):
     cut. It is low for any long context, however good: compare it between searches of one corpus.
 
     Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.0.15's
-    ``ContextRelevancy``; sentences are cut by pysbd. Deviations: an extracted sentence that is not in the contexts does not
-    count, nor does one given twice; sentences are compared without white space at their ends (there the last one of an answer
-    never equals the same one in the middle of another); the default agreement is ``"jaccard"``, which needs no model;
-    with a cross-encoder both directions count (there: from the first answer to the second).
+    ``ContextRelevancy``; sentences are cut by pysbd. Deviations: the rules are those of their script or of ``language`` (there:
+    of English); an extracted sentence that is not in the contexts does not count, nor does one given twice; sentences are
+    compared without white space at their ends (there the last one of an answer never equals the same one in the middle of
+    another); the default agreement is ``"jaccard"``, which needs no model; with a cross-encoder both directions count (there:
+    from the first answer to the second).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -90,10 +94,13 @@ class ContextRelevancyV0(JudgedMetric):
         agreement: ``"jaccard"``; ``"bert_score"``, a local cross-encoder of the extra ``hhem``; or a function from pairs of
             sentences to numbers 0…1, such as ``CrossEncoder(…).predict``.
         cross_encoder: the model of ``"bert_score"``.
+        language: of the texts, ``"de"`` or ``"german"``: its rules say where a sentence ends. None = the rules of each line's
+            script, which are the English ones for the Latin script.
         pass_at: lowest quality that passes.
         prompts: ``{"extract_sentences": {"instruction": …, "examples": […]}}``, to replace ours.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts")}
     questions = (EXTRACT_SENTENCES,)
 
@@ -105,6 +112,7 @@ class ContextRelevancyV0(JudgedMetric):
         strictness: int = 1,
         agreement: Literal["jaccard", "bert_score"] | PairScorer = "jaccard",
         cross_encoder: str = _CROSS_ENCODER,
+        language: str | None = None,
         pass_at: float | None = None,
         prompts: OwnPrompts | None = None,
     ) -> None:
@@ -113,7 +121,8 @@ class ContextRelevancyV0(JudgedMetric):
         self.agreement = agreement
         self.cross_encoder = cross_encoder
         self._pairs = _pair_scorer(agreement, cross_encoder, name)
-        self._sentences = segmenter()
+        self.language = language_wanted(self.name, language)
+        self._sentences = segmenter(self.language)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Extract k times, then compare."""
@@ -149,7 +158,7 @@ def found_in(context: str, sentences: Sequence[str]) -> list[str]:
     return [
         keyed[key]
         for key in dict.fromkeys(map(_key, sentences))
-        if key and re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text)
+        if key and re.search(rf"{_EDGE}{re.escape(key)}{_EDGE}", text)
     ]
 
 
@@ -182,7 +191,7 @@ def _alike(one: Sequence[str], other: Sequence[str], scored: PairScorer | None) 
 
 
 def _key(text: str) -> str:
-    return " ".join(text.casefold().split()).strip(" .\"'")
+    return " ".join(text.casefold().split()).strip(" .。।۔\"'")
 
 
 def _explained(extracted: Sequence[Sequence[str]], total: int, agreement: float, invented: int) -> str:

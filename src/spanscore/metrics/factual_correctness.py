@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from spanscore.metrics.kit.averages import Mode, beta_wanted, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
+from spanscore.metrics.kit.language import LANGUAGES, language_wanted
 from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, Verdicts, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.model.prompt import Example
@@ -63,10 +64,11 @@ _EXAMPLES: Mapping[tuple[str, str], list[str]] = {
 }
 
 
-def _decompose(name: str, atomicity: Level, coverage: Level) -> Step[Claims]:
+def _decompose(name: str, atomicity: Level, coverage: Level, language: str | None) -> Step[Claims]:
+    instruction = _DECOMPOSE.format(atomicity=_ATOMICITY[atomicity], coverage=_COVERAGE[coverage])
     return Step(
         name=name,
-        instruction=_DECOMPOSE.format(atomicity=_ATOMICITY[atomicity], coverage=_COVERAGE[coverage]),
+        instruction=instruction if language is None else f"{instruction} Write the facts in {LANGUAGES[language]}.",
         output=Claims,
         examples=(Example(evidence={"response": _TEXT}, output={"claims": _EXAMPLES[atomicity, coverage]}),),
     )
@@ -100,6 +102,7 @@ class FactualCorrectness(JudgedMetric):
         atomicity: ``"high"`` cuts claims finer.
         coverage: ``"high"`` keeps side remarks.
         recall: ``"mixed"`` (ragas's formula) or ``"claims"``.
+        language: of the texts, ``"de"`` or ``"german"``: the judge writes the claims in it. None = the judge chooses.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
@@ -116,6 +119,7 @@ class FactualCorrectness(JudgedMetric):
         atomicity: Level = "low",
         coverage: Level = "low",
         recall: Recall = "mixed",
+        language: str | None = None,
         pass_at: float | None = None,
         prompts: OwnPrompts | None = None,
     ) -> None:
@@ -123,8 +127,9 @@ class FactualCorrectness(JudgedMetric):
         refuse_unknown(name, "atomicity", atomicity, Level)
         refuse_unknown(name, "coverage", coverage, Level)
         refuse_unknown(name, "recall", recall, Recall)
-        self._response = _decompose("decompose_response", atomicity, coverage), VERIFY_RESPONSE
-        self._reference = _decompose("decompose_reference", atomicity, coverage), VERIFY_REFERENCE
+        code = language_wanted(name, language)
+        self._response = _decompose("decompose_response", atomicity, coverage, code), VERIFY_RESPONSE
+        self._reference = _decompose("decompose_reference", atomicity, coverage, code), VERIFY_REFERENCE
         self.questions = self._response if mode == "precision" else (*self._response, *self._reference)
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.mode = mode

@@ -64,7 +64,7 @@ def states_nothing(sentence: str) -> bool:
     """Whether a sentence asks, greets, gives up or has no word of content."""
     said = words(sentence)
     empty = not (said.content or said.numbers)
-    return empty or sentence.endswith("?") or gives_up(sentence) or bool(_SMALL_TALK.match(sentence))
+    return empty or sentence.endswith(("?", "？", "؟")) or gives_up(sentence) or bool(_SMALL_TALK.match(sentence))
 
 
 def gives_up(sentence: str) -> bool:

@@ -1,4 +1,8 @@
-"""Text → sentences, word stems, numbers and names: what the lexical judge compares. English, no dictionary beyond this file."""
+"""Text → sentences, word stems, numbers and names, which the lexical judge compares.
+
+Sentences end by the rules of any script. The dictionary is English and stands in this file; signs of a script without blanks
+between words are compared one by one.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,20 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
+from spanscore.codec.script import WITHOUT_STOPS, script_of
+
 __all__ = ["OPPOSITES", "Words", "akin", "listed", "sentences", "words"]
 
-_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+(?=[\"'(\[]?[A-Z0-9À-Þ])|\n+")
+_BEGINS = r"[\"'(\[¿¡]?[A-Z0-9À-ÞΆ-ΫЀ-ЯԱ-Ֆ\u0590-\u1cff\u2e80-\ufdff]"
+"""A capital letter, a digit, or a letter of a script without capitals."""
+_END = re.compile(rf"(?<=[.!?…؟])[\"')\]]*\s+(?={_BEGINS})|(?<=[。！？｡।॥۔։።၏။།។])[\"'”’」』）)\]]*\s*|\n+")
 _ABBREVIATION = re.compile(r"\b(?:dr|mr|mrs|ms|st|no|vs|e\.g|i\.e|etc|approx|fig|jr|sr|[A-Z])\.$", re.IGNORECASE)
-_TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[.,;:!?()]")
+_SIGN = r"\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+"""Signs of Japanese and Chinese, which have no blank between words."""
+_MARK = r"\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
+"""Vowel signs that are part of an Arabic, Indian or Thai word, and that a regular expression does not take for a letter."""
+_LETTER = rf"(?:[^\W\d_{_SIGN}]|[{_MARK}])"
+_TOKEN = re.compile(rf"\d+(?:[.,:]\d+)*|[{_SIGN}]|{_LETTER}+(?:['’]{_LETTER}+)*|[.,;:!?()]")
 
 
 def listed(text: str) -> frozenset[str]:
@@ -88,6 +101,8 @@ def sentences(text: str) -> list[str]:
         piece = raw.strip().lstrip("-*•– ").strip()
         if found and _ABBREVIATION.search(found[-1]):
             found[-1] = f"{found[-1]} {piece}"
+        elif script_of(piece) in WITHOUT_STOPS:
+            found += piece.split()
         elif piece:
             found.append(piece)
     return found
