@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from types import MappingProxyType
 
 import pytest
 from tests.scoring.parts import Answers, Computes, Critic, a_job
@@ -9,6 +10,7 @@ from tests.scoring.virtual_time import now_s, run
 
 from spanscore.judges import FallingBack, judge
 from spanscore.judges.effects.concurrency import Limited
+from spanscore.metrics import BaseMetric
 from spanscore.scoring.deadline import Deadline
 from spanscore.scoring.evaluation import Evaluation, cancelled_tell
 
@@ -195,3 +197,47 @@ def test_work_before_and_after_each_wait_adds_up_to_one_deadline():
         return await late
 
     assert run(late_at_s()) == 100 + 500 + 70 + 500 + 10
+
+
+class Endless(BaseMetric):
+    """Computes until it is ended."""
+
+    requires = MappingProxyType({"single_turn": ()})
+    cpu_bound = True
+
+    def __init__(self, number, at_work):
+        self.name, self._at_work = f"endless_{number}", at_work
+
+    async def measure(self, sample):
+        self._at_work.add(self.name)
+        try:
+            while True:
+                pass
+        finally:
+            self._at_work.remove(self.name)
+
+
+class Quick(BaseMetric):
+    """Computes for no time."""
+
+    name, requires, cpu_bound = "quick", MappingProxyType({"single_turn": ()}), True
+
+    async def measure(self, sample):
+        return 1.0
+
+
+def test_what_computes_too_long_ends_and_what_waits_for_its_thread_is_not_late():
+    at_work = set()
+    metrics = [*(Endless(number, at_work) for number in range(4)), Quick()]
+
+    async def outcomes():
+        evaluation = Evaluation({metric.name: metric for metric in metrics}, timeout_s=0.2)
+        found = await evaluation.scores(a_job(*(metric.name for metric in metrics)))
+        for _ in range(500):
+            if not at_work:
+                break
+            await asyncio.sleep(0.01)
+        return [score.outcome.value for score in found]
+
+    assert asyncio.run(outcomes()) == ["timeout", "timeout", "timeout", "timeout", "scored"]
+    assert not at_work

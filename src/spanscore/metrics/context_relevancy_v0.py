@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Ballots
+from spanscore.runtime.interruptible import run_interruptibly
 
 __all__ = ["ContextRelevancyV0"]
 
@@ -130,7 +130,7 @@ class ContextRelevancyV0(JudgedMetric):
         evidence = {"question": sample.user_input, "context": context}
         answers = await cast_ballots(lambda i: self.ask(EXTRACT_SENTENCES, evidence, ballot=i), self.votes)
         # Cutting and comparing takes long for long texts: not on the loop of all judges.
-        compared = await asyncio.to_thread(self._compared, context, answers)
+        compared = await run_interruptibly(None, self._compared, context, answers)
         return replace(compared, ballots=Ballots(asked=self.votes, received=len(answers)))
 
     def _compared(self, context: str, answers: Sequence[ExtractedSentences]) -> Finding:

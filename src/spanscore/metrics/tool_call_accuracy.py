@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
@@ -15,6 +14,7 @@ from spanscore.metrics.kit.base import BaseMetric, Finding
 from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.metrics.tool_calls import alike, calls_in
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample, ToolCall
+from spanscore.runtime.interruptible import run_interruptibly
 
 __all__ = ["ToolCallAccuracy"]
 
@@ -78,7 +78,7 @@ class ToolCallAccuracy(NamedMetric):
             return Finding(value=0.0, explanation=f"{expected} The names differ, or their order.")
         table = [[await self._alike(call, other) for other in reference] for call in made]
         # Of hundreds of calls it takes seconds to find the best pairing: not on the loop of all judges.
-        right = await asyncio.to_thread(self._paired, table)
+        right = await run_interruptibly(None, self._paired, table)
         return Finding(value=right / max(len(made), len(reference)), explanation=f"{expected} {right:.2f} were right.")
 
     def _same_names(self, made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, signed
 from spanscore.protocols import Metric
+from spanscore.runtime.interruptible import run_interruptibly
 from spanscore.runtime.log import raised_by_user
 from spanscore.runtime.pool import DaemonPool, run_without_loop
 from spanscore.scoring.asked import accounts_asked, awaits_nothing
@@ -27,6 +27,8 @@ from spanscore.scoring.metric_turn import MetricTurn
 
 __all__ = ["Evaluation", "JobAtWork", "cancelled_tell"]
 
+_THREADS = 2
+"""Metrics that compute at the same time: two threads are at odds over one lock, and more are no faster."""
 _TURNS = 10
 """Of the loop, in which what is cancelled tells of its questions that are out: from task to task, a turn each."""
 
@@ -76,7 +78,9 @@ class Evaluation:
     def reset(self) -> None:
         """Forget the pool and who is at work: in a forked child their threads do not exist."""
         self._pool: DaemonPool | None = None
-        self._places = {
+        computing = asyncio.Semaphore(_THREADS)  # who waits for a thread is not late
+        self._places = {name: computing for name, metric in self._metrics.items() if metric.cpu_bound}
+        self._places |= {
             name: asyncio.Semaphore(self._at_once)
             for name, metric in self._metrics.items()
             if self._at_once is not None and not metric.cpu_bound and not accounts_asked(metric)
@@ -165,13 +169,10 @@ class Evaluation:
 
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
-            self._pool = DaemonPool(2, "spanscore-metric")
+            self._pool = DaemonPool(_THREADS, "spanscore-metric")
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
         with asked_by(self._asker(metric.name)):  # no question that it asks there is one of the loop's
-            context = copy_context()  # a thread of the pool has none of it
-        return await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: context.run(lambda: run_without_loop(metric.score(sample)))
-        )
+            return await run_interruptibly(self._pool, lambda: run_without_loop(metric.score(sample)))
 
 
 @quickly_made
