@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
 from spanscore.errors import MissingExtraError
+from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric, refuse_unknown
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["Rouge"]
 
+_KNOWN = re.compile(r"[a-z0-9]")
 RougeType = Literal["rouge1", "rougeL"]
 RougeMode = Literal["fmeasure", "precision", "recall"]
 
@@ -22,13 +25,16 @@ class Rouge(NamedMetric):
     (``precision``), of the reference (``recall``), or the harmonic mean of both (``fmeasure``). Words are stemmed by Porter's
     rules. Range [0, 1], higher is better.
 
-    Fields: ``response``, ``reference``. Judge calls: none. An empty text has 0.
+    Fields: ``response``, ``reference``. Judge calls: none. Undefined when neither text has a word that the tokeniser knows; 0
+    when one of them has none.
 
-    Blind spot: meaning: a paraphrase scores low, a "not" more or less hardly changes it. The tokeniser drops every letter that
-    is not ASCII: for other scripts the value is 0 or close to meaningless. Time grows with the product of the lengths.
+    Blind spot: meaning: a paraphrase scores low, a "not" more or less hardly changes it. The tokeniser knows ASCII letters and
+    digits alone: a text that mixes scripts is judged by its ASCII words. Time grows with the product of the lengths.
 
     Source: Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004), computed by rouge-score, as in ragas 0.4.3's
-    ``RougeScore``. Deviations: a missing field is an outcome, and an unknown type or mode an error, before anything is counted.
+    ``RougeScore``. Deviations: a missing field is an outcome, and an unknown type or mode an error, before anything is counted;
+    two texts without a known word are undefined (ragas: 0, or 1 if both have the same number); a number is no word beside
+    letters that are all unknown.
 
     Args:
         name: under which its scores appear.
@@ -41,6 +47,7 @@ class Rouge(NamedMetric):
         ConfigurationError: an unknown type or mode.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
     cpu_bound = True
 
@@ -63,7 +70,19 @@ class Rouge(NamedMetric):
             raise MissingExtraError("rouge-score", "text") from error
         self._scorer = RougeScorer([rouge_type], use_stemmer=True)
 
-    async def measure(self, sample: SingleTurnSample) -> float:
+    async def measure(self, sample: SingleTurnSample) -> Finding:
         """Count."""
-        counted = self._scorer.score(sample.reference, sample.response)[self.rouge_type]
-        return float(getattr(counted, self.mode))
+        texts = [sample.reference or "", sample.response or ""]
+        known = [*map(_has_words, texts)]
+        if not all(known):
+            return Finding(
+                value=0.0 if any(known) else None, reason="neither text has a word that ROUGE's tokeniser knows"
+            )
+        counted = self._scorer.score(*texts)[self.rouge_type]
+        return Finding(value=float(getattr(counted, self.mode)))
+
+
+def _has_words(text: str) -> bool:
+    """Whether a text has a word for rouge-score, which keeps ``a`` to ``z`` and digits of the lower-case text."""
+    known = _KNOWN.findall(text.lower())
+    return bool(known) and (any(map(str.isalpha, known)) or not any(map(str.isalpha, text)))

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["Bleu", "Chrf"]
 
 _REQUIRES: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
+_BLANK = Finding(value=None, reason="both texts are blank")
 
 
 class Bleu(NamedMetric):
@@ -20,14 +22,14 @@ class Bleu(NamedMetric):
     Formula: sentence-level BLEU of the whole texts, divided by 100: the geometric mean of the precisions of 1 to 4 words in a
     row (fewer for a shorter answer), times a penalty for an answer shorter than the reference. Range [0, 1], higher is better.
 
-    Fields: ``response``, ``reference``. Judge calls: none. An empty text has 0.
+    Fields: ``response``, ``reference``. Judge calls: none. Undefined when both texts are blank; 0 when one of them is.
 
     Blind spot: meaning. A paraphrase scores low, and a "not" more or less hardly changes it. Made for translations of whole
     corpora: on single short answers it is coarse.
 
     Source: Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation" (2002), computed by sacrebleu, as
     in ragas 0.4.3's ``BleuScore``. Deviations: the whole answer counts (ragas cuts at full stops and then scores the first
-    sentence alone); an answer of fewer than four words can be right (ragas: 0).
+    sentence alone); an answer of fewer than four words can be right (ragas: 0); two blank texts are undefined (ragas: 0).
 
     Args:
         name: under which its scores appear.
@@ -39,6 +41,7 @@ class Bleu(NamedMetric):
         ConfigurationError: kwargs that sacrebleu does not take.
     """
 
+    base_version = "2"
     requires = _REQUIRES
     cpu_bound = True
 
@@ -54,8 +57,10 @@ class Bleu(NamedMetric):
         except (TypeError, AssertionError) as error:
             raise ConfigurationError(f"{name}: kwargs are sacrebleu's: {error}") from error
 
-    async def measure(self, sample: SingleTurnSample) -> float:
+    async def measure(self, sample: SingleTurnSample) -> float | Finding:
         """Count."""
+        if _is_blank(sample):
+            return _BLANK
         return float(self._bleu.sentence_score(sample.response, [sample.reference]).score) / 100
 
 
@@ -65,12 +70,12 @@ class Chrf(NamedMetric):
     Formula: chrF, divided by 100: the F-score with recall counted double, averaged over sequences of 1 to 6 characters, white
     space left out. Range [0, 1], higher is better.
 
-    Fields: ``response``, ``reference``. Judge calls: none. A blank text has 0.
+    Fields: ``response``, ``reference``. Judge calls: none. Undefined when both texts are blank; 0 when one of them is.
 
     Blind spot: meaning. It forgives endings and typing errors, which BLEU does not, and wrong numbers and a missing "not" too.
 
     Source: Popović, "chrF: character n-gram F-score for automatic MT evaluation" (2015), computed by sacrebleu, as in ragas
-    0.4.3's ``CHRFScore``. Deviations: a missing field is an outcome, where ragas gives 0.
+    0.4.3's ``CHRFScore``. Deviations: a missing field is an outcome, and two blank texts are undefined, where ragas gives 0.
 
     Args:
         name: under which its scores appear.
@@ -80,6 +85,7 @@ class Chrf(NamedMetric):
         MissingExtraError: sacrebleu is not installed (extra ``text``).
     """
 
+    base_version = "2"
     requires = _REQUIRES
     cpu_bound = True
 
@@ -87,9 +93,15 @@ class Chrf(NamedMetric):
         super().__init__(name=name, pass_at=pass_at)
         self._chrf = _sacrebleu().CHRF()
 
-    async def measure(self, sample: SingleTurnSample) -> float:
+    async def measure(self, sample: SingleTurnSample) -> float | Finding:
         """Count."""
+        if _is_blank(sample):
+            return _BLANK
         return float(self._chrf.corpus_score([sample.response], [[sample.reference]]).score) / 100
+
+
+def _is_blank(sample: SingleTurnSample) -> bool:
+    return not f"{sample.response}{sample.reference}".strip()
 
 
 def _sacrebleu() -> Any:
