@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanscore.metrics import ToolCallF1
+from spanscore.metrics import ToolCallAccuracy, ToolCallF1
 from spanscore.metrics.tool_calls import alike
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, ToolCall
 
@@ -81,3 +81,27 @@ def test_the_score_is_the_same_with_sides_swapped(one: list[Any], other: list[An
     expected = [ToolCall(name="f", args={"x": value}) for value in other]
 
     assert f1(made, expected) == pytest.approx(f1(expected, made))
+
+
+@pytest.mark.parametrize("value", [1234567890123, 10**18, 2**63, -(10**13), 10**400])
+def test_whole_numbers_are_equal_or_not(value: int) -> None:
+    assert alike(value, value)
+    assert not alike(value, value + 1)
+    assert not alike({"ids": [value]}, {"ids": [value - 1]})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, 1.0), (0.1 + 0.2, 0.3), (10**15, 1e15 + 0.125), (3, 2.9999999999999996)]
+)
+def test_a_float_has_a_tolerance(one: float, other: float) -> None:
+    assert alike(one, other)
+    assert not alike(one, other * 1.000001)
+
+
+def test_a_call_with_the_neighbour_of_an_id_is_another_call() -> None:
+    asked = ToolCall(name="order", args={"id": 1234567890123})
+    made = AIMessage(tool_calls=[ToolCall(name="order", args={"id": 1234567890124})])
+    sample = MultiTurnSample(user_input=[HumanMessage(content="Mine?"), made], reference_tool_calls=[asked])
+
+    assert ToolCallF1().score_sync(sample).value == 0.0
+    assert ToolCallAccuracy().score_sync(sample).value == 0.0

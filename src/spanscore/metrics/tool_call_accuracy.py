@@ -37,7 +37,7 @@ class ToolCallAccuracy(NamedMetric):
     assistant; what the tools gave back is not looked at. One wrong name among as many calls costs everything.
 
     Source: ragas 0.4.3's ``ToolCallAccuracy``. Deviations: arguments that the reference does not have count as wrong (ragas
-    ignores them); values are compared by type and deeply, numbers with tolerance (ragas compares their texts); repeated tools
+    ignores them); values are compared by type and deeply, floats with tolerance (ragas compares their texts); repeated tools
     are paired by the best matching (ragas: after sorting); a missing or an extra call is partial credit (ragas: 0).
 
     Args:
@@ -48,6 +48,7 @@ class ToolCallAccuracy(NamedMetric):
         pass_at: lowest quality that passes.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_tool_calls")}
 
     def __init__(

@@ -20,8 +20,9 @@ class ToolCallF1(NamedMetric):
     precision = right / made, recall = right / reference, F1 = their harmonic mean. Range [0, 1], higher is better. Nothing to
     call and nothing called is 1; an assistant that said nothing at all has 0.
 
-    Arguments are compared deeply and by type: the order of keys does not matter, that of lists does; 1 equals 1.0, numbers
-    may differ by a millionth of a millionth; ``True`` is not 1 and ``"7"`` is not 7. An argument more or less is another call.
+    Arguments are compared deeply and by type: the order of keys does not matter, that of lists does; whole numbers are equal or
+    not; a float may differ by a millionth of a millionth, so that 1 equals 1.0; ``True`` is not 1 and ``"7"`` is not 7. An
+    argument more or less is another call.
 
     Fields: ``user_input`` (messages), ``reference_tool_calls``. Judge calls: none.
 
@@ -35,6 +36,7 @@ class ToolCallF1(NamedMetric):
         pass_at: lowest quality that passes.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_tool_calls")}
     name = "tool_call_f1"
 
@@ -78,9 +80,11 @@ def _close(one: float, other: float) -> bool:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two argument values are equal: deeply, by type, numbers with tolerance."""
+    """Whether two argument values are equal: deeply and by type; a float and a number within a millionth of a millionth."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
+    if _are(int, one, other):  # ids: each of 13 digits is within a millionth of a millionth of its neighbour
+        return bool(one == other)
     if _are(int | float, one, other):
         return one == other or _close(one, other)
     if _are(Mapping, one, other):
