@@ -94,8 +94,9 @@ class AnswerCorrectness(JudgedMetric):
     does not have count as false.
 
     Source: ragas 0.4.3's ``AnswerCorrectness``. Deviations: a statement of the answer that was not sorted is an FP, and one
-    sorted twice counts once, as an FP if it is in both (ragas counts rows); no call is made whose weight is 0 or whose answer
-    is known; nothing sorted at all is repaired once and then an error (ragas: F = 0); a vector without a length is an error.
+    sorted twice counts once, as an FP if it is in both (ragas counts rows); equal statements that were sorted once are sorted
+    alike; empty ones do not count; no call is made whose weight is 0 or whose answer is known; nothing sorted at all is
+    repaired once and then an error (ragas: F = 0); a vector without a length is an error.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -107,6 +108,7 @@ class AnswerCorrectness(JudgedMetric):
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "reference")}
     questions = (EXTRACT_RESPONSE, EXTRACT_REFERENCE, CLASSIFY_STATEMENTS)
 
@@ -191,8 +193,10 @@ def _counted(said: Sequence[str], wanted: Sequence[str], found: Classification) 
     """Bring what was sorted back to the statements. One of the answer that stands in both lists, or in none, is wrong."""
     wrong, _ = _matched(said, found.FP)
     right, rewritten = _matched(said, found.TP, taken=wrong)
+    right += _equal(said, right, taken=wrong)
     right += _free(said, wrong + right)[:rewritten]
     missed, rewritten = _matched(wanted, found.FN)
+    missed += _equal(wanted, missed)
     missed += _free(wanted, missed)[:rewritten]
     return _SortedStatements(
         len(right),
@@ -214,6 +218,12 @@ def _matched(statements: Sequence[str], rows: Sequence[Sorted], taken: Sequence[
         elif left:
             places.append(left.pop(0))
     return places, rewritten
+
+
+def _equal(statements: Sequence[str], found: Sequence[int], taken: Sequence[int] = ()) -> list[int]:
+    """Return the free places whose text stands at a found place and at no taken one: it was sorted once for all of them."""
+    sorted_keys = {key_of(statements[place]) for place in found} - {key_of(statements[place]) for place in taken}
+    return [place for place in _free(statements, [*found, *taken]) if key_of(statements[place]) in sorted_keys]
 
 
 def _free(statements: Sequence[str], taken: Sequence[int]) -> list[int]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from spanscore.errors import JudgeUnparseable
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.statements import key_of
 from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
@@ -45,13 +47,14 @@ class LLMContextRecall(JudgedMetric):
     Formula: sentences of the reference that the contexts support / all its sentences. Range [0, 1], higher is better.
 
     Fields: ``user_input``, ``retrieved_contexts``, ``reference``. Judge calls: 1 (``classify_reference_sentences``), also for
-    an empty context list. Undefined when the judge finds no sentence in the reference.
+    an empty context list. Undefined when the reference is blank and the judge finds no sentence in it.
 
     Blind spot: contexts that are not needed: a search that returns everything scores 1. The judge cuts the reference into
     sentences itself; a long sentence counts as much as a short one.
 
     Source: ragas 0.4.3's ``LLMContextRecall`` (``ContextRecall``). Deviations: a flag is 0 or 1, else it is repaired once and
-    then an error, where ragas takes every non-zero number for a yes; missing fields are found before the first judge call.
+    then an error, where ragas takes every non-zero number for a yes; no row at all for a reference that has words is an error
+    (ragas: nan), and a row without a sentence does not count; missing fields are found before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -61,6 +64,7 @@ class LLMContextRecall(JudgedMetric):
     """
 
     name = "llm_context_recall"
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts", "reference")}
     questions = (CLASSIFY_REFERENCE_SENTENCES,)
 
@@ -68,9 +72,12 @@ class LLMContextRecall(JudgedMetric):
         """Look for each sentence of the reference in the contexts."""
         context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context, "answer": sample.reference}
-        rows = (await self.ask(CLASSIFY_REFERENCE_SENTENCES, evidence)).classifications
+        answer = await self.ask(CLASSIFY_REFERENCE_SENTENCES, evidence)
+        rows = [row for row in answer.classifications if key_of(row.statement)]
         if not rows:
-            return Finding(value=None, reason="the judge found no sentence in the reference")
+            if key_of(sample.reference or ""):
+                raise JudgeUnparseable("the judge gave no verdict on any sentence of the reference")
+            return Finding(value=None, reason="the reference has no sentence")
         held = sum(row.attributed for row in rows)
         return Finding(value=held / len(rows), explanation=_explained(rows, held))
 

@@ -12,7 +12,7 @@ from spanscore.metrics.kit.averages import Mode, beta_wanted, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.language import LANGUAGES, language_wanted
-from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, Verdicts, align
+from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, NonBlank, Verdicts, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.model.prompt import Example
 from spanscore.model.sample import SingleTurnSample
@@ -26,7 +26,7 @@ Recall = Literal["mixed", "claims"]
 class Claims(BaseModel):
     """Claims, each understandable on its own."""
 
-    claims: list[str]
+    claims: NonBlank
 
 
 VERIFY_RESPONSE = replace(VERIFY_STATEMENTS, name="verify_response_claims")
@@ -107,6 +107,7 @@ class FactualCorrectness(JudgedMetric):
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
 
     def __init__(

@@ -21,16 +21,17 @@ class Faithfulness(JudgedMetric):
 
     Fields: ``user_input``, ``response``, ``retrieved_contexts``. An empty context list supports nothing and is judged so.
     Judge calls: 2 (``extract_statements``, ``verify_statements``); 1 when the answer states nothing, and the metric is then
-    undefined, as it is when the judge returns no verdict at all.
+    undefined. A judge that returns no verdict at all is an error.
 
     Blind spot: it measures loyalty to the contexts, not truth: an answer that repeats a wrong context scores 1, and so does
     one that leaves out most of what was asked. It can be no better than the judge's cut of the answer into statements.
 
     Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.4.3's
     ``Faithfulness``. Deviations: verdicts are matched to statements, so a statement without a row counts as unsupported (the
-    explanation says so) and a row that belongs to no statement is ignored; ragas divides by the rows that came. A verdict
-    is 0 or 1, else it is repaired once and then an error; ragas takes every non-zero number for a yes. Missing fields are found
-    before the first judge call.
+    explanation says so) and a row that belongs to no statement is ignored; ragas divides by the rows that came. An equal
+    statement that has a row counts as judged, and an empty one does not count. A verdict is 0 or 1, else it is repaired once
+    and then an error; ragas takes every non-zero number for a yes. No verdict at all is an error (ragas: nan). Missing fields
+    are found before the first judge call.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -40,6 +41,7 @@ class Faithfulness(JudgedMetric):
     """
 
     name = "faithfulness"
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "retrieved_contexts")}
     questions = (EXTRACT_STATEMENTS, VERIFY_STATEMENTS)
 
@@ -51,8 +53,6 @@ class Faithfulness(JudgedMetric):
             return Finding(value=None, reason="the answer states nothing that could be checked")
         context = Passages.of(sample.retrieved_contexts)
         verdicts = await self.ask(VERIFY_STATEMENTS, {"context": context, "statements": statements})
-        if not verdicts.statements:
-            return Finding(value=None, reason=f"the judge gave no verdict on any of {len(statements)} statements")
         aligned = align(statements, verdicts.statements)
         return Finding(value=aligned.supported / len(statements), explanation=_explained(statements, aligned))
 

@@ -70,6 +70,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
         prompts: ``{"extract_statements": {"instruction": …, "examples": […]}}``, to replace ours.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "retrieved_contexts")}
     questions = (EXTRACT_STATEMENTS,)
 

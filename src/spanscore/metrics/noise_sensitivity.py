@@ -58,6 +58,7 @@ class NoiseSensitivity(JudgedMetric):
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {
         "single_turn": ("user_input", "response", "reference", "retrieved_contexts")
     }

@@ -18,6 +18,7 @@ from spanscore.metrics.kit.graded import (
     bounded,
     bounds_of,
     bounds_wanted,
+    grades_of,
     ordinal,
     voted,
 )
@@ -53,15 +54,23 @@ class Feedback(BaseModel):
         return self.feedback
 
 
-def _score_rubric(rubrics: Mapping[str, str], bounds: Bounds) -> Step[Feedback]:
+def _score_rubric(rubrics: Mapping[str, str], given: Bounds) -> Step[Feedback]:
     # Of score3_description the grade alone, any other key as it is.
     short = {key: key.removeprefix("score").removesuffix("_description") for key in rubrics}
     grades = "\n".join(f"{short[key]}: {description}" for key, description in rubrics.items())
     return Step(
         name="score_rubric",
         instruction=f"Which grade fits best (score), and why (feedback, a sentence)?\n\n{grades}",
-        output=bounded(Feedback, bounds, told=bounds != bounds_of(rubrics)),  # the grades' own numbers tell it
+        output=_output(rubrics, given),
     )
+
+
+def _output(rubrics: Mapping[str, str], given: Bounds) -> type[Feedback]:
+    """Return the form of the answer: a described grade, or one in the range that a user gave."""
+    described = bounds_of(rubrics)
+    if given is None:
+        return bounded(Feedback, described, told=False, only=grades_of(rubrics))  # the grades' own numbers tell it
+    return bounded(Feedback, given, told=given != described)
 
 
 SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
@@ -85,9 +94,9 @@ class Rubrics(GradedMetric):
     only be averaged. Grades are ordered, not evenly spaced: a mean of 3.5 is a habit, not a measurement.
 
     Source: Kim et al., "Prometheus: Inducing Fine-grained Evaluation Capability in Language Models" (2023), as in ragas 0.4.3's
-    ``RubricsScore``. Deviations: ballots are really cast; a grade the rubric does not reach is repaired once and then an error
-    (ragas returns it); in a conversation, shown as messages, the reference is shown too; contexts are shown only if ``fields``
-    names them (ragas shows the retrieved ones).
+    ``RubricsScore``. Deviations: ballots are really cast; a grade that the rubric does not describe is repaired once and then
+    an error (ragas returns it); in a conversation, shown as messages, the reference is shown too; contexts are shown only if
+    ``fields`` names them (ragas shows the retrieved ones).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -95,7 +104,7 @@ class Rubrics(GradedMetric):
             instruction: never build them from a sample (``InstanceRubrics`` does that safely).
         name: under which its scores appear.
         strictness: number of votes; an even one becomes the next odd.
-        range: lowest and highest grade, where the keys hold no numbers.
+        range: lowest and highest grade, where the keys hold no numbers; given beside numbers, grades between them count, too.
         pass_at: lowest quality (0…1) that passes.
         applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
             does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
@@ -129,9 +138,9 @@ class Rubrics(GradedMetric):
         required_columns: Fields | None = None,
     ) -> None:
         grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
-        bounds = bounds_wanted(name, range) or bounds_of(grades)
+        bounds = bounds_wanted(name, range)
         self.questions = (replace(_score_rubric(grades, bounds), applies_when=checked_condition(name, applies_when)),)
-        self.scale = ordinal(bounds)
+        self.scale = ordinal(bounds or bounds_of(grades))
         super().__init__(
             judge, name=name, pass_at=pass_at, prompts=prompts, fields=fields, required_columns=required_columns
         )
@@ -153,20 +162,21 @@ class InstanceRubrics(JudgedMetric):
 
     Blind spot: that of ``Rubrics``; and two samples are comparable only as far as their rubrics are equally strict.
 
-    Source: ragas 0.4.3's ``InstanceRubrics``. Deviations: a grade the rubric does not reach is repaired once and then an error
-    (ragas returns it); ballots are really cast; the rubric is evidence, not instruction, so a sample cannot give orders by it;
-    contexts stand beside the question (in ragas, inside it), and a conversation is shown as messages.
+    Source: ragas 0.4.3's ``InstanceRubrics``. Deviations: a grade that the rubric does not describe is repaired once and then
+    an error (ragas returns it); ballots are really cast; the rubric is evidence, not instruction, so a sample cannot give
+    orders by it; contexts stand beside the question (in ragas, inside it), and a conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
         name: under which its scores appear.
         strictness: number of votes; an even one becomes the next odd.
-        range: lowest and highest grade of all rubrics, where their keys hold no numbers.
+        range: lowest and highest grade of all rubrics, where their keys hold no numbers; given beside numbers, grades between
+            them count, too.
         pass_at: lowest quality (0…1) that passes.
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours.
     """
 
-    base_version = "2"
+    base_version = "3"
     requires: Mapping[str, tuple[str, ...]] = {
         "single_turn": ("rubrics",),
         "multi_turn": ("user_input", "reference", "rubrics"),
@@ -196,7 +206,7 @@ class InstanceRubrics(JudgedMetric):
             return Finding(value=None, reason="the sample's rubric has no grades")
         bounds = self._bounds or bounds_of(rubrics)
         own = cast("Step[Feedback]", self.steps["score_rubric"])
-        step = replace(own, output=bounded(Feedback, bounds, told=bounds != bounds_of(rubrics)))
+        step = replace(own, output=_output(rubrics, self._bounds))
         evidence = {**evidence_of(sample, ALL_FIELDS[kind_of(sample)]), "rubrics": rubrics}
         finding = await voted(lambda ballot: step.ask(self._judge, evidence, ballot=ballot), self.votes)
         return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.errors import ConfigurationError, JudgeError, JudgeUnparseable
 from spanscore.metrics.kit.averages import Mode, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
@@ -87,8 +87,8 @@ class TopicAdherence(JudgedMetric):
 
     Source: ragas 0.4.3's ``TopicAdherenceScore``. Deviations: undefined instead of 0 in the two cases above; an unknown mode is
     an error; no small term in the denominators, so a perfect score is 1; too few or too many flags are asked for once more,
-    and only then is a missing one "outside" and an extra one ignored, which the explanation says; the conversation is
-    shown as messages.
+    and only then is a missing one "outside" and an extra one ignored, which the explanation says; no flag at all is an error
+    (ragas: all are outside); the conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -99,7 +99,7 @@ class TopicAdherence(JudgedMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_topics")}
-    base_version = "2"
+    base_version = "3"
     questions = (EXTRACT_TOPICS, CHECK_REFUSAL, CLASSIFY_TOPICS)
 
     def __init__(
@@ -143,8 +143,11 @@ class TopicAdherence(JudgedMetric):
         try:
             again = await self._flags(evidence, 1)
         except JudgeError:  # recorded; the first answer is still there
-            return flags
-        return again if len(again) == len(topics) else flags
+            again = []
+        kept = again if len(again) == len(topics) else flags or again
+        if not kept:
+            raise JudgeUnparseable(f"the judge gave no flag for any of {len(topics)} topics")
+        return kept
 
     async def _flags(self, evidence: Mapping[str, Any], ballot: int) -> list[bool]:
         answer = await self.ask(CLASSIFY_TOPICS, evidence, ballot=ballot)

@@ -20,7 +20,9 @@ from spanscore.model.score import Ballots, Outcome
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(
-    user_input="How?", response="So.", rubrics={"score1_description": "No.", "score3_description": "Yes."}
+    user_input="How?",
+    response="So.",
+    rubrics={"score1_description": "No.", "score2_description": "Half.", "score3_description": "Yes."},
 )
 
 

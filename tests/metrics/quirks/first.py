@@ -77,8 +77,11 @@ def _undefined(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
 
 
 def _asked_again_then_padded(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
-    _as_the_reference(case, score, judge)
     assert [prompt.ballot for prompt in judge.calls if prompt.step == "classify_topics"] == [0, 1]
+    if not _output(case, "classify_topics")["classifications"]:
+        assert score.outcome is Outcome.JUDGE_ERROR
+        return
+    _as_the_reference(case, score, judge)
     assert "flag" in (score.explanation or "")
 
 

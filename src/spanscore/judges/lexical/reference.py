@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, messages_in, text_in
@@ -21,8 +21,10 @@ _FAILED = re.compile(
     r"|sorry|unfortunately|no (?:results?|luck|seats?|such))\b",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"-?\d+")
-_OPEN_SCALE = (1, 5)
+_NUMBER = re.compile(r"(?<!\d)-?\d+(?:\.\d+)?")
+_SPAN = re.compile(r"(-?\d+) to (-?\d+)")
+_LISTED = re.compile(r"^(-?\d+(?:\.\d+)?): ", re.MULTILINE)
+_OPEN_SCALE = range(1, 6)
 """Grades where neither the answer's schema nor the rubric says which there are."""
 
 
@@ -60,13 +62,13 @@ def _grade(field: str) -> LexicalAnswer:
     """
 
     def answer(prompt: Prompt) -> Mapping[str, Any]:
-        low, high = _scale(prompt)
+        grades = _scale(prompt)
         said = text_in(prompt, "response") or _end(prompt, "user_input")
         against = next((text for name in _BESIDE if (text := text_in(prompt, name))), "")
         silent = all(map(states_nothing, sentences(said)))
         share = 0.0 if silent else share_of(words(against), words(said), of_nothing=0.0)
         reason = f"It has {share:.0%} of the words it is compared with; a comparison of words sees no more."
-        return {field: reason, "score": low + round(share * (high - low))}
+        return {field: reason, "score": grades[round(share * (len(grades) - 1))]}
 
     return answer
 
@@ -111,12 +113,14 @@ def _end(prompt: Prompt, name: str) -> str:
     return text_in(prompt, name)
 
 
-def _scale(prompt: Prompt) -> tuple[int, int]:
-    """Return the lowest and highest grade: of the answer's shape, else of the rubric that came with the sample."""
-    field = prompt.output.model_json_schema()["properties"]["score"]
-    grades = _grades(field.get("description", "")) or _grades(" ".join(map(str, prompt.evidence.get("rubrics", ()))))
-    return (min(grades), max(grades)) if grades else _OPEN_SCALE
+def _scale(prompt: Prompt) -> Sequence[float]:
+    """Return the grades in order: of the answer's shape, else of the rubric in the instruction or beside the sample."""
+    told = str(prompt.output.model_json_schema()["properties"]["score"].get("description", ""))
+    if (span := _SPAN.fullmatch(told)) is not None:
+        return range(int(span[1]), int(span[2]) + 1)
+    rubric = " ".join([*_LISTED.findall(prompt.instruction), *map(str, prompt.evidence.get("rubrics", ()))])
+    return sorted({_number(grade) for grade in _NUMBER.findall(told or rubric)}) or _OPEN_SCALE
 
 
-def _grades(text: str) -> list[int]:
-    return [int(number) for number in _NUMBER.findall(text)]
+def _number(text: str) -> float:
+    return float(text) if "." in text else int(text)

@@ -35,21 +35,27 @@ __all__ = [
     "bounds_of",
     "bounds_wanted",
     "direction_wanted",
+    "grades_of",
     "ordinal",
     "voted",
 ]
 
-Bounds = tuple[int, int] | None
+Bounds = tuple[float, float] | None
 """Lowest and highest grade; None = any whole number."""
 
-_GRADE = re.compile(r"-?\d+")
+_GRADE = re.compile(r"-?\d+(?:\.\d+)?")
+_SPAN = re.compile(r"(?<![\d.])(\d+)\s*[-–]\s*(\d+)(?![\d.])")
 _TWO = 2
+_WIDEST = 1_000
+"""Grades of a span of which each is counted; no rubric has more."""
 
 
 class Grade(Protocol):
     """An answer with a grade and the judge's words for it."""
 
-    score: int
+    @property
+    def score(self) -> float:
+        """The grade."""
 
     @property
     def why(self) -> str:
@@ -127,34 +133,61 @@ def _is_needed(field: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def bounded(shape: type[T], bounds: Bounds, *, told: bool = True) -> type[T]:
+def bounded(shape: type[T], bounds: Bounds, *, told: bool = True, only: tuple[float, ...] | None = None) -> type[T]:
     """Return a shape whose score lies inside the bounds; the same one every time, so that its schema is built once.
 
     Args:
         shape: feedback or reason, and a score.
-        bounds: lowest and highest score.
+        bounds: lowest and highest score; None = any whole number.
         told: whether the form says so to the judge; False where the instruction does.
+        only: the scores that are described, in order; None = all whole numbers inside the bounds. The form names them if one
+            is left out.
     """
     # The schema says the bounds in words: half of the providers' structured modes refuse them as numbers.
     if bounds is None:
         return shape
     low, high = bounds
+    listed = only is not None and only != _whole(bounds)
+    words = f"one of {', '.join(map(str, only or ()))}" if listed else f"{low} to {high}"
 
-    def inside(score: int) -> int:
-        if not low <= score <= high:
-            raise ValueError(f"a score lies from {low} to {high}")
+    def inside(score: float) -> float:
+        if not (score in only if only is not None else low <= score <= high):
+            raise ValueError(f"a score is {words}")
         return score
 
-    said = {"description": f"{low} to {high}"} if told else {}
-    score = Annotated[int, AfterValidator(inside), WithJsonSchema({"type": "integer", **said})]
+    said = {"description": words} if told or listed else {}
+    kind, name = (int, "integer") if all(grade == int(grade) for grade in only or bounds) else (float, "number")
+    score: Any = Annotated[kind, AfterValidator(inside), WithJsonSchema({"type": name, **said})]
     return create_model(shape.__name__, __base__=shape, __doc__=shape.__doc__, score=(score, ...))
 
 
 def bounds_of(keys: Iterable[str]) -> Bounds:
     """Return the range of a rubric from its keys (``score1_description`` …); None where one has no number."""
-    found = [_GRADE.search(key) for key in keys]
-    grades = [int(match.group()) for match in found if match is not None]
-    return (min(grades), max(grades)) if len(grades) == len(found) and len(set(grades)) > 1 else None
+    grades = grades_of(keys)
+    return None if grades is None else (grades[0], grades[-1])
+
+
+def grades_of(keys: Iterable[str]) -> tuple[float, ...] | None:
+    """Return the grades that a rubric describes, in order; None where a key has no number, or all have the same.
+
+    A key that names a span describes each whole number in it (``3-5``).
+    """
+    found = [_described(key) for key in keys]
+    grades = sorted({grade for described in found for grade in described})
+    return tuple(grades) if all(found) and len(grades) > 1 else None
+
+
+def _described(key: str) -> tuple[float, ...]:
+    span = _SPAN.search(key)
+    if span is not None and int(span[1]) < int(span[2]) <= int(span[1]) + _WIDEST:
+        return tuple(range(int(span[1]), int(span[2]) + 1))
+    grade = _GRADE.search(key)
+    return () if grade is None else (float(grade[0]) if "." in grade[0] else int(grade[0]),)
+
+
+def _whole(bounds: tuple[float, float]) -> tuple[float, ...]:
+    low, high = bounds
+    return tuple(range(int(low), int(high) + 1)) if high - low <= _WIDEST else ()
 
 
 def bounds_wanted(name: str, given: Sequence[int] | None) -> Bounds:

@@ -6,8 +6,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from spanscore.errors import JudgeUnparseable
 from spanscore.metrics.kit.step import Step, Verdict
@@ -17,6 +18,7 @@ __all__ = [
     "EXTRACT_STATEMENTS",
     "VERIFY_STATEMENTS",
     "Aligned",
+    "NonBlank",
     "StatementVerdict",
     "Statements",
     "Verdicts",
@@ -25,10 +27,18 @@ __all__ = [
 ]
 
 
+def _without_blanks(statements: list[str]) -> list[str]:
+    return [statement for statement in statements if key_of(statement)]
+
+
+NonBlank = Annotated[list[str], AfterValidator(_without_blanks)]
+"""Statements of a judge, those left out that say nothing."""
+
+
 class Statements(BaseModel):
     """Statements, each understandable on its own."""
 
-    statements: list[str]
+    statements: NonBlank
 
 
 class StatementVerdict(BaseModel):
@@ -106,6 +116,8 @@ class Aligned:
 def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligned:
     """Match rows to statements by text; what is left over, by position when there are as many rows as statements.
 
+    A statement without a row has that of an equal one, as it was judged with it.
+
     Raises:
         JudgeUnparseable: no row belongs to any of the statements: the judge said nothing, or spoke about something else.
     """
@@ -124,9 +136,17 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
         for number in [n for n in loose if matched[n] is None]:
             matched[number] = rows[number]
             loose.remove(number)
+    matched = _shared(statements, matched)
     if matched and all(row is None for row in matched):
         raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
     return Aligned(tuple(matched), len(loose))
+
+
+def _shared(statements: Sequence[str], rows: Sequence[StatementVerdict | None]) -> list[StatementVerdict | None]:
+    """Return the rows, with that of an equal statement where one has none."""
+    keys = [*map(key_of, statements)]
+    judged = {key: row for key, row in zip(keys, rows, strict=True) if row is not None}
+    return [row or judged.get(key) for key, row in zip(keys, rows, strict=True)]
 
 
 def key_of(statement: str) -> str:

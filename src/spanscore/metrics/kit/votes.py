@@ -13,6 +13,7 @@ from spanscore.metrics.kit.condition import NotApplicableError
 __all__ = ["ballots_wanted", "cast_ballots", "majority", "odd"]
 
 T = TypeVar("T")
+Number = TypeVar("Number", int, float)
 
 
 def ballots_wanted(strictness: int) -> int:
@@ -60,7 +61,7 @@ def _answers(results: Sequence[T | BaseException]) -> list[T]:
     return answers
 
 
-def majority(votes: Sequence[int], *, tie: int) -> int:
+def majority(votes: Sequence[Number], *, tie: Number) -> Number:
     """Return the most frequent vote; ``tie`` when several are equally frequent.
 
     Ties happen although juries are odd: a ballot can be lost.
