@@ -177,7 +177,7 @@ def test_what_scores_cost_before_is_believed_before_the_card(tmp_path: Path) -> 
     assert (
         "faithfulness: 0.95 USD per 1,000; 2 questions, 6,000 tokens read and 80 written (measured on 2 scores)" in told
     )
-    assert " USD per 1,000; 1 question, 3" in told
+    assert " USD per 1,000; 1 question, 1" in told
 
 
 @pytest.mark.parametrize(("content", "wrong"), [("", "it holds no score of"), ("{}\n[", "2"), (None, "No such file")])
