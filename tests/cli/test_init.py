@@ -28,7 +28,7 @@ ANSWERS: list[list[str]] = [
 def test_what_it_writes_passes_check_and_its_schema(answers: list[str], tmp_path: Path) -> None:
     file = tmp_path / "spanscore.yaml"
 
-    _invoked("init", str(file), *answers)
+    _invoked("init", str(file), *answers, "--schema")
 
     schema = json.loads((tmp_path / "spanscore.schema.json").read_text("utf-8"))
     Draft202012Validator(schema).validate(yaml.safe_load(file.read_text("utf-8")))
@@ -38,10 +38,19 @@ def test_what_it_writes_passes_check_and_its_schema(answers: list[str], tmp_path
 def test_its_first_line_leads_an_editor_to_the_schema_beside_it(tmp_path: Path) -> None:
     file = tmp_path / "spanscore.yaml"
 
-    _invoked("init", str(file))
+    _invoked("init", str(file), "--schema")
 
     _, _, named = file.read_text("utf-8").partition("\n")[0].partition("# yaml-language-server: $schema=")
     assert (tmp_path / named).read_text("utf-8") == _invoked("check", "--schema").output
+
+
+def test_without_being_asked_it_writes_no_schema(tmp_path: Path) -> None:
+    file = tmp_path / "spanscore.yaml"
+
+    done = _invoked("init", str(file))
+
+    assert [*tmp_path.iterdir()] == [file]
+    assert "schema" not in file.read_text("utf-8") + done.output
 
 
 def test_answers_are_what_is_in_force(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``spanscore init``: a few answers → a first ``spanscore.yaml`` that ``check`` passes, and the schema that editors read."""
+"""``spanscore init``: a few answers → a first ``spanscore.yaml`` that ``check`` passes; also the schema that editors read."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ class Backend(StrEnum):
 
 
 def init(
-    config: Annotated[
-        Path, typer.Argument(metavar="[CONFIG]", help="The file to write; the schema is written beside it.")
-    ] = Path("spanscore.yaml"),
+    config: Annotated[Path, typer.Argument(metavar="[CONFIG]", help="The file to write.")] = Path("spanscore.yaml"),
     metrics: Annotated[
         str, typer.Option("--metrics", "-m", help=f"Names with commas between; {_METRICS} if not given.")
     ] = "",
@@ -48,14 +46,17 @@ def init(
         Backend | None,
         typer.Option("--backend", help="otlp: metrics are sent; prometheus: they are served, to be scraped, too."),
     ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Write the JSON Schema beside it, too, and name it in the first line.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
 ) -> None:
     """Write a first configuration, with comments, that [bold]spanscore check[/bold] passes.
 
     What no option says is asked for where there is a terminal, and is the default elsewhere.
 
-    Beside it stands its JSON Schema, by which an editor completes keys and tells what they mean: the first line names it.
-    Both belong into the repository. A newer spanscore writes the schema anew: spanscore check --schema > spanscore.schema.json
+    With --schema an editor completes and explains the keys. The schema has 180 kB and belongs beside the file, in the
+    repository too. A newer spanscore writes it anew: spanscore check --schema > spanscore.schema.json
     """
     if config.exists() and not force:
         raise ConfigurationError(f"{config} is there already; --force overwrites it")
@@ -63,14 +64,19 @@ def init(
     named = [name.strip() for name in chosen.split(",") if name.strip()]
     judging = judge or _asked("Who judges: provider:model, such as openai:gpt-4o-mini; or lexical, offline", "lexical")
     leaves = backend or Backend(_asked("How metrics leave: otlp or prometheus", Backend.OTLP, _backend))
-    text = "\n".join(_lines(config, named, judging, leaves)) + "\n"
+    lines = [
+        *([f"# yaml-language-server: $schema={SCHEMA}"] if schema else []),
+        *_lines(config, named, judging, leaves),
+    ]
+    text = "\n".join(lines) + "\n"
     report = _checked(text)
     with writing(config):
         config.write_text(text, encoding="utf-8")
-    with writing(config.with_name(SCHEMA)):
-        schema = Path(__file__).with_name(SCHEMA).read_text(encoding="utf-8")
-        config.with_name(SCHEMA).write_text(schema, encoding="utf-8")
-    typer.echo("\n".join(_next(config, report, leaves)))
+    if schema:
+        with writing(config.with_name(SCHEMA)):
+            shipped = Path(__file__).with_name(SCHEMA).read_text(encoding="utf-8")
+            config.with_name(SCHEMA).write_text(shipped, encoding="utf-8")
+    typer.echo("\n".join(_next(config, report, leaves, schema=schema)))
 
 
 def _asked(question: str, default: str, check: Callable[[str], str] = str) -> str:
@@ -100,7 +106,6 @@ def _checked(text: str) -> ConfigReport:
 
 
 def _lines(config: Path, metrics: Sequence[str], judge: str, backend: Backend) -> Iterator[str]:
-    yield f"# yaml-language-server: $schema={SCHEMA}"
     yield f"# What it will do: spanscore check {config.name}. Every key there is: spanscore check --example"
     yield from ["", "# What is scored. Others, with what each needs and costs: spanscore metrics --online", "metrics:"]
     kinds = {name: found(name) for name in metrics}
@@ -146,8 +151,8 @@ def _parameters(kind: Any) -> Sequence[str]:
     return [*inspect.signature(kind).parameters] if callable(kind) else []
 
 
-def _next(config: Path, report: ConfigReport, backend: Backend) -> Iterator[str]:
-    yield f"wrote {config}, and {config.with_name(SCHEMA)} for your editor"
+def _next(config: Path, report: ConfigReport, backend: Backend, *, schema: bool) -> Iterator[str]:
+    yield f"wrote {config}" + (f", and {config.with_name(SCHEMA)} for your editor" if schema else "")
     yield "next:"
     yield from (f"  still lacking here: {lacking}" for lacking in report.missing)
     yield f"  spanscore check {config} --requests-per-day 100k     what it will do, and cost"
