@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app, main
 from spanscore.codec.otlp import json_line
+from spanscore.errors import ConfigurationError
 from spanscore.sinks.evaluation_span import EvaluationSpans
 
 
@@ -42,10 +43,25 @@ def test_spans_may_come_by_stdin(tmp_path: Path) -> None:
 
 
 def test_file_without_scores_says_so(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input="")
+    memory = Memory()
+    memory.providers.tracer_provider.get_tracer("app").start_span("unscored").end()
+    unscored = json_line(list(memory.spans))
+
+    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=unscored)
 
     assert result.exit_code == 0
     assert "no scored spans" in result.output
+
+
+@pytest.mark.parametrize("text", ["", '{"resourceSpans": []}\n', '{"a": 1}\n'])
+def test_a_file_without_spans_is_refused_and_leaves_a_page_alone(text: str, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    out.write_text("the page of yesterday")
+
+    with pytest.raises(ConfigurationError, match="- holds no spans: it must have OTLP-JSON lines"):
+        CliRunner().invoke(app(), ["report", "-", "-o", str(out)], input=text, catch_exceptions=False)
+
+    assert out.read_text() == "the page of yesterday"
 
 
 def test_spans_that_are_not_valid_are_left_out_and_that_is_said(tmp_path: Path) -> None:
@@ -63,15 +79,15 @@ def test_spans_that_are_not_valid_are_left_out_and_that_is_said(tmp_path: Path) 
     [
         (["no-such-file.jsonl"], "no-such-file.jsonl"),
         (["lines.jsonl"], "line 1 is not an OTLP trace request"),
-        (["empty.jsonl", "--out", "no-such-folder/page.html"], "no-such-folder"),
-        (["empty.jsonl", "--out", "."], "--out"),
+        (["spans.jsonl", "--out", "no-such-folder/page.html"], "no-such-folder"),
+        (["spans.jsonl", "--out", "."], "--out"),
     ],
 )
 def test_what_a_person_did_wrong_is_said_without_a_traceback(
     arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "lines.jsonl").write_text("not JSON\n")
-    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "spans.jsonl").write_text(stored(0.25), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["spanscore", "report", *arguments])
 

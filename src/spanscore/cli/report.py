@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spanscore.cli._lines import stored_spans
-from spanscore.errors import writing
+from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring.calibration_file import calibrations_of
 from spanscore.report import findings, write
 from spanscore.settings.printable import printable
@@ -41,8 +42,14 @@ def report(
     Get such a file with [bold]spanscore demo --out FILE[/bold] or from the OpenTelemetry Collector's file exporter.
     """
     calibrations = calibrations_of(calibration or [])
-    with stored_spans(file) as spans, writing(f"--out {out}"):
-        found = write(spans, out, title=title, calibrations=calibrations)
+    with stored_spans(file) as stored, writing(f"--out {out}"):
+        spans = iter(stored)
+        if (first := next(spans, None)) is None:
+            raise ConfigurationError(
+                f"{printable(file)} holds no spans: it must have OTLP-JSON lines, as spanscore demo --out FILE and the "
+                "Collector's file exporter write them"
+            )
+        found = write(chain([first], spans), out, title=title, calibrations=calibrations)
     if not (found.units or found.conversations):
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
     typer.echo(printable(findings.headline(found)))
