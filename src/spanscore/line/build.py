@@ -67,8 +67,10 @@ from spanscore.units.sessions import SessionTable
 from spanscore.units.span_buffer import Pace, SpanBuffer
 from spanscore.units.tracker import Units
 
-__all__ = ["Line", "exports_content"]
+__all__ = ["DISABLED", "Line", "exports_content"]
 
+DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
+"""The line of the log and of ``status()`` in a process where the environment stops scoring."""
 _REMEMBERED = 250
 """Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
 _NOT_OURS = (Outcome.HANDED_OVER, Outcome.QUEUE_FULL)
@@ -404,7 +406,5 @@ def _is_disabled() -> bool:
     """Whether the environment stops scoring in this process. A value that is not clear stops it: somebody wants that."""
     if os.environ.get(semconv.DISABLED_ENV, "").strip().lower() in ("", "0", "false", "no", "off"):
         return False
-    log_once(
-        "disabled", f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
-    )
+    log_once("disabled", DISABLED)
     return True

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from spanscore import semconv
 from spanscore.elsewhere.carrier import ELSEWHERE
-from spanscore.line.build import Line
+from spanscore.line.build import DISABLED, Line
 from spanscore.line.collecting import collected_by
 from spanscore.line.session_status import session_status_of
 from spanscore.line.so_far import applies_in, contradictions_in, declined_in, excluded_in, means_of
@@ -20,8 +20,6 @@ from spanscore.model.replayed import ReplayState
 from spanscore.protocols import Metric
 
 __all__ = ["status_of"]
-
-_DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered."
 
 
 def status_of(
@@ -119,5 +117,5 @@ def _judge_of(metric: Metric) -> str:
 
 def _own_notes(line: Line) -> Iterator[str]:
     if line.disabled:
-        yield _DISABLED
+        yield DISABLED
     yield from offline_notes(line.metrics.values() if line.handover is None else ())
