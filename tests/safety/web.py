@@ -1,5 +1,6 @@
 """Web applications for the safety suite: an ASGI one with a lifespan, and a WSGI one whose scorer is made before the fork."""
 
+import asyncio
 import os
 from contextlib import asynccontextmanager
 from typing import Any
@@ -47,7 +48,9 @@ def wsgi() -> Any:
         OnlineScorer([Grounded()], service_name="app").install()
 
     def app(environ: Any, start_response: Any) -> list[bytes]:
+        path = environ["PATH_INFO"]
+        answer = asyncio.run(chain.ainvoke(path)) if path.startswith("/awaited") else chain.invoke(path)
         start_response("200 OK", [("Content-Type", "text/plain")])
-        return [f"{os.getpid()} {chain.invoke(environ['PATH_INFO'])}".encode()]
+        return [f"{os.getpid()} {answer}".encode()]
 
     return app

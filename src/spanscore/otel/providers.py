@@ -38,7 +38,7 @@ from spanscore.otel.scope import scope, version
 from spanscore.runtime.fork import before_fork, reset_in_child
 from spanscore.runtime.log import log_once
 from spanscore.runtime.serial import SerialThread
-from spanscore.runtime.threads import start_daemon
+from spanscore.runtime.threads import gevent_monkey, start_daemon
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger, LoggerProvider
@@ -325,7 +325,8 @@ class Providers:
         self._lock, self._warming, self._helper, self._at = Lock(), None, SerialThread("spanscore-flush"), None
         if self._parts is not None:
             self._parts.reset()
-        if self._chosen is not None and not self._closed:
+        # Not under gevent: starting a greenlet lets the parent's other greenlets run in a child that is about to exec.
+        if self._chosen is not None and not self._closed and gevent_monkey() is None:
             self._helper.start()
 
 

@@ -21,7 +21,7 @@ from spanscore.errors import SpanscoreError
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.pool import DaemonPool
-from spanscore.runtime.threads import start_daemon
+from spanscore.runtime.threads import gevent_monkey, start_daemon
 
 __all__ = ["LoopThread", "call_soon", "later", "on_loop", "run", "submit"]
 
@@ -44,7 +44,7 @@ class LoopThread:
         self._pool = pool
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._ident: int | None = None
         self._inherited: list[Any] = []
         self._unsent: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         reset_in_child(self, LoopThread.reset)
@@ -57,9 +57,8 @@ class LoopThread:
         """
         with self._lock:
             if self._loop is None:
-                loop = asyncio.new_event_loop()
-                self._thread = start_daemon(self._serve, self._name, loop)
-                if self._thread is None:
+                loop = _new_loop()
+                if start_daemon(self._serve, self._name, loop, native=True) is None:
                     loop.close()
                     raise RuntimeError(f"no thread can be started for {self._name}")
                 self._loop = loop
@@ -80,13 +79,14 @@ class LoopThread:
 
     def on_loop(self) -> bool:
         """Whether the caller runs on the loop's own thread."""
-        return self._thread is not None and threading.get_ident() == self._thread.ident
+        return threading.get_ident() == self._ident
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the loop; the future can be waited for from any other thread. Does not block."""
         return asyncio.run_coroutine_threadsafe(work, self.running())
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
         loop.set_exception_handler(_unnoticed)
         loop.set_debug(False)  # PYTHONASYNCIODEBUG is about the host's loops; here asyncio would quote a slow metric
@@ -102,7 +102,7 @@ class LoopThread:
         if self._loop is not None:
             # Kept: collected, each task of the parent would be reported as destroyed, on the child's stderr.
             self._inherited.append((self._loop, asyncio.all_tasks(self._loop)))
-        self._lock, self._loop, self._thread = threading.Lock(), None, None
+        self._lock, self._loop, self._ident = threading.Lock(), None, None
         self._unsent = deque()
 
 
@@ -136,6 +136,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         future.cancel()
         raise
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop for a thread of our own. Under gevent it has the standard selector: gevent's is for greenlets."""
+    if (monkey := gevent_monkey()) is None:
+        return asyncio.new_event_loop()
+    return asyncio.SelectorEventLoop(monkey.get_original("selectors", "DefaultSelector")())
 
 
 def _unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:

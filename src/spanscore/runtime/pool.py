@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
-from spanscore.runtime.threads import start_daemon
+from spanscore.runtime.threads import JobQueue, start_daemon
 
 __all__ = ["DaemonPool", "run_without_loop"]
 
@@ -26,14 +25,16 @@ class DaemonPool(ThreadPoolExecutor):
         threads: at most so many at once.
         name: what their names begin with.
         idle_s: a thread that had nothing to do for so long ends; the next job starts another.
+        native: threads of the operating system also under gevent, for computations.
     """
 
-    def __init__(self, threads: int, name: str, *, idle_s: float = 30.0) -> None:
+    def __init__(self, threads: int, name: str, *, idle_s: float = 30.0, native: bool = False) -> None:
         super().__init__(threads)  # starts none
         self._most = threads
         self._name = name
         self._idle_s = idle_s
-        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self._native = native
+        self._jobs: JobQueue[tuple[Future[Any], Callable[[], Any]]] = JobQueue()
         self._guard = Lock()
         self._running = 0
         self._unfinished = 0
@@ -61,7 +62,7 @@ class DaemonPool(ThreadPoolExecutor):
         """Do nothing: idle threads end by themselves, and the others are not waited for."""
 
     def _start(self) -> None:
-        if start_daemon(self._work, f"{self._name}-{self._running}") is not None:
+        if start_daemon(self._work, f"{self._name}-{self._running}", native=self._native) is not None:
             self._running += 1
         elif not self._running:
             raise RuntimeError("no thread can be started")
@@ -70,7 +71,7 @@ class DaemonPool(ThreadPoolExecutor):
         while True:
             try:
                 future, job = self._jobs.get(timeout=self._idle_s)
-            except Empty:
+            except TimeoutError:
                 with self._guard:
                     if self._unfinished < self._running or not self._unfinished:
                         self._running -= 1

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import SimpleQueue
 from threading import Lock, Thread
 
-from spanscore.runtime.threads import start_daemon
+from spanscore.runtime.threads import JobQueue, start_daemon
 
 __all__ = ["SerialThread"]
 
@@ -22,7 +21,7 @@ class SerialThread:
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = Lock()
-        self._queue: SimpleQueue[Callable[[], bool] | None] = SimpleQueue()
+        self._queue: JobQueue[Callable[[], bool] | None] = JobQueue()
         self._waiting: dict[Callable[[], bool], Future[bool]] = {}
         self._thread: Thread | None = None
 

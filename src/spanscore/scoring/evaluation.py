@@ -169,7 +169,7 @@ class Evaluation:
 
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
-            self._pool = DaemonPool(_THREADS, "spanscore-metric")
+            self._pool = DaemonPool(_THREADS, "spanscore-metric", native=True)
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
         with asked_by(self._asker(metric.name)):  # no question that it asks there is one of the loop's
             return await run_interruptibly(self._pool, lambda: run_without_loop(metric.score(sample)))
