@@ -20,6 +20,7 @@ NO_IDS = ["retrieved_context_ids"]
 """OpenLLMetry writes the texts of documents alone."""
 NO_HISTORY = ["no conversation"]
 """What a store or a checkpoint had kept is told from a prompt's own messages by the store's run, or by their ids."""
+REPLACED = "test_message_replaced_under_its_id.py"
 STORES: Mapping[str, list[str]] = {
     "test_chat_history.py::test_a_history_that_is_stored_is_the_conversation_too": NO_HISTORY,
     "test_message_history.py::test_the_turns_that_the_store_kept_are_the_users[alone]": NO_HISTORY,
@@ -32,9 +33,17 @@ DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
         "test_refused_and_retried.py::test_the_chain_that_stands_in_for_another_is_asked_the_same": ["3 units, not 1"],
         # An input of one text is written without its key, so that nothing tells it from what was put in its place.
         "test_rewritten_in_place.py::test_a_query_that_was_rewritten_is_no_part_of_the_answer": ["response"],
+        **{
+            f"{REPLACED}::test_the_judge_is_shown_what_the_models_were[{way}-Write to bob@example.com please.]": [
+                "user_input"
+            ]
+            for way in ("nested", "redacting")
+        },
     },
     "openllmetry": {
         **STORES,
+        # A message that came as (role, text) has no id, and steps are not read.
+        f"{REPLACED}::test_a_query_that_a_node_rewrote_is_the_question": ["user_input"],
         "test_functional_chat.py::test_each_turn_is_judged_by_its_own_words": NO_HISTORY,
         "test_functional_chat.py::test_the_turns_that_the_checkpoint_kept_are_the_users": NO_HISTORY,
         "test_cited_answer.py::test_the_text_that_is_a_field_of_what_the_model_said_is_the_answer": NO_IDS,

@@ -127,7 +127,11 @@ def tool_content(arguments: Any, output: Any) -> dict[str, Any]:
 
 
 def root_content(
-    inputs: Any, outputs: Any, expected: Mapping[str, Any] | None = None, history: Any = None
+    inputs: Any,
+    outputs: Any,
+    expected: Mapping[str, Any] | None = None,
+    history: Any = None,
+    asked_id: str | None = None,
 ) -> dict[str, Any]:
     """Return the content of a root: a conversation as messages, anything else as a value; a state may carry both.
 
@@ -136,11 +140,14 @@ def root_content(
         outputs: snapshot of the output; None = there was none.
         expected: what ``spanscore.expected`` gave.
         history: snapshot of what a store of messages gave; None = none was asked.
+        asked_id: id of the last human message of the input, which the message itself lacks if it came as a tuple or a dict.
     """
     content = {
         **_side(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **_side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
+    if asked_id and (asked := content.get(semconv.INPUT_MESSAGES)) and asked[-1].get("role") == USER:
+        asked[-1] = {**asked[-1], "id": asked_id}
     if expected:
         content[semconv.EXPECTED] = jsonable(dict(expected))
     if history:

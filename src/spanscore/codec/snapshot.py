@@ -60,6 +60,7 @@ from spanscore.codec.text import plain_dict
 from spanscore.model.foreign import bases_of, class_name, defines, is_a, module_of, type_name
 
 __all__ = [
+    "last_human_id",
     "snapshot",
     "snapshot_generation",
     "snapshot_messages",
@@ -82,6 +83,14 @@ def snapshot(value: Any) -> Any:
         return _OUTER[type(value)](value)
     except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
         return Opaque((type_name(value),))
+
+
+def last_human_id(value: Any) -> str | None:
+    """Return the id of the message that ends a state's messages, if it is a human's and has one. Never raises."""
+    messages = value.get("messages") if type(value) is dict else None
+    last = messages[-1] if type(messages) is list and messages else None
+    identity = last.id if type(last) is HumanMessage else None
+    return identity if type(identity) is str else None
 
 
 def snapshot_messages(messages: Sequence[Sequence[BaseMessage]]) -> Any:

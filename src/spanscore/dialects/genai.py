@@ -26,6 +26,7 @@ from spanscore.dialects.view import (
     View,
     ancestors,
     by_id,
+    in_final_form,
     last_human_text,
     topmost,
 )
@@ -133,6 +134,7 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
     output = _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
     input, output = conversing(_input(top, operation, callers), output, QUESTION_KEYS)
+    input = in_final_form(input, output, unit, list(read.values()))
     return View(
         unit=unit,
         input=input,

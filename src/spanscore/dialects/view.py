@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "by_id",
     "calls_tools",
     "human_turns",
+    "in_final_form",
     "is_human",
     "is_langgraph",
     "is_resume",
@@ -185,6 +186,51 @@ def human_turns(messages: Iterable[GenAIMessage]) -> int:
 def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
     """Whether any of the messages calls a tool."""
     return any(calls_by_id(message) for message in messages)
+
+
+def in_final_form(input: Side, output: Side, unit: Unit, models: Sequence[ModelRun]) -> Side:
+    """Return an input whose human messages have the text that the final state keeps of them.
+
+    An application replaces a message under its id to keep a text from models (LangChain's ``PIIMiddleware``), and the judge
+    is a model too. If the writer has no id of the input's last message, the final state's last human message is the same one
+    if a step was given the text under that id, or if a model was asked the one and none was shown the other.
+    """
+    humans = [message for message in output.messages if is_human(message)]
+    if not (humans and input.messages):
+        return input
+    kept = {message["id"]: message for message in humans if message.get("id")}
+    messages = [kept.get(message.get("id"), message) for message in input.messages]
+    if is_human(messages[-1]) and not messages[-1].get("id"):
+        messages[-1] = _kept_without_id(messages[-1], humans, unit, models)
+    return replace(input, messages=messages)
+
+
+def _kept_without_id(
+    message: GenAIMessage, humans: Sequence[GenAIMessage], unit: Unit, models: Sequence[ModelRun]
+) -> GenAIMessage:
+    text = message_text(message)
+    if not text or any(message_text(human) == text for human in humans):
+        return message
+    identity = _id_in_steps(text, unit)
+    found = next((human for human in humans if identity and human.get("id") == identity), None)
+    if found is None and _is_replaced(text, message_text(humans[-1]), models):
+        found = humans[-1]
+    return found or message
+
+
+def _id_in_steps(text: str, unit: Unit) -> str | None:
+    """Return the id under which a step of the unit was given a human's text; None if no step was."""
+    given = [span.attributes.get(semconv.INPUT_MESSAGES) for span in unit.spans if span is not unit.root]
+    messages = [one for listed in given if isinstance(listed, list) for one in listed if isinstance(one, dict)]
+    same = (one["id"] for one in messages if one.get("id") and is_human(one) and message_text(one) == text)
+    return next(map(str, same), None)
+
+
+def _is_replaced(text: str, kept: str | None, models: Sequence[ModelRun]) -> bool:
+    """Whether a model was asked ``kept``, and none was shown ``text``."""
+    if not kept or not any(last_human_text(run.asked) == kept for run in models):
+        return False
+    return not any(text in (message_text(message) or "") for run in models for message in run.asked)
 
 
 def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:

@@ -13,12 +13,13 @@ from spanscore import semconv
 from spanscore.codec import snapshot as codec
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.inline import give_back_the_start
-from spanscore.receivers.callback.runs import Run
+from spanscore.receivers.callback.runs import Root, Run
 from spanscore.runtime.log import log_internal_error, log_once
 
 __all__ = ["SpanCallbackHandler"]
 
 _HISTORY_STEP: Final = "load_history"
+_NO_AGENT: Final = object()
 """The step of RunnableWithMessageHistory that gives what was said before: it stands in no other place than prompts."""
 
 
@@ -61,9 +62,9 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         """Open a root, or remember a step."""
         try:
             parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
-            if name == _HISTORY_STEP and parent is not None:
-                parent.root.history_step = run_id.int
-            agent = metadata is not None and name is not None and metadata.get("lc_agent_name") == name
+            if parent is not None and (name == _HISTORY_STEP or not parent.root.ids):
+                _note_step(parent.root, run_id.int, name, inputs)
+            agent = metadata is not None and metadata.get("lc_agent_name", _NO_AGENT) == name
             if parent is not None and not agent and not self._steps:  # most runs are this
                 if run_id.int not in self._runs:
                     self._runs[run_id.int] = parent
@@ -264,3 +265,11 @@ def _unpickled() -> _Unpickled:
         " process, and call scorer.install() or run the chain with callbacks=[scorer.handler]",
     )
     return _Unpickled()
+
+
+def _note_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None:
+    """Keep what only a step that gets no span knows: which one asks a store of messages, and the id of the user's message."""
+    if name == _HISTORY_STEP:
+        root.history_step = run_id
+    if not root.ids and root.record_content:
+        root.asked_id = codec.last_human_id(inputs)

@@ -157,7 +157,8 @@ def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
         content = partial(_RENDERERS[run.operation], run.input, output)
         return partial(_with_expected, content, run.root.expected) if run is run.root else content
     if run is run.root:
-        return partial(codec.root_content, run.input, output, run.root.expected, run.root.history)
+        root = run.root
+        return partial(codec.root_content, root.input, output, root.expected, root.history, root.asked_id)
     return dict  # a step's text stands on its neighbours already
 
 
