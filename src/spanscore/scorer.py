@@ -21,6 +21,7 @@ from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.metrics_page import MetricsPage
 from spanscore.line.options import Options
 from spanscore.model.sample import Sample
+from spanscore.model.span import UNIT_KINDS, UnitKind
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, Translation
 from spanscore.receivers.callback.neighbours import neighbours
@@ -134,6 +135,8 @@ class OnlineScorer(RunsTaken, UnitsById):
         scopes: beginnings of further instrumentation scopes whose spans a ``ScoringSpanProcessor`` claims. Of other scopes it
             claims the spans that have GenAI attributes.
         ignore_scopes: beginnings of scopes whose spans it leaves alone, whatever their attributes are.
+        kinds: kinds of units that are scored: ``workflow``, ``agent``, and ``chat``, which is a model called alone, also by
+            a tool in a thread of its own. Units of other kinds are ``filtered``.
         translations: of your own, which put spans of a library that nobody knows into GenAI names; likewise. They are asked
             before the built-in ones, on spanscore's span thread.
 
@@ -193,6 +196,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         segments: Mapping[str, Sequence[str]] | None = None,
         scopes: Sequence[str] = (),
         ignore_scopes: Sequence[str] = (),
+        kinds: Sequence[UnitKind] = UNIT_KINDS,
         translations: Sequence[Translation | Entry] = (),
     ) -> None:
         options = Options.of(locals())  # the parameters: nothing else has a name yet

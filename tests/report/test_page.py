@@ -379,3 +379,11 @@ def _coloured(value: Any) -> Any:
     if isinstance(value, list):
         return [_coloured(inner) for inner in value]
     return "#123456" if isinstance(value, str) and value.startswith("$") else value
+
+
+def test_units_that_are_a_model_called_alone_are_counted(tmp_path: Path) -> None:
+    page, score = tmp_path / "report.html", a_score(1.0)
+    alone = a_unit_span(score, **{semconv.OPERATION_NAME: semconv.CHAT})
+
+    assert write([a_unit_span(score), alone], page).alone == 1
+    assert "1 of 2 units were a model called alone." in words(page)

@@ -163,7 +163,7 @@ class Line:
             telemetry=self.telemetry,
         )
         self.collector = collector_of(options.collect, self.metrics, self.telemetry)
-        pipeline = Pipeline(dialects_of(options, self.box), self.hooks, self.box)
+        pipeline = Pipeline(dialects_of(options, self.box), self.hooks, self.box, options.kinds)
         own = self.queue is options.queue  # of a size that we do not know
         self.lanes = Lanes(
             {name: None if options.elsewhere else lane_of(metric) for name, metric in self.metrics.items()},

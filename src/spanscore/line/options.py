@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
+from spanscore.model.span import UNIT_KINDS, UnitKind
 from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, Translation
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
@@ -136,6 +137,7 @@ class Options:
     segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
     scopes: Annotated[Sequence[str], Key("units.scopes", list[str])] = ()
     ignore_scopes: Annotated[Sequence[str], Key("units.ignore_scopes", list[str])] = ()
+    kinds: Annotated[Sequence[UnitKind], Key("units.kinds", list[UnitKind])] = UNIT_KINDS
     translations: Annotated[Sequence[Translation | Entry], Key("units.translations", list[Named])] = ()
 
     def __post_init__(self) -> None:
@@ -147,6 +149,8 @@ class Options:
             raise ConfigurationError(
                 f"capture_metadata is {self.capture_metadata!r}; write [{self.capture_metadata!r}]"
             )
+        if others := [kind for kind in self.kinds if kind not in UNIT_KINDS]:
+            raise ConfigurationError(f"kinds holds {others[0]!r}; it may hold {', '.join(map(repr, UNIT_KINDS))}")
         checked_share(self.share)
         checked_budgets(self.budget)
         checked_budgets(self.shadow_budget or ())

@@ -109,6 +109,7 @@ class Status:
             a share of sessions.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
         notes: what must be known of the numbers, a sentence each.
+        kinds: kind of unit (``workflow``, ``agent``, or ``chat``, a model called alone) → units that were chosen to be scored.
         sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
         accounts: whom the judges and embeddings ask, and what each is at: a row each; other scorers may ask them, too.
         budgets: what judges may be paid, and what each budget is at.
@@ -146,6 +147,7 @@ class Status:
     means: Mapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     notes: Sequence[str] = ()
     sources: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
     accounts: Sequence[AccountState] = ()
     budgets: Sequence[BudgetState] = ()
     declined: Mapping[str, int] = field(default_factory=dict)
@@ -216,6 +218,9 @@ class Status:
             yield from spool_rows(self.spool, self.since_s)
         if self.collected is not None:
             yield from collect_rows(self.collected)
+        if alone := self.kinds.get("chat"):
+            chosen = _units(sum(self.kinds.values()))
+            yield f"{alone:,} of {chosen} chosen were a model called alone: units.kinds can leave them out"
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from self._beside()

@@ -19,7 +19,7 @@ class Outcome(StrEnum):
         SCORED: a value came out.
         UNDEFINED: the metric has no value on this sample, and says why.
         NOT_SAMPLED: the dice left it; those that they took stand for it.
-        FILTERED: ``keep=`` said no.
+        FILTERED: ``keep=`` returned False, ``units.kinds`` leaves the unit out, or ``SPANSCORE_DISABLED`` is set.
         NOT_EXPORTED: the head sampler dropped the trace: there is no span that a score could be on.
         HANDED_OVER: another process has it, or a file from which one takes it, and counts there how it ends.
         NO_SAMPLE: no question and answer were found, or several and none was told; the reason names the keys that were there.

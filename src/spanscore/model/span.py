@@ -16,6 +16,7 @@ from spanscore.model.evolve import evolve, quickly_made
 
 __all__ = [
     "CUT",
+    "UNIT_KINDS",
     "Attributes",
     "Decided",
     "Facts",
@@ -26,12 +27,15 @@ __all__ = [
     "SpanStatus",
     "Unit",
     "UnitKey",
+    "UnitKind",
     "UnreadContent",
 ]
 
 SpanStatus = Literal["unset", "ok", "error"]
 SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
 """How a conversation ended; ``open`` = it goes on, and what is scored of it is provisional and in no sum."""
+UnitKind = Literal["workflow", "agent", "chat"]
+UNIT_KINDS: Final[Sequence[UnitKind]] = ("workflow", "agent", "chat")
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 _CONTENT, _CONTENT_PREFIXES, _PLAIN = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES, semconv.PLAIN_ATTRIBUTES
 """As ``semconv.is_content`` asks, for what is read one by one, a hundred times a scored unit: a call takes as long as that, and
@@ -292,6 +296,14 @@ class Unit:
         alike = semconv.WHOLE_OPERATIONS if root.operation in semconv.WHOLE_OPERATIONS else {root.operation}
         below = [span for span in self.spans if span.parent_id == root.span_id and span.operation in alike]
         return below[0] if len(below) == 1 and below[0] is not root and below[0].no_content is None else root
+
+    @property
+    def kind(self) -> UnitKind:
+        """``agent``; ``chat``, a model that is called alone; or ``workflow``, anything else."""
+        operation = None if self.speaker is None else self.speaker.operation
+        if operation in semconv.MODEL_OPERATIONS:
+            return "chat"
+        return "agent" if operation == semconv.INVOKE_AGENT else "workflow"
 
     @property
     def request_model(self) -> str | None:

@@ -59,6 +59,7 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
         metrics=[_metric(metric, at, summary) for at, metric in enumerate(metrics)],
         width=say.width_words(summary.width_ns),
         funnel_finding=_funnel_finding(summary.steps),
+        alone=f"{summary.alone:,} of {summary.units:,} units were a model called alone." if summary.alone else "",
         steps=[_step(step, summary.steps) for step in summary.steps],
         unscored=[(say.readable(metric.metric), safe_text(say.why_unscored(one)), f"{one.units:,}", one.latest)
                   for metric in metrics for one in metric.unscored],

@@ -159,6 +159,7 @@ class ReportSummary:
         falls: the bad stretches, in the order of the metrics.
         ranking: every unit that fails a metric, the one to open first at the top.
         failed: every conversation that does, likewise.
+        alone: units that are a model called alone.
         width_ns: of a bucket; 0 when no row has a time.
     """
 
@@ -172,6 +173,7 @@ class ReportSummary:
     falls: tuple[Fall, ...]
     ranking: tuple[Worst, ...]
     failed: tuple[Worst, ...]
+    alone: int = 0
 
     @property
     def scores(self) -> int:

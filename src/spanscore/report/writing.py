@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,7 +25,7 @@ __all__ = ["summary", "write", "write_scores"]
 def summary(spans: Iterable[SpanData]) -> ReportSummary:
     """Return what there is to say about the scores on spans: means per metric and bucket, outcomes, the worst units."""
     read = Spans.read(spans)
-    return summarize(read.rows(), read.shadow_rows())
+    return replace(summarize(read.rows(), read.shadow_rows()), alone=_alone(read))
 
 
 def write(
@@ -48,7 +49,7 @@ def write(
     """
     read = Spans.read(spans)
     rows = read.rows()
-    found = summarize(rows, read.shadow_rows(), calibrations)
+    found = replace(summarize(rows, read.shadow_rows(), calibrations), alone=_alone(read))
     units = UnitBook(by_unit([*rows, *read.feedback_rows()]), labels(read), lambda unit: story_of_spans(unit, read))
     html = page(found, units, title=title or _services(read), conversations=conversations(read))
     path.write_text(html, encoding="utf-8")
@@ -62,6 +63,10 @@ def write_scores(rows: Iterable[ReportRow], path: Path, *, title: str = "Scores 
     units = UnitBook(of_unit, {}, lambda unit: story_of_rows(of_unit[unit]))
     path.write_text(page(found, units, title=title), encoding="utf-8")
     return found
+
+
+def _alone(read: Spans) -> int:
+    return sum(span.operation in semconv.MODEL_OPERATIONS for span in read.units.values())
 
 
 def _services(read: Spans) -> str:

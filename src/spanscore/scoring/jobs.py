@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spanscore.model.foreign import type_name
 from spanscore.model.job import Job, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
-from spanscore.model.span import Unit
+from spanscore.model.span import UNIT_KINDS, Unit, UnitKind
 from spanscore.protocols import Dialect
 from spanscore.runtime.timebox import Hung, Timebox
 from spanscore.scoring.hooks import Hooks
 
 __all__ = ["Pipeline"]
+
+_KINDS: Mapping[UnitKind, str] = {"workflow": "workflows", "agent": "agents", "chat": "a model that is called alone"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,13 @@ class Pipeline:
     Attributes:
         dialects: asked in order; the first that claims the unit's root makes the samples.
         box: where the functions of the user that are among all this, if there are, run.
+        kinds: kinds of units that are scored; others are ``filtered``.
     """
 
     dialects: Sequence[Dialect]
     hooks: Hooks = field(default_factory=Hooks)
     box: Timebox = field(default_factory=Timebox)
+    kinds: Sequence[UnitKind] = UNIT_KINDS
 
     async def job_in_time(self, sampled: SampledUnit) -> Job:
         """Make the job on a thread of the box; a hook that hangs is the outcome of its unit."""
@@ -57,6 +61,8 @@ class Pipeline:
 
     def _samples(self, unit: Unit) -> Samples:
         root = unit.root
+        if root is not None and unit.kind not in self.kinds:
+            return Samples(outcome=Outcome.FILTERED, reason=f"units.kinds leaves out {_KINDS[unit.kind]}")
         for dialect in self.dialects:
             if root is not None and dialect.claims(root):
                 return dialect.samples(unit)

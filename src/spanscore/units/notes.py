@@ -21,12 +21,14 @@ class Notes:
 
     Attributes:
         reasons: (metric, outcome) → the latest reason, and whose it is.
+        kinds: kinds of the units that were chosen → how many.
         sources: how samples were found → how many.
         unpriced: models of judges whose price is not known; a few at most.
     """
 
     def __init__(self) -> None:
         self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
+        self.kinds: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
         self.unpriced: dict[str, None] = {}
 

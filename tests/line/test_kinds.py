@@ -1,0 +1,54 @@
+"""``units.kinds``: which kinds of units are scored, and how many of them were a model called alone."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from tests.live import QUESTION, Grounded, a_line, rag
+
+from spanscore import ConfigurationError, OnlineScorer, metric
+
+
+@metric
+def polite(sample) -> bool:
+    return True
+
+
+def run(**options):
+    """Run one chain, and its model alone, twice."""
+    with a_line(Grounded(), polite, **options) as (scorer, trace):
+        config = {"callbacks": [scorer.handler]}
+        rag().invoke(QUESTION, config=config)
+        model = GenericFakeChatModel(messages=iter([AIMessage("Summary.")] * 2))
+        for _ in range(2):
+            model.invoke("Summarise this.", config=config)
+        assert scorer.flush(10)
+        return scorer.status(), trace
+
+
+def test_every_kind_is_scored_and_the_models_called_alone_are_counted():
+    status, _ = run()
+
+    assert status.outcomes["polite"]["scored"] == 3
+    assert status.kinds == {"workflow": 1, "chat": 2}
+    assert "2 of 3 units chosen were a model called alone: units.kinds can leave them out" in str(status)
+
+
+def test_a_kind_that_is_not_named_is_filtered_with_its_reason():
+    status, _ = run(kinds=["workflow", "agent"])
+
+    assert status.outcomes["polite"] == {"scored": 1, "filtered": 2}
+    assert status.reasons["polite filtered"] == "units.kinds leaves out a model that is called alone"
+
+
+def test_workflows_are_left_out_likewise():
+    status, _ = run(kinds=["chat"])
+
+    assert status.outcomes["polite"] == {"scored": 2, "filtered": 1}
+    assert status.reasons["polite filtered"] == "units.kinds leaves out workflows"
+
+
+def test_a_kind_that_does_not_exist_is_an_error():
+    with pytest.raises(ConfigurationError, match="kinds holds 'llm'; it may hold 'workflow', 'agent', 'chat'"):
+        OnlineScorer([polite], kinds=["llm"])
