@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -69,3 +70,22 @@ def test_after_an_edit_the_question_is_the_users() -> None:
 
     assert resumed.single == sample(QUESTION, "One is gone.")
     assert asked_and_answered(resumed.multi) == [QUESTION, "One is gone."]
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_after_a_summary_took_the_place_of_the_question_it_is_the_users(keep: int) -> None:
+    guard: Any = HumanInTheLoopMiddleware(interrupt_on={"execute_sql": True})
+    summarization: Any = SummarizationMiddleware(
+        says(*["They talked."] * 9), trigger=("messages", 4), keep=("messages", keep)
+    )
+    model = says("Hello!", "It rains.", calls("execute_sql", query=SQL), "They are gone.")
+    app = create_agent(model, tools=[execute_sql], middleware=[summarization, guard], checkpointer=InMemorySaver())
+
+    def ask_and_resume(config: RunnableConfig) -> None:
+        for question in ("I am Bob.", "How is the weather?", QUESTION):
+            app.invoke({"messages": [("user", question)]}, config)
+        app.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config)
+
+    *_, resumed = judged(ask_and_resume)
+
+    assert resumed.single == sample(QUESTION, "They are gone.")

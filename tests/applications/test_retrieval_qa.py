@@ -28,6 +28,9 @@ def of_the_question(kind: str, *said: str) -> Judged:
     [
         ("stuff", [ANSWER]),
         ("refine", ["That she is one of the nation's top legal minds.", ANSWER]),
+        ("refine", ["Top.", ANSWER]),
+        ("refine", [ANSWER, ANSWER]),
+        ("map_reduce", ["Top.", "Legacy.", ANSWER]),
         ("map_reduce", ["She is one of the top legal minds.", "She will continue a legacy of excellence.", ANSWER]),
     ],
 )

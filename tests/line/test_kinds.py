@@ -50,5 +50,5 @@ def test_workflows_are_left_out_likewise():
 
 
 def test_a_kind_that_does_not_exist_is_an_error():
-    with pytest.raises(ConfigurationError, match="kinds holds 'llm'; it may hold 'workflow', 'agent', 'chat'"):
+    with pytest.raises(ConfigurationError, match="kinds names 'llm'; allowed are workflow, agent, chat"):
         OnlineScorer([polite], kinds=["llm"])

@@ -21,7 +21,7 @@ from langchain_core.messages import BaseMessage
 from spanscore import semconv
 from spanscore.codec import snapshot_types as types
 from spanscore.codec.blocks import joined
-from spanscore.codec.messages import ASSISTANT, USER, sample_messages, text_message
+from spanscore.codec.messages import ASSISTANT, MADE, USER, sample_messages, text_message
 from spanscore.codec.render import is_spoken, render_messages, render_value, spoken
 from spanscore.codec.snapshot import snapshot_tool_output
 from spanscore.codec.text import as_text, jsonable, plain_number
@@ -131,7 +131,7 @@ def root_content(
     outputs: Any,
     expected: Mapping[str, Any] | None = None,
     history: Any = None,
-    asked_id: str | None = None,
+    asked: Any = None,
 ) -> dict[str, Any]:
     """Return the content of a root: a conversation as messages, anything else as a value; a state may carry both.
 
@@ -140,19 +140,30 @@ def root_content(
         outputs: snapshot of the output; None = there was none.
         expected: what ``spanscore.expected`` gave.
         history: snapshot of what a store of messages gave; None = none was asked.
-        asked_id: id of the last human message of the input, which the message itself lacks if it came as a tuple or a dict.
+        asked: snapshot of the last human message in the first state of a LangGraph. It has an id, which the same message of the
+            input lacks if it came as a tuple or a dict; and it is known also of a graph that is resumed.
     """
     content = {
         **_side(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **_side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
-    if asked_id and (asked := content.get(semconv.INPUT_MESSAGES)) and asked[-1].get("role") == USER:
-        asked[-1] = {**asked[-1], "id": asked_id}
+    if asked is not None:
+        resumes = inputs is None or is_a(inputs, types.CommandSnapshot)
+        _add_asked(content, render_messages(asked), resumes=resumes)
     if expected:
         content[semconv.EXPECTED] = jsonable(dict(expected))
     if history:
         content[semconv.HISTORY] = render_messages(history)
     return content
+
+
+def _add_asked(content: dict[str, Any], asked: Sequence[dict[str, Any]], *, resumes: bool) -> None:
+    given, gave = content.get(semconv.INPUT_MESSAGES), content.get(semconv.OUTPUT_MESSAGES)
+    if given:
+        if given[-1:] == [{key: inner for key, inner in message.items() if key != "id"} for message in asked]:
+            given[-1:] = asked
+    elif resumes and gave and not any(message.get("role") == USER and MADE not in message for message in gave):
+        content[semconv.HISTORY] = asked  # a summary took its place
 
 
 def _side(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:

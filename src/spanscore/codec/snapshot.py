@@ -45,6 +45,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
+from spanscore.codec.messages import MADE
 from spanscore.codec.snapshot_types import (
     ChoiceSnapshot,
     CommandSnapshot,
@@ -60,7 +61,7 @@ from spanscore.codec.text import plain_dict
 from spanscore.model.foreign import bases_of, class_name, defines, is_a, module_of, type_name
 
 __all__ = [
-    "last_human_id",
+    "last_human",
     "snapshot",
     "snapshot_generation",
     "snapshot_messages",
@@ -85,12 +86,15 @@ def snapshot(value: Any) -> Any:
         return Opaque((type_name(value),))
 
 
-def last_human_id(value: Any) -> str | None:
-    """Return the id of the message that ends a state's messages, if it is a human's and has one. Never raises."""
+def last_human(value: Any) -> MessageSnapshot | None:
+    """Return the last message of a state that a human wrote; None if the value is no state, or holds none. Never raises."""
     messages = value.get("messages") if type(value) is dict else None
-    last = messages[-1] if type(messages) is list and messages else None
-    identity = last.id if type(last) is HumanMessage else None
-    return identity if type(identity) is str else None
+    if type(messages) is not list:
+        return None
+    for message in reversed(messages):
+        if type(message) is HumanMessage and MADE not in message.additional_kwargs:
+            return _said(message)
+    return None
 
 
 def snapshot_messages(messages: Sequence[Sequence[BaseMessage]]) -> Any:

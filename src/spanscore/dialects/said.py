@@ -119,7 +119,7 @@ class Said:
     def _behind(self, answering: ModelRun) -> list[tuple[ModelRun, str]]:
         behind = [(answering, _prompt_of(answering))]
         for run, prompt, words in list(zip(self._runs, self._prompts, self._words, strict=True))[-_MOST_RUNS:][::-1]:
-            if run is not answering and len(words) >= _A_SENTENCE and any(words in reached for _, reached in behind):
+            if run is not answering and any(_quotes(reached, words) for _, reached in behind):
                 behind.append((run, prompt))
         return behind
 
@@ -137,6 +137,15 @@ def final_text(turn: Sequence[GenAIMessage]) -> str | None:
         return None
     text = message_text(last)
     return None if not text and calls_by_id(last) else text
+
+
+def _quotes(prompt: str, words: str) -> bool:
+    """Whether a prompt holds what a model said: a short text, which may stand anywhere, only as a line's whole end or alone."""
+    if not words or words not in prompt:
+        return False
+    if len(words) >= _A_SENTENCE:
+        return True
+    return re.search(rf"(?:\A|[:\n])[ \t\"'`]*{re.escape(words)}[ \t\"'`]*(?:\n|\Z)", prompt) is not None
 
 
 def _is_sentence(text: str) -> bool:

@@ -149,14 +149,11 @@ class Options:
             raise ConfigurationError(
                 f"capture_metadata is {self.capture_metadata!r}; write [{self.capture_metadata!r}]"
             )
-        if others := [kind for kind in self.kinds if kind not in UNIT_KINDS]:
-            raise ConfigurationError(f"kinds holds {others[0]!r}; it may hold {', '.join(map(repr, UNIT_KINDS))}")
         checked_share(self.share)
         checked_budgets(self.budget)
         checked_budgets(self.shadow_budget or ())
-        unknown = sorted(set(self.attach) - set(PLACES))
-        if unknown:
-            raise ConfigurationError(f"attach names {unknown[0]!r}; allowed are {', '.join(PLACES)}")
+        _check_names("attach", self.attach, PLACES)
+        _check_names("kinds", self.kinds, UNIT_KINDS)
         named = entries(sink for sink in self.sinks if isinstance(sink, str | Mapping))
         if places := [name for name, _ in named if name in PLACES]:
             raise ConfigurationError(
@@ -178,6 +175,12 @@ class Options:
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Return the options that are among what is given, by value; None for a mapping is an empty one."""
         return cls(**{option.name: _own(given[option.name], option) for option in fields(cls) if option.name in given})
+
+
+def _check_names(option: str, given: Sequence[str], allowed: Sequence[str]) -> None:
+    unknown = sorted(set(given) - set(allowed))
+    if unknown:
+        raise ConfigurationError(f"{option} names {unknown[0]!r}; allowed are {', '.join(allowed)}")
 
 
 def _own(value: Any, option: "Field[Any]") -> Any:

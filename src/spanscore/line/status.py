@@ -218,15 +218,18 @@ class Status:
             yield from spool_rows(self.spool, self.since_s)
         if self.collected is not None:
             yield from collect_rows(self.collected)
+        yield from self._samples()
+        yield from self._beside()
+        yield from account_rows(self.accounts, self.budgets)
+        if self.neighbours:
+            yield f"also traced by {', '.join(self.neighbours)}"
+
+    def _samples(self) -> Iterator[str]:
         if alone := self.kinds.get("chat"):
             chosen = _units(sum(self.kinds.values()))
             yield f"{alone:,} of {chosen} chosen were a model called alone: units.kinds can leave them out"
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
-        yield from self._beside()
-        yield from account_rows(self.accounts, self.budgets)
-        if self.neighbours:
-            yield f"also traced by {', '.join(self.neighbours)}"
 
     def _beside(self) -> Iterator[str]:
         """Yield what stands beside the scores of units."""

@@ -141,7 +141,7 @@ class RunCapture:
             self._roots.pop(root.id, None)
         if self._spans is not None and not root.ignored:
             self._spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
-        root.input = root.history = None  # its content is not remembered with it
+        root.input = root.history = root.asked = None  # its content is not remembered with it
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             if (run := self._runs.get(run_id)) is None or run.root is root:
                 self._runs[run_id] = root

@@ -62,7 +62,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         """Open a root, or remember a step."""
         try:
             parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
-            if parent is not None and (name == _HISTORY_STEP or not parent.root.ids):
+            if parent is not None and (name == _HISTORY_STEP or parent.root.asked is None):
                 _note_step(parent.root, run_id.int, name, inputs)
             agent = metadata is not None and metadata.get("lc_agent_name", _NO_AGENT) == name
             if parent is not None and not agent and not self._steps:  # most runs are this
@@ -268,8 +268,8 @@ def _unpickled() -> _Unpickled:
 
 
 def _note_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None:
-    """Keep what only a step that gets no span knows: which one asks a store of messages, and the id of the user's message."""
+    """Keep what only a step that gets no span knows: which one asks a store of messages, and the user's message in a state."""
     if name == _HISTORY_STEP:
         root.history_step = run_id
-    if not root.ids and root.record_content:
-        root.asked_id = codec.last_human_id(inputs)
+    if root.asked is None and root.record_content:
+        root.asked = codec.last_human(inputs)

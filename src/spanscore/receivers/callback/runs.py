@@ -81,7 +81,7 @@ class Root(Run):
         opened_ns: when the span thread heard of it, by its own clock.
         record_content: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.
-        asked_id: id that a LangGraph gave to the user's message before its first step; None where none is known.
+        asked: the last human message of the first state that a step was given; None if no step was given one.
         history: what a store of messages gave to the run; None where none was asked.
         history_step: id of the step that asks it.
         open: id → run of every descendant whose end the span thread has not read; None for a step that has not ended.
@@ -100,7 +100,7 @@ class Root(Run):
     """
 
     __slots__ = (
-        "asked_id",
+        "asked",
         "broken",
         "carrier",
         "context",
@@ -147,7 +147,7 @@ class Root(Run):
         self.record_content = False
         self.session: str | None = None
         self.expected: Mapping[str, Any] | None = None
-        self.asked_id: str | None = None
+        self.asked: Any = None
         self.history: Any = None
         self.history_step = 0
         self.open: dict[int, Run | None] = {}
