@@ -31,8 +31,8 @@ class UnitsById:
 
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
-        known = None if self._doors.attachment is None else self._doors.attachment.handler.trace_id(run_id)
-        return None if known is None else f"{known:032x}"
+        key = None if self._doors.attachment is None else self._doors.attachment.handler.memory.root_unit(run_id)
+        return None if key is None else f"{key.trace_id:032x}"
 
     def unit_id(self, run_id: UUID | str) -> UnitId | None:
         """Return both ids of the unit that a run is of, for the page that shows its answer; None when it is not known.
@@ -47,7 +47,7 @@ class UnitsById:
             ValueError: it is no UUID.
         """
         asked = uuid_of("run_id", run_id)
-        key = None if self._doors.attachment is None else self._doors.attachment.handler.unit(asked)
+        key = None if self._doors.attachment is None else self._doors.attachment.handler.memory.unit(asked)
         return None if key is None else UnitId(f"{key.trace_id:032x}", f"{key.span_id:016x}")
 
     def feedback(

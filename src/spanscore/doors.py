@@ -123,7 +123,7 @@ class Doors:
         trace = id_of("trace_id", trace_id, 128)
         if span_id is not None:
             return UnitKey(trace, id_of("span_id", span_id, 64))
-        running = [] if self.attachment is None else self.attachment.handler.units_of(trace)
+        running = [] if self.attachment is None else self.attachment.handler.memory.units_of(trace)
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
     def label(self, label: HumanLabel) -> bool:

@@ -53,6 +53,7 @@ class AtOnce:
         """Have a unit leave; return how its root ended."""
         _, end_ns, output, error = event
         told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
+        root.carrier = None  # no span needs the caller's context, which refers to the handler
         for run, run_end_ns, answer, fault in each_once(told or []):
             self._finish(run, run_end_ns, *self._attributes.of_ended(run, answer, fault))
             yield_gil()

@@ -7,7 +7,6 @@ thread, with their true times. Parents come from ``parent_run_id``; no context i
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from sys import modules
 from time import time_ns
@@ -24,10 +23,11 @@ from spanscore.codec import snapshot as codec
 from spanscore.codec.glance import glance
 from spanscore.model.foreign import bases_of, class_name
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import Facts
 from spanscore.protocols import Admission, Receiver, Sampler
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
+from spanscore.receivers.callback.memory import RunMemory
 from spanscore.receivers.callback.run_attributes import conversation_of, was_stopped
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
@@ -37,12 +37,6 @@ from spanscore.units.session_ids import SessionIds
 
 __all__ = ["RunCapture"]
 
-_REMEMBERED_NS: Final = 5_000_000_000
-"""How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
-_SWEEP_NS: Final = 100_000_000
-"""How much longer the first of them waits for others: forgotten together they cost a third of what they cost one by one."""
-_MAX_KEYS: Final = 1_000
-"""Recent roots whose ids can be asked for: 0.4 kB each."""
 _MOST_TOLD: Final = 100
 """Ends of runs that wait for that of their root: an agent's may come hours later."""
 _RUN_BYTES: Final = 1_500
@@ -72,8 +66,7 @@ class RunCapture:
 
     Attributes:
         receiver: reads the events; it is made of this, and names itself here.
-        units: roots that were let in.
-        closed: no further root is.
+        memory: the runs; all that the span thread has of this object, as it must not keep the handler alive.
     """
 
     receiver: Receiver
@@ -101,63 +94,39 @@ class RunCapture:
         self._turns = turns
         self._max_roots = max_roots
         self._hears_graphs = False
-        self.closed = False
-        self.reset()
+        self.memory = RunMemory()
+        self._runs, self._roots = self.memory.runs, self.memory.roots
+        self.forget = self.memory.forget
 
     def reset(self) -> None:
         """Forget every run, and count from zero: in a forked child, where roots open at the fork are never ended."""
-        self.units = 0
-        self._spans: RunSpans | None = None
-        self._runs: dict[int, Run] = {}
-        self._roots: OrderedDict[int, Root] = OrderedDict()
-        self._recently_closed: deque[tuple[int, Root]] = deque()
-        self._keys: OrderedDict[int, UnitKey] = OrderedDict()
+        self.memory.reset()
+
+    @property
+    def units(self) -> int:
+        """Roots that were let in."""
+        return self.memory.units
+
+    @property
+    def _spans(self) -> RunSpans | None:
+        return self.memory.spans
 
     def trace_id(self, run_id: UUID) -> int | None:
         """Return the trace of a recent root run; None when it is not known (any more)."""
-        run = self._runs.get(run_id.int)
-        if run is not None and run is run.root and run.id == run_id.int and run.root.key is not None:
-            return run.root.key.trace_id
-        key = self._keys.get(run_id.int)
+        key = self.memory.root_unit(run_id)
         return None if key is None else key.trace_id
-
-    def unit(self, run_id: UUID) -> UnitKey | None:
-        """Return the unit of a run that is remembered, or of a recent root run; None when it is not known (any more)."""
-        run = self._runs.get(run_id.int)
-        return self._keys.get(run_id.int) if run is None else run.root.key
-
-    def units_of(self, trace_id: int) -> list[UnitKey]:
-        """Return the units of a trace whose runs are remembered. O(runs)."""
-        keys = dict.fromkeys(run.root.key for run in list(self._runs.values()) if not run.root.ignored)
-        return [key for key in keys if key is not None and key.trace_id == trace_id]
 
     def close(self) -> None:
         """Capture no further root."""
-        self.closed = True
-
-    def forget(self, root: Root) -> None:
-        """Drop what is left of a root whose unit has closed. Any thread."""
-        if self._roots.get(root.id) is root:  # not its repetition under the same run id
-            self._roots.pop(root.id, None)
-        if self._spans is not None and not root.ignored:
-            self._spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
-        root.input = root.history = root.asked = None  # its content is not remembered with it
-        for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
-            if (run := self._runs.get(run_id)) is None or run.root is root:
-                self._runs[run_id] = root
-        if root.key is not None:
-            self._keys[root.id] = root.key
-            if len(self._keys) > _MAX_KEYS:
-                self._keys.popitem(last=False)
-        now_ns = time_ns()
-        self._recently_closed.append((now_ns, root))
-        if now_ns - self._recently_closed[0][0] >= _REMEMBERED_NS + _SWEEP_NS:
-            self._sweep(now_ns)
+        self.memory.closed = True
 
     def remembered(self) -> int:
         """Return how many run ids are remembered: 0 after everything has ended and lingered."""
-        self._sweep(time_ns() + _REMEMBERED_NS)
-        return len(self._runs)
+        return self.memory.remembered()
+
+    def running(self) -> list[Root]:
+        """Return the roots that run and of which the span thread does not know. Any thread."""
+        return self.memory.running()
 
     def _open(
         self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, input_: Any
@@ -203,13 +172,14 @@ class RunCapture:
             root.input = take(input_)
             root.expected = context.current_expectation()
         root.task = own_task()
-        self.units += 1
+        self.memory.units += 1
         self._announce(root)
         return root
 
     def _announce(self, root: Root) -> None:
         """Tell the span thread of a root; of one that nobody looks at before, its end tells."""
-        if self._turns is not None or self._spans is None or not self._spans.unseen:
+        spans = self.memory.spans
+        if self._turns is not None or spans is None or not spans.unseen:
             self._inbox.put(self.receiver, (root, 0, None, None), must=True)
         else:
             root.told = []
@@ -229,15 +199,16 @@ class RunCapture:
     def _admit(self, root: Root) -> bool:
         """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""
         ambient = otel_context.get_current()
-        if self.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
+        if self.memory.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
         if not self._inbox.admits():
             self._turn_away(root, Outcome.REFUSED)
             return False
-        if self._spans is None:
+        spans = self.memory.spans
+        if spans is None:
             self._ready()
-            self._spans = RunSpans(self.tracer(), self._sampler.would_sample)
-        if not self._spans.decide(root, ambient) or root.key is None:
+            spans = self.memory.spans = RunSpans(self.tracer(), self._sampler.would_sample)
+        if not spans.decide(root, ambient) or root.key is None:
             self._turn_away(root, Outcome.NOT_EXPORTED)
             return False
         return True
@@ -343,27 +314,6 @@ class RunCapture:
         if not self._inbox.put(self.receiver, event, size_bytes):
             run.root.broken, run.input = True, None
             run.root.open.pop(run.id, None)  # its end will not be read
-
-    def has_roots(self) -> bool:
-        """Whether any root runs, recorded or not. Any thread."""
-        return bool(self._roots)
-
-    def running(self) -> list[Root]:
-        """Return the roots that run and of which the span thread does not know. Any thread."""
-        return [root for root in list(self._roots.values()) if root.told is not None]
-
-    def _sweep(self, now_ns: int) -> None:
-        """Forget what ended roots left behind."""
-        while self._recently_closed and now_ns - self._recently_closed[0][0] >= _REMEMBERED_NS:
-            try:
-                _, root = self._recently_closed.popleft()
-            except IndexError:  # another thread swept
-                return
-            for run_id in (root.id, *root.ids):  # an application may give one run id to a run and to its repetition
-                run = self._runs.get(run_id)
-                if run is not None and run.root is root:
-                    self._runs.pop(run_id, None)
-            root.open.clear()
 
     def _give_up_oldest(self, now_ns: int) -> None:
         try:

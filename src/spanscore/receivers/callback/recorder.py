@@ -66,7 +66,7 @@ class Recorder:
         abandoned: roots that never ended, or were left by their readers.
 
     Args:
-        capture: whose events they are; told of each finished root, to drop what it remembers. Its options are this one's, too.
+        capture: whose events they are; the recorder keeps its options and its memory, and not the handler itself.
         port: where finished spans go.
         redactor: applied to exported content, to the conversation's id and the feedback key; where it raises, gives no text or
             hangs, they are left out.
@@ -87,7 +87,9 @@ class Recorder:
         models: ModelMetrics | None = None,
         metadata: Sequence[str] = (),
     ) -> None:
-        self._capture = capture
+        self._memory = capture.memory
+        self._tracer = capture.tracer
+        self._admission = capture.admission
         self._port = port
         self._content = capture.content
         self._redactor = redactor
@@ -101,7 +103,7 @@ class Recorder:
 
     def reset(self) -> None:
         """Forget every open unit, and count from zero: in a forked child."""
-        self._capture.reset()
+        self._memory.reset()
         self.abandoned = 0
         self._read = 0
         self._looked_ns = self._seen_ns = 0
@@ -117,11 +119,11 @@ class Recorder:
 
     def unread(self) -> int:
         """Return how many roots the span thread has not even read the start of. Any thread."""
-        return self._capture.units - self._read
+        return self._memory.units - self._read
 
     def close(self) -> None:
         """Have no further root captured. Any thread."""
-        self._capture.close()
+        self._memory.closed = True
 
     def handle(self, event: Event, now_ns: int) -> None:
         """Read one event."""
@@ -138,7 +140,7 @@ class Recorder:
         root = run.root
         if root.key is None or root.ignored:
             if end_ns and run is root:
-                self._capture.forget(root)
+                self._memory.forget(root)
             return
         if root.detached:
             return
@@ -172,12 +174,12 @@ class Recorder:
     def next_due_ns(self) -> int | None:
         """Return when the next grace is over, or open roots are looked at again."""
         looks = [self._looked_ns + _LOOK_NS] if self._open else []
-        looks += [self._seen_ns + _LOOK_NS] if self._capture.has_roots() else []
+        looks += [self._seen_ns + _LOOK_NS] if self._memory.roots else []
         return min([*looks, *(deadline_ns for deadline_ns, _ in self._closing.values())], default=None)
 
     def detach(self, now_ns: int) -> list[UnitKey]:
         """Finish every root, those that run as abandoned, and return the units of these: a later end might never be told."""
-        for root in self._capture.running():
+        for root in self._memory.running():
             self._hear(root, now_ns)
         for key, (_, event) in list(self._closing.items()):
             self._finish(key, event, now_ns)
@@ -249,7 +251,7 @@ class Recorder:
 
     def _run_spans(self) -> RunSpans:
         if self._spans is None:
-            self._spans = RunSpans(self._capture.tracer())
+            self._spans = RunSpans(self._tracer())
         return self._spans
 
     # --- roots -------------------------------------------------------------------------------------------------
@@ -259,7 +261,7 @@ class Recorder:
         try:
             self.abandoned += self._at_once.leave(root, event) == "abandoned"
         finally:
-            self._capture.forget(root)
+            self._memory.forget(root)
 
     def _hear(self, root: Root, now_ns: int) -> None:
         """Open a root, with what is told of it so far."""
@@ -280,7 +282,7 @@ class Recorder:
 
     def _look_at_running(self, now_ns: int) -> None:
         """Open what runs for long, or was left behind by its task: it has an age, and is in the books."""
-        running = self._capture.running()
+        running = self._memory.running()
         if now_ns - self._seen_ns >= _LOOK_NS:
             self._seen, self._seen_ns = {root: self._seen.get(root, now_ns) for root in running}, now_ns
         for root in running:
@@ -295,7 +297,7 @@ class Recorder:
         finally:
             if not made:  # also where a processor of the application raised
                 root.ignored = True
-                self._capture.admission.record_rejected(Outcome.NOT_EXPORTED)
+                self._admission.record_rejected(Outcome.NOT_EXPORTED)
         if made and root.key is not None:
             root.opened_ns = now_ns
             self._open[root.key] = root
@@ -324,7 +326,7 @@ class Recorder:
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         self._count(root, end_ns, attributes)
         del self._open[key]
-        self._capture.forget(root)
+        self._memory.forget(root)
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
         attributes = {**self._attributes.of(child, None, None), semconv.RUN_END: "cancelled"}
