@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from spanscore import semconv
 from spanscore.line.build import Line
@@ -14,9 +16,11 @@ from spanscore.model.replayed import ReplayState
 from spanscore.model.span import UnitKey
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.submitted import SubmittedSamples
+from spanscore.runtime.log import log_once
 
 if TYPE_CHECKING:
     from spanscore.receivers.callback.attachment import Attachment
+    from spanscore.receivers.callback.memory import RunMemory
     from spanscore.receivers.otlp.foreign_scores import ForeignScores
     from spanscore.receivers.otlp.spans import OtlpSpans
     from spanscore.receivers.otlp.streams import TableCounts
@@ -32,6 +36,8 @@ class Doors:
 
     Args:
         ready: called before the first unit of a door; a span is one of the provider by which its like leave.
+        end: ends the line when no run is under way any more, which it is given to find out.
+        holder: what an application refers to as long as units may come; the callback refers to it, too.
 
     Attributes:
         models: counts the application's model runs; None = nobody does.
@@ -42,23 +48,27 @@ class Doors:
         stored: takes whole units that were read from a store; None likewise.
     """
 
-    def __init__(self, line: Line, *, ready: Callable[[Any], None]) -> None:
+    def __init__(
+        self, line: Line, *, ready: Callable[[Any], None], end: Callable[[Callable[[], object]], None], holder: object
+    ) -> None:
         self._line = line
         self._ready = ready
-        self._closed = False
+        self._end = end
+        self._holder = holder
         self.attachment: Attachment | None = None
         self.foreign: ForeignSpans | None = None
         self.otlp: OtlpSpans | None = None
         self.stored: StoredUnits | None = None
         capture = line.options.capture and line.options.capture_metrics
         self.models = ModelMetrics() if capture else None
-        line.prepared.append(self._count_models)
+        if self.models is not None:
+            line.prepared.append(partial(_count_models, line, self.models))
         self._turns = line.sessions.ids if line.of_sessions else None
         self.submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer, turns=self._turns)
         line.receivers.append(self.submitted)
         if line.telemetry is not None:
-            line.telemetry.gauges[semconv.CAPTURE_UNITS] = lambda: self.units
-            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = lambda: self.abandoned
+            line.telemetry.gauges[semconv.CAPTURE_UNITS] = lambda: _sum_of(line, "units")
+            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = lambda: _sum_of(line, "abandoned")
         self.reset()
 
     def reset(self) -> None:
@@ -68,13 +78,7 @@ class Doors:
     @property
     def units(self) -> int:
         """Roots that were let in."""
-        captured = 0 if self.attachment is None else self.attachment.handler.units
-        return captured + sum(door.units for door in (self.foreign, self.otlp, self.stored) if door is not None)
-
-    @property
-    def abandoned(self) -> int:
-        """Runs of ours that ended as abandoned."""
-        return 0 if self.attachment is None else self.attachment.recorder.abandoned
+        return _sum_of(self._line, "units")
 
     def attached(self) -> Attachment:
         """Return the callback."""
@@ -131,15 +135,10 @@ class Doors:
         self._ready(None)
         return self._line.label_desk.take(label)
 
-    def close(self) -> None:
-        """Let nothing further in, also by a door that is yet to be made."""
-        self._closed = True
-        for receiver in self._line.receivers:
-            receiver.close()
-
     def notes(self) -> list[str]:
         """Return what must be known of what came in, for ``status()``."""
         return [
+            *([] if self.attachment is None else filter(None, [self.attachment.handler.memory.why_closed])),
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
             *([] if self._line.handover is None else self._line.handover.notes()),
             *self._line.label_desk.notes(),
@@ -156,7 +155,10 @@ class Doors:
             line.sampler,
             line.ledger,
             tracer=line.tracer,
-            ready=lambda: self._ready(None),
+            ready=partial(self._ready, None),
+            holder=self._holder,
+            name=line.name,
+            replaced=self._on_replaced(),
             captures=options.capture,
             content=line.content,
             metadata=options.capture_metadata,
@@ -168,7 +170,7 @@ class Doors:
             scores=line.most_scores,
         )
         line.duty.gives_way = True
-        self._let_in(made.recorder)
+        line.let_in(made.recorder)
         return made
 
     def _hear_others(self) -> ForeignSpans:
@@ -183,14 +185,14 @@ class Doors:
             line.sampler,
             line.ledger,
             scopes=Scopes(
-                translator.knows, listed=options.scopes, ignored=options.ignore_scopes, captures=self._captures
+                translator.knows, listed=options.scopes, ignored=options.ignore_scopes, captures=self._is_at_work()
             ),
             translator=translator,
             ready=self._ready,
             turns=self._turns,
         )
         line.duty.gives_way = True
-        self._let_in(made)
+        line.let_in(made)
         return made
 
     def _hear_the_wire(self, units: WireUnits) -> OtlpSpans:
@@ -210,11 +212,11 @@ class Doors:
             translator=translator,
             metrics=line.of_units,
             foreign=self._foreign_scores() if units.foreign_scores else None,
-            ready=lambda: self._ready(None),
+            ready=partial(self._ready, None),
         )
         if line.telemetry is not None:
             line.telemetry.gauges.update(_told_of(made))
-        self._let_in(made)
+        line.let_in(made)
         return made
 
     def _foreign_scores(self) -> ForeignScores:
@@ -238,22 +240,48 @@ class Doors:
             line.sampler,
             metrics=list(line.of_units.values()),
             open_units=open_units,
-            ready=lambda: self._ready(None),
+            ready=partial(self._ready, None),
         )
-        self._let_in(made)
+        line.let_in(made)
         return made
 
-    def _let_in(self, receiver: Any) -> None:
-        if self._closed:
-            receiver.close()
-        self._line.receivers.append(receiver)
+    def _on_replaced(self) -> Callable[[str, RunMemory], None]:
+        """Return what ends the line when another scorer was installed; the line goes on if a processor reports to it, too."""
+        doors, line, end = ref(self), self._line, self._end
 
-    def _captures(self) -> bool:
-        return self.attachment is not None and self.attachment.at_work
+        def replaced(successor: str, memory: RunMemory) -> None:
+            memory.why_closed = (
+                f"install() of {successor} has taken over from {line.name}, which records no further run and ends when its"
+                " units are scored. Make one scorer per process: a script, a cell or a page that runs again makes another"
+            )
+            log_once("second installation", memory.why_closed)
+            memory.closed = True
+            found = doors()
+            if found is None or found.foreign is None:
+                end(lambda: memory.roots)
 
-    def _count_models(self) -> None:
-        if self.models is not None and not self._line.over:
-            self.models.start(self._line.tracer(), self._line.providers)
+        return replaced
+
+    def _is_at_work(self) -> Callable[[], bool]:
+        """Return what finds out whether the callback records runs, without a reference to it: the span thread has it."""
+        doors = ref(self)
+
+        def is_at_work() -> bool:
+            attachment = None if (found := doors()) is None else found.attachment
+            return attachment is not None and attachment.at_work
+
+        return is_at_work
+
+
+def _count_models(line: Line, models: ModelMetrics) -> None:
+    if not line.over:
+        models.start(line.tracer(), line.providers)
+
+
+def _sum_of(line: Line, count: str) -> int:
+    """Return the sum of what the receivers of a line count under a name; a receiver without that count adds 0."""
+    counts: list[int] = [getattr(receiver, count, 0) for receiver in list(line.receivers)]
+    return sum(counts)
 
 
 def _nowhere(*_: object) -> None: ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spanscore.runtime.log import log_once
+
 if TYPE_CHECKING:
     from spanscore.doors import Doors
     from spanscore.line.build import Line
@@ -41,8 +43,17 @@ class RunsTaken:
         return self._doors.stored_units()
 
     def install(self) -> None:
-        """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``."""
-        if self._line.options.capture:
+        """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``.
+
+        One scorer is installed at a time. This one takes over from a scorer that was installed before: that one records runs
+        under way to their end, has its units scored, and is shut down, unless a ``ScoringSpanProcessor`` reports to it, too.
+        A scorer that was shut down, or taken over from, cannot be installed again: this is logged.
+        """
+        if self._line.closed:
+            log_once(
+                "closed scorer", f"install() of {self._line.name} does nothing: it was shut down, or taken over from"
+            )
+        elif self._line.options.capture:
             self._doors.attached().installation.install()
 
     def uninstall(self) -> None:

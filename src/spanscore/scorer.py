@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from weakref import finalize
 
 from spanscore.by_id import UnitsById
 from spanscore.dialects.extract import Extract
 from spanscore.doors import Doors
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
-from spanscore.line.closing import Closing
-from spanscore.line.drain import drain, release_held
-from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
-from spanscore.line.metrics_page import MetricsPage
+from spanscore.line.drain import release_held
+from spanscore.line.exit import EXIT_TIMEOUT_S
+from spanscore.line.life import Holder, Life
 from spanscore.line.options import Options
 from spanscore.model.sample import Sample
 from spanscore.model.span import UNIT_KINDS, UnitKind
@@ -202,13 +199,12 @@ class OnlineScorer(RunsTaken, UnitsById):
         options = Options.of(locals())  # the parameters: nothing else has a name yet
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
         self._line = Line(metrics, options, self._providers)
-        self._at_exit = exit_hook(self.shutdown)
-        self._doors = Doors(self._line, ready=self._ready)
-        self._ready_for_roots = False
-        self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
-        self._closing = Closing()
-        self._page = MetricsPage(self._line, self._closing)
-        reset_in_child(self, OnlineScorer.reset)
+        self._life = Life(self._line, self._providers)
+        self._closing, self._page, self._ready = self._life.closing, self._life.page, self._life.ready
+        self._holder = Holder()
+        finalize(self._holder, self._life.end_when_idle).atexit = False
+        self._doors = Doors(self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder)
+        reset_in_child(self._doors, Doors.reset)
         self._providers.warm_up()
 
     @classmethod
@@ -311,17 +307,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         Returns:
             True only if that is so; with a provider of our own: and they were exported.
         """
-        if self._closing.begun:
-            return self._closing.wait(timeout)
-        until = monotonic() + timeout
-        out = self._line.span_thread.flush(timeout)
-        if out and self._line.handover is not None:
-            out = self._line.handover.flush(max(0.0, until - monotonic()))
-        if out and self._providers.is_own:
-            out = self._providers.force_flush(max(0.0, until - monotonic()))
-        if self._line.collector is not None:
-            self._line.collector.flush(max(0.0, until - monotonic()))
-        return out
+        return self._life.flush(timeout)
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
         """Release the held spans, finish what is being scored, settle the rest as ``shutdown``. Blocks for at most ``timeout``.
@@ -330,14 +316,14 @@ class OnlineScorer(RunsTaken, UnitsById):
         exporter of our own closed. Only providers of our own are shut down. Called again, also from another thread, it waits
         for the first call and returns the same.
 
-        Threads that stay, all daemons that hold up no exit: ``spanscore-loop``, one for all scorers of the process; of
-        ``spanscore-metric-…`` and ``spanscore-judge-…`` each until it had nothing to do for 30 seconds.
+        Threads that stay, all daemons that hold up no exit: ``spanscore-loop``, one for all scorers of the process, and
+        ``spanscore-judge-…``, each until it had nothing to do for 30 seconds. A metric or a hook that hangs keeps its thread.
 
         Returns:
             Whether every unit that had ended was scored and is out.
         """
-        until = monotonic() + timeout
-        return self._closing.once(lambda: self._end(until), timeout)
+        self.uninstall()
+        return self._life.shutdown(timeout)
 
     def release_held(self, timeout: float = 2.0) -> None:
         """Let the spans that wait for their scores leave now, as ``pending``. Blocks for ``timeout`` at most."""
@@ -351,39 +337,3 @@ class OnlineScorer(RunsTaken, UnitsById):
         if error is None:
             self.flush()
         self.shutdown()
-
-    def reset(self) -> None:
-        """Be as new: in a forked child. What was shut down before the fork, or is being, stays so."""
-        self._lock = threading.RLock()
-        self._closing.reset()
-        self._doors.reset()
-        if self._closing.begun:
-            self._doors.close()
-        self._page.reset()
-        self._line.reset()
-
-    def _end(self, until: float) -> bool:
-        self.uninstall()
-        self._doors.close()
-        self._line.over = True
-        whole = drain(self._line, (until - monotonic()) * 0.6)
-        self._line.close()
-        self._page.close()
-        delivered = self._providers.shutdown(max(0.1, until - monotonic()))
-        atexit.unregister(self._at_exit)
-        return delivered and whole
-
-    def _ready(self, span: Any = None) -> None:
-        """Before each root: choose the providers, register the exit hook after theirs, start the span thread."""
-        if not self._ready_for_roots:
-            with self._lock:
-                if not self._ready_for_roots:
-                    self._providers.resolve(beside=span)
-                    if self._line.telemetry is not None:
-                        self._providers.mention_lacking_metrics(self._page.endpoint)
-                    self._line.watch_for_shutdown()
-                    atexit.register(self._at_exit)
-                    if self._line.delivery is not None:
-                        self._line.engine.begin()
-                    self._ready_for_roots = True
-        self._line.span_thread.ensure()

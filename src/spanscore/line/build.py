@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from math import inf
 
 from opentelemetry.trace import Tracer
@@ -71,6 +72,7 @@ __all__ = ["DISABLED", "Line", "exports_content"]
 
 DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
 """The line of the log and of ``status()`` in a process where the environment stops scoring."""
+_numbers = count(1)
 _REMEMBERED = 250
 """Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
 _NOT_OURS = (Outcome.HANDED_OVER, Outcome.QUEUE_FULL)
@@ -83,29 +85,33 @@ class Line:
     """The parts of one scorer, from the inbox to the sinks.
 
     Attributes:
+        name: how logs and ``status()`` call the scorer: its number in the process, and its metrics.
         metrics: all, by name: ``of_units``, each of which scores units, and ``of_sessions``.
         shadowing: metric → its second judge's.
         receivers: where units come in: put here before the first of them does.
         prepared: what is done first of all on the span thread, likewise.
         points_beside: what a source of units tells of itself as numbers.
         over: the scorer is being shut down: there is no meter to be had any more.
+        closed: nothing further is let in.
         disabled: the environment stops scoring in this process.
     """
 
     def __init__(self, metrics: Sequence[Metric], options: Options, providers: Providers) -> None:
         options = left_to_the_other(options)
+        number = next(_numbers)
         self.of_units: Mapping[str, Metric] = checked_metrics(metrics, options)
         self.of_sessions = checked_session_metrics(options.session_metrics, self.of_units, options.shadows)
         self.metrics: Mapping[str, Metric] = {**self.of_units, **self.of_sessions}
         for name in self.metrics:
             refuse_taken_name(name)
+        self.name = f"OnlineScorer {number} ({', '.join(self.metrics)})"
         self.shadowing = checked_shadows(options.shadows, self.of_units)
         self.options = replace(options, rates=checked_rates(options, self.metrics))
         self.providers = providers
         self.content = exports_content(options.capture_content)
         self.disabled = _is_disabled()
         self._tracer: Tracer | None = None
-        self.over = False
+        self.over = self.closed = False
         self.sinks = CompositeSink(SINKS.each(options.sinks, content=self.content))
         self.prepared: list[Callable[[], None]] = [self._open_sinks]
         self.receivers: list[Receiver] = []
@@ -365,6 +371,18 @@ class Line:
         for part in [*stores, *money, *rest, *more]:
             part.reset()
 
+    def let_in(self, receiver: Receiver) -> None:
+        """Add a receiver, before its first unit."""
+        if self.closed:
+            receiver.close()
+        self.receivers.append(receiver)
+
+    def close_receivers(self) -> None:
+        """Let nothing further in, also by a receiver that is yet to be made. Any thread."""
+        self.closed = True
+        for receiver in self.receivers:
+            receiver.close()
+
     def watch_for_shutdown(self) -> None:
         """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
         add = getattr(self.providers.tracer_provider, "add_span_processor", None)
@@ -374,7 +392,9 @@ class Line:
             add(ShutdownWatch(self.hold))
 
     def close(self) -> None:
-        """Let the instruments go."""
+        """Let the instruments and the threads of metrics and hooks go."""
+        self.evaluation.close()
+        self.box.close()
         if self.telemetry is not None:
             self.telemetry.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,7 +35,7 @@ class DaemonPool(ThreadPoolExecutor):
         self._name = name
         self._idle_s = idle_s
         self._native = native
-        self._jobs: JobQueue[tuple[Future[Any], Callable[[], Any]]] = JobQueue()
+        self._jobs: JobQueue[tuple[Future[Any], Callable[[], Any]] | None] = JobQueue()
         self._guard = Lock()
         self._running = 0
         self._unfinished = 0
@@ -59,7 +60,10 @@ class DaemonPool(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do nothing: idle threads end by themselves, and the others are not waited for."""
+        """End idle threads now, and each other one after its job, without waiting for it. A later job starts another."""
+        self._idle_s = 0.0
+        for _ in range(self._running):
+            self._jobs.put(None)
 
     def _start(self) -> None:
         if start_daemon(self._work, f"{self._name}-{self._running}", native=self._native) is not None:
@@ -69,15 +73,16 @@ class DaemonPool(ThreadPoolExecutor):
 
     def _work(self) -> None:
         while True:
-            try:
-                future, job = self._jobs.get(timeout=self._idle_s)
-            except TimeoutError:
+            todo = None
+            with suppress(TimeoutError):
+                todo = self._jobs.get(timeout=self._idle_s)
+            if todo is None:
                 with self._guard:
                     if self._unfinished < self._running or not self._unfinished:
                         self._running -= 1
                         return
                 continue
-            _do(future, job)
+            _do(*todo)
             with self._guard:
                 self._unfinished -= 1
 

@@ -161,6 +161,11 @@ class Timebox:
         for hook in self._hooks:
             hook.hung = 0
 
+    def close(self) -> None:
+        """Let the threads end, each after its work."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
     @property
     def has_hooks(self) -> bool:
         """Whether there is anything that could hang."""

@@ -86,6 +86,11 @@ class Evaluation:
             if self._at_once is not None and not metric.cpu_bound and not accounts_asked(metric)
         }
 
+    def close(self) -> None:
+        """Let the threads end: no further metric is begun."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
     def begin(self, job: Job, on_change: Callable[[], None]) -> JobAtWork:
         """Begin every metric that was chosen for a job.
 

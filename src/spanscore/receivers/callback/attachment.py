@@ -9,6 +9,7 @@ from opentelemetry.trace import Tracer
 from spanscore.protocols import Admission, Receiver, Recorded, Redactor, Sampler
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation
+from spanscore.receivers.callback.memory import RunMemory
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.neighbours import announce, neighbours
 from spanscore.receivers.callback.recorder import Recorder
@@ -26,6 +27,9 @@ class Attachment:
         captures: whether runs are recorded at all.
         models: counts the application's model runs; None = nobody does.
         ready: called before the first root; the rest is what handler and recorder take.
+        holder: kept alive by the handler.
+        name: of the scorer.
+        replaced: called with the name of a scorer that was installed in place of this one, and with the runs of this one.
 
     Attributes:
         handler: what an application attaches.
@@ -42,6 +46,9 @@ class Attachment:
         *,
         tracer: Callable[[], Tracer],
         ready: Callable[[], None],
+        holder: object,
+        name: str,
+        replaced: Callable[[str, RunMemory], None],
         captures: bool,
         content: bool,
         metadata: Sequence[str],
@@ -53,23 +60,25 @@ class Attachment:
         scores: int,
     ) -> None:
         self._captures = captures
-        self._start = ready
+
+        def begin() -> None:
+            ready()
+            if captures:
+                announce(neighbours())
+
         self.handler = SpanCallbackHandler(
-            inbox, sampler, admission, tracer=tracer, ready=self._ready, content=content, steps=steps, turns=turns
+            inbox, sampler, admission, tracer=tracer, ready=begin, content=content, steps=steps, turns=turns
         )
+        self.handler.holder = holder
         if not captures:
             self.handler.close()
         self.recorder = Recorder(
             self.handler, port, redactor=redactor, box=box, models=models, scores=scores, metadata=metadata
         )
-        self.installation = Installation(self.handler)
+        memory = self.handler.memory
+        self.installation = Installation(self.handler, name, lambda successor: replaced(successor, memory))
 
     @property
     def at_work(self) -> bool:
         """Whether runs are recorded, or will be."""
         return self._captures and (self.handler.units > 0 or self.installation.on)
-
-    def _ready(self) -> None:
-        self._start()
-        if self._captures:
-            announce(neighbours())

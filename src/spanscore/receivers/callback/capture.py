@@ -33,6 +33,7 @@ from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_awaited, own_task
 from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.log import log_once
 from spanscore.units.session_ids import SessionIds
 
 __all__ = ["RunCapture"]
@@ -66,10 +67,12 @@ class RunCapture:
 
     Attributes:
         receiver: reads the events; it is made of this, and names itself here.
+        holder: kept alive by this object, and by the scorer: when nothing refers to it, no run can come any more.
         memory: the runs; all that the span thread has of this object, as it must not keep the handler alive.
     """
 
     receiver: Receiver
+    holder: object = None
 
     def __init__(
         self,
@@ -199,6 +202,8 @@ class RunCapture:
     def _admit(self, root: Root) -> bool:
         """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""
         ambient = otel_context.get_current()
+        if self.memory.closed and self.memory.why_closed:
+            log_once("replaced scorer", self.memory.why_closed)
         if self.memory.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
         if not self._inbox.admits():

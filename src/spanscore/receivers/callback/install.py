@@ -1,46 +1,97 @@
 """Attach a handler to every chain of the process, and take it off again.
 
 LangChain asks each registered hook for a handler whenever a callback manager is configured, in every thread. It only
-calls ``get()`` on what was registered, and offers no way to unregister: so what is registered is a switch.
+calls ``get()`` on what was registered, and offers no way to unregister. So one switch is registered, for all scorers: a
+script that runs again installs another handler, and each run is to be recorded once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
+from threading import Lock
 from typing import Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 
 from spanscore import context
+from spanscore.runtime.fork import reset_in_child
 
 __all__ = ["Installation"]
 
 
-class Installation:
-    """A switch that puts one handler on every chain of the process. Safe to switch from any thread, any number of times.
+class _Switch:
+    """What LangChain asks: registered once per process, as it cannot be unregistered.
 
     Attributes:
-        on: whether it does.
+        installed: whose handler is on every chain; None = none is.
     """
 
-    def __init__(self, handler: BaseCallbackHandler) -> None:
-        self._handler = handler
-        self.on = False
-        self._registered = False
+    def __init__(self) -> None:
+        self.installed: Installation | None = None
+        self._lock = Lock()
+        self._is_registered = False
 
     def get(self) -> BaseCallbackHandler | None:
-        """What LangChain asks per configured run: the handler while installed, never inside a judge's call."""
-        return self._handler if self.on and not context.is_judging() else None
+        """Return what LangChain asks per configured run: the handler that is installed, and none inside a judge's call."""
+        installed = self.installed
+        return installed.handler if installed is not None and not context.is_judging() else None
+
+    def put(self, new: Installation | None, instead_of: Installation | None = None) -> Installation | None:
+        """Install ``new`` and return what was installed; None uninstalls ``instead_of``, if it is the one that is."""
+        with self._lock:
+            before = self.installed
+            if new is not None or before is instead_of:
+                self.installed = new
+            return before
+
+    def register(self) -> None:
+        """Have LangChain ask, if it does not."""
+        with self._lock:
+            if not self._is_registered:
+                from langchain_core.tracers.context import (
+                    register_configure_hook,  # brings the LangSmith client: 290 ms
+                )
+
+                register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)  # only get() is ever called
+                self._is_registered = True
+
+    def reset(self) -> None:
+        """Go on in a forked child."""
+        self._lock = Lock()
+
+
+_switch = _Switch()
+reset_in_child(_switch, _Switch.reset)
+
+
+class Installation:
+    """Puts one handler on every chain of the process, in place of any other. Any thread, any number of times.
+
+    Args:
+        name: of the handler's scorer.
+        replaced: called with the name of the scorer whose handler has taken the place of this one.
+    """
+
+    def __init__(
+        self, handler: BaseCallbackHandler, name: str = "", replaced: Callable[[str], None] = lambda name: None
+    ) -> None:
+        self.handler = handler
+        self._name = name
+        self._replaced = replaced
+
+    @property
+    def on(self) -> bool:
+        """Whether the handler is on every chain."""
+        return _switch.installed is self
 
     def install(self) -> None:
-        """Attach to every chain that starts from now on."""
-        if not self._registered:
-            from langchain_core.tracers.context import register_configure_hook  # brings the LangSmith client: 290 ms
-
-            self._registered = True
-            register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)  # only get() is ever called
-        self.on = True
+        """Attach to every chain that starts from now on; another handler that was installed no longer does."""
+        _switch.register()
+        before = _switch.put(self)
+        if before is not None and before is not self:
+            before._replaced(self._name)
 
     def uninstall(self) -> None:
         """Attach to no further chain; runs under way are recorded to their end."""
-        self.on = False
+        _switch.put(None, instead_of=self)

@@ -35,12 +35,14 @@ class RunMemory:
         spans: makes the spans of the application's threads; None before the first root.
         units: roots that were let in.
         closed: whether no further root is let in.
+        why_closed: what is logged when a root comes all the same; empty = nothing.
     """
 
     def __init__(self) -> None:
         self.runs: dict[int, Run] = {}
         self.roots: OrderedDict[int, Root] = OrderedDict()
         self.closed = False
+        self.why_closed = ""
         self.reset()
 
     def reset(self) -> None:

@@ -117,6 +117,11 @@ class Recorder:
         """Return the units whose root has ended and that wait for their descendants."""
         return set(self._closing)
 
+    @property
+    def units(self) -> int:
+        """Roots that were let in."""
+        return self._memory.units
+
     def unread(self) -> int:
         """Return how many roots the span thread has not even read the start of. Any thread."""
         return self._memory.units - self._read

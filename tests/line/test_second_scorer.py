@@ -1,0 +1,154 @@
+"""A script that runs again makes another scorer: the installed one is replaced, and one that nothing refers to ends."""
+
+import gc
+import logging
+import threading
+import weakref
+
+import pytest
+from tests.live import QUESTION, Grounded, Held, a_line, a_trace, rag
+from tests.servers.server import poll
+
+from spanscore import OnlineScorer
+from spanscore.runtime import log
+
+
+@pytest.fixture
+def said(monkeypatch, caplog):
+    """Return the texts that are logged, as the first of the process."""
+    monkeypatch.setattr(log, "_logged_at", {})
+    caplog.set_level(logging.WARNING, logger="spanscore")
+    return lambda word: [record.getMessage() for record in caplog.records if word in record.getMessage()]
+
+
+def own_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("spanscore-spans")]
+
+
+def ended(threads_before):
+    return lambda: len(own_threads()) <= threads_before
+
+
+def made_and_left(trace, metric, runs=1):
+    """Score runs as a request does that makes a scorer of its own."""
+    scorer = OnlineScorer([metric], tracer_provider=trace.provider)
+    for _ in range(runs):
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+    return weakref.ref(scorer)
+
+
+def test_of_three_installed_in_a_row_the_last_records_and_it_is_said_once(said):
+    trace, before = a_trace(), len(own_threads())
+    scorers = [OnlineScorer([Grounded()], tracer_provider=trace.provider) for _ in range(3)]
+    for scorer in scorers:
+        scorer.install()
+        rag().invoke(QUESTION)
+    assert scorers[2].flush(5)
+    poll(ended(before + 1), deadline_s=10, what="the threads of the first two to end")
+
+    assert [scorer.status().units for scorer in scorers] == [1, 1, 1]
+    assert (len(trace.roots), len(trace.evaluations)) == (3, 3)
+    assert [scorer.status().closed for scorer in scorers] == [True, True, False]
+    assert len(said("has taken over")) == 1
+    scorers[2].shutdown()
+
+
+def test_a_replaced_scorer_scores_what_it_has_and_runs_under_way(said):
+    go_on, trace = threading.Event(), a_trace()
+    first, second = (OnlineScorer([Held(go_on)], tracer_provider=trace.provider) for _ in range(2))
+    first.install()
+    stream = rag().stream(QUESTION)
+    next(stream)
+    second.install()
+    list(stream)
+    go_on.set()
+    poll(lambda: first.status().closed, deadline_s=10, what="the first to end")
+
+    assert first.status().outcomes["held"] == {"scored": 1}
+    assert second.shutdown()
+    assert len(trace.roots) == 1
+
+
+def test_a_replaced_scorer_uninstalls_nothing_and_cannot_come_back(said):
+    trace = a_trace()
+    first, second = (OnlineScorer([Grounded()], tracer_provider=trace.provider) for _ in range(2))
+    first.install()
+    second.install()
+    first.uninstall()
+    first.install()
+    rag().invoke(QUESTION, config={"callbacks": [first.handler]})
+    assert second.flush(5)
+
+    assert (first.status().units, second.status().units) == (0, 1)
+    assert "has taken over from" in str(first.status().notes)
+    assert len(said("does nothing")) == 1
+    second.shutdown()
+
+
+def test_two_threads_that_install_at_once_leave_one_installed():
+    trace = a_trace()
+    scorers = [OnlineScorer([Grounded()], tracer_provider=trace.provider) for _ in range(4)]
+    threads = [threading.Thread(target=scorer.install) for scorer in scorers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rag().invoke(QUESTION)
+    for scorer in scorers:
+        scorer.shutdown()
+
+    assert sorted(scorer.status().units for scorer in scorers) == [0, 0, 0, 1]
+
+
+def test_a_scorer_that_nothing_refers_to_scores_its_units_and_ends(said):
+    trace, before = a_trace(), len(own_threads())
+    gc.disable()
+    try:
+        left = [made_and_left(trace, Grounded()) for _ in range(5)]
+        poll(ended(before), deadline_s=10, what="the threads to end")
+    finally:
+        gc.enable()
+
+    assert [scorer() for scorer in left] == [None] * 5
+    assert [root.attributes["spanscore.status"] for root in trace.roots] == ["scored"] * 5
+    assert len(said("no longer refers to")) == 1
+
+
+def test_a_scorer_that_is_left_while_a_unit_is_judged_waits_for_the_score():
+    go_on, trace, before = threading.Event(), a_trace(), len(own_threads())
+    made_and_left(trace, Held(go_on))
+    gc.collect()
+    threading.Timer(0.5, go_on.set).start()
+    poll(ended(before), deadline_s=10, what="the thread to end")
+
+    assert [span.attributes["gen_ai.evaluation.name"] for span in trace.evaluations] == ["held"]
+
+
+def test_a_chain_with_the_handler_keeps_a_scorer_alive(said):
+    trace = a_trace()
+
+    def chain():
+        scorer = OnlineScorer([Grounded()], tracer_provider=trace.provider)
+        return rag().with_config(callbacks=[scorer.handler])
+
+    kept = chain()
+    gc.collect()
+    kept.invoke(QUESTION)
+    poll(lambda: trace.evaluations, deadline_s=10, what="the score")
+
+    assert said("no longer refers to") == []
+
+
+def test_a_scorer_that_was_never_used_is_left_without_a_word(said):
+    OnlineScorer([Grounded()], tracer_provider=a_trace().provider)
+
+    assert said("no longer refers to") == []
+
+
+def test_a_scorer_in_a_with_block_is_not_said_to_be_left(said):
+    with a_line() as (scorer, _):
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+    del scorer
+    gc.collect()
+
+    assert said("no longer refers to") == []
