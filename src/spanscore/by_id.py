@@ -31,7 +31,8 @@ class UnitsById:
 
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
-        key = None if self._doors.attachment is None else self._doors.attachment.handler.memory.root_unit(run_id)
+        attachment = self._doors.attachment
+        key = None if attachment is None else attachment.handler.memory.root_unit(attachment.handler.id_here(run_id))
         return None if key is None else f"{key.trace_id:032x}"
 
     def unit_id(self, run_id: UUID | str) -> UnitId | None:
@@ -47,7 +48,8 @@ class UnitsById:
             ValueError: it is no UUID.
         """
         asked = uuid_of("run_id", run_id)
-        key = None if self._doors.attachment is None else self._doors.attachment.handler.memory.unit(asked)
+        attachment = self._doors.attachment
+        key = None if attachment is None else attachment.handler.memory.unit(attachment.handler.id_here(asked))
         return None if key is None else UnitId(f"{key.trace_id:032x}", f"{key.span_id:016x}")
 
     def feedback(

@@ -337,3 +337,8 @@ class OnlineScorer(RunsTaken, UnitsById):
         if error is None:
             self.flush()
         self.shutdown()
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, where this is done by itself. What was shut down before the fork stays so."""
+        self._doors.reset()
+        self._life.reset()

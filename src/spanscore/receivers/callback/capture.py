@@ -25,6 +25,7 @@ from spanscore.model.foreign import bases_of, class_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts
 from spanscore.protocols import Admission, Receiver, Sampler
+from spanscore.receivers.callback.crossed import begin_another
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
 from spanscore.receivers.callback.memory import RunMemory
@@ -116,8 +117,12 @@ class RunCapture:
 
     def trace_id(self, run_id: UUID) -> int | None:
         """Return the trace of a recent root run; None when it is not known (any more)."""
-        key = self.memory.root_unit(run_id)
+        key = self.memory.root_unit(self.id_here(run_id))
         return None if key is None else key.trace_id
+
+    def id_here(self, run_id: UUID) -> int:
+        """Return the id under which a run is remembered that has this id in the current context."""
+        return run_id.int
 
     def close(self) -> None:
         """Capture no further root."""
@@ -147,13 +152,22 @@ class RunCapture:
         """
         config = var_child_runnable_config.get()
         parent_run_id = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
-        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
+        parent = self._runs.get(self.id_here(parent_run_id)) if parent_run_id is not None else None
         return None if parent is None or parent.root.ended or context.is_judging() else parent
 
     def _begin(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any) -> Root | None:
+        """Open a root, unless it has been: the same handler may be attached twice."""
+        root = self._roots.get(run_id)
+        if root is None:
+            return self.open_root(run_id, operation, name, metadata, take, input_)
+        return (
+            None
+            if root.is_start(operation, name, metadata, take, input_)
+            else begin_another(self, run_id, operation, name, metadata, take, input_)
+        )
+
+    def open_root(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any) -> Root | None:
         """Open a root: what only the caller's context can tell is read here."""
-        if run_id in self._roots:  # the same handler attached twice
-            return None
         now = time_ns()
         if len(self._roots) >= self._max_roots:
             self._give_up_oldest(now)
@@ -163,6 +177,7 @@ class RunCapture:
         root = Root(run_id, operation, name, now)
         self._runs[run_id] = self._roots[run_id] = root
         root.details = metadata
+        root.given = metadata, input_
         root.session = context.current_session()
         root.ignored = True  # also where a processor of the application raises in the next line
         root.ignored = not self._admit(root)
@@ -281,6 +296,7 @@ class RunCapture:
             self.forget(root)
             return
         self._roots.pop(root.id, None)
+        root.given = None
         if error is None and streamed and _runs_on(root) and not is_awaited():
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
         if self._inbox.is_full():  # events of it may have been dropped: it will not be scored

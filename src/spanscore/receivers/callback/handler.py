@@ -117,7 +117,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
 
     def _mark_interrupted(self, event: Any, interrupted: bool) -> None:
         run_id = getattr(event, "run_id", None)
-        run = self._runs.get(run_id.int) if run_id is not None else None
+        run = self._runs.get(self.id_here(run_id)) if run_id is not None else None
         if run is not None:
             run.root.interrupted = interrupted
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from time import time_ns
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from spanscore.model.span import UnitKey
 from spanscore.receivers.callback.runs import Root, Run
@@ -54,17 +53,17 @@ class RunMemory:
         self._recently_closed: deque[tuple[int, Root]] = deque()
         self._keys: OrderedDict[int, UnitKey] = OrderedDict()
 
-    def unit(self, run_id: UUID) -> UnitKey | None:
+    def unit(self, run_id: int) -> UnitKey | None:
         """Return the unit of a run that is remembered, or of a recent root run; None when it is not known (any more)."""
-        run = self.runs.get(run_id.int)
-        return self._keys.get(run_id.int) if run is None else run.root.key
+        run = self.runs.get(run_id)
+        return self._keys.get(run_id) if run is None else run.root.key
 
-    def root_unit(self, run_id: UUID) -> UnitKey | None:
+    def root_unit(self, run_id: int) -> UnitKey | None:
         """Return the unit of a recent root run; None when it is not known (any more)."""
-        run = self.runs.get(run_id.int)
-        if run is not None and run is run.root and run.id == run_id.int and run.root.key is not None:
+        run = self.runs.get(run_id)
+        if run is not None and run is run.root and run.id == run_id and run.root.key is not None:
             return run.root.key
-        return self._keys.get(run_id.int)
+        return self._keys.get(run_id)
 
     def units_of(self, trace_id: int) -> list[UnitKey]:
         """Return the units of a trace whose runs are remembered. O(runs)."""
@@ -81,7 +80,7 @@ class RunMemory:
             self.roots.pop(root.id, None)
         if self.spans is not None and not root.ignored:
             self.spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
-        root.input = root.history = root.asked = None  # its content is not remembered with it
+        root.input = root.history = root.asked = root.given = None  # its content is not remembered with it
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             if (run := self.runs.get(run_id)) is None or run.root is root:
                 self.runs[run_id] = root
