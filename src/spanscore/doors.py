@@ -138,7 +138,7 @@ class Doors:
     def notes(self) -> list[str]:
         """Return what must be known of what came in, for ``status()``."""
         return [
-            *([] if self.attachment is None else filter(None, [self.attachment.handler.memory.why_closed])),
+            *([] if self.attachment is None else self.attachment.notes()),
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
             *([] if self._line.handover is None else self._line.handover.notes()),
             *self._line.label_desk.notes(),
@@ -147,6 +147,7 @@ class Doors:
 
     def _attach(self) -> Attachment:
         from spanscore.receivers.callback.attachment import Attachment
+        from spanscore.receivers.callback.beside import Identity
 
         line, options = self._line, self._line.options
         made = Attachment(
@@ -157,7 +158,7 @@ class Doors:
             tracer=line.tracer,
             ready=partial(self._ready, None),
             holder=self._holder,
-            name=line.name,
+            identity=Identity(line.name, {name: metric.version for name, metric in line.metrics.items()}),
             replaced=self._on_replaced(),
             captures=options.capture,
             content=line.content,

@@ -10,7 +10,8 @@ then they leave with the scores that are in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from types import MappingProxyType
 from typing import Any
@@ -111,6 +112,7 @@ class Units:
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, AtWork] = {}
+        self._eligible: dict[UnitKey, frozenset[str]] = {}
         self.notes = Notes()
 
     @property
@@ -120,9 +122,11 @@ class Units:
 
     # --- Recorded ----------------------------------------------------------------------------------------------
 
-    def opened(self, key: UnitKey, now_ns: int) -> None:
+    def opened(self, key: UnitKey, now_ns: int, eligible: Collection[str] | None = None) -> None:
         """Make the unit eligible."""
-        self._ledger.enter(key)
+        if eligible is not None:
+            eligible = self._eligible[key] = frozenset(self._metrics).intersection(eligible)
+        self._ledger.enter(key, eligible)
 
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Keep the unit open until that span has ended."""
@@ -278,6 +282,7 @@ class Units:
             if self._hold.holds(key):
                 self._let_go(key, "shutdown")
             self._at_work.pop(key, None)
+            self._eligible.pop(key, None)
             self._lanes.leave(key)
             facts = Facts(key) if unit is None else unit.facts()
             if unit is not None:
@@ -311,6 +316,8 @@ class Units:
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE) -> None:
         try:
+            if (eligible := self._eligible.pop(unit.key, None)) is not None:
+                unit = replace(unit, eligible=eligible)
             self._ledger.belongs(unit)
             facts = unit.facts()
             if unit.complete:

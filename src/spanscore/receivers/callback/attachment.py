@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from opentelemetry.trace import Tracer
 
 from spanscore.protocols import Admission, Receiver, Recorded, Redactor, Sampler
+from spanscore.receivers.callback.beside import Identity
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation
 from spanscore.receivers.callback.memory import RunMemory
@@ -28,7 +29,7 @@ class Attachment:
         models: counts the application's model runs; None = nobody does.
         ready: called before the first root; the rest is what handler and recorder take.
         holder: kept alive by the handler.
-        name: of the scorer.
+        identity: what other scorers are to know of this one.
         replaced: called with the name of a scorer that was installed in place of this one, and with the runs of this one.
 
     Attributes:
@@ -47,7 +48,7 @@ class Attachment:
         tracer: Callable[[], Tracer],
         ready: Callable[[], None],
         holder: object,
-        name: str,
+        identity: Identity,
         replaced: Callable[[str, RunMemory], None],
         captures: bool,
         content: bool,
@@ -69,16 +70,21 @@ class Attachment:
         self.handler = SpanCallbackHandler(
             inbox, sampler, admission, tracer=tracer, ready=begin, content=content, steps=steps, turns=turns
         )
-        self.handler.holder = holder
+        self.handler.holder, self.handler.identity = holder, identity
         if not captures:
             self.handler.close()
         self.recorder = Recorder(
             self.handler, port, redactor=redactor, box=box, models=models, scores=scores, metadata=metadata
         )
         memory = self.handler.memory
-        self.installation = Installation(self.handler, name, lambda successor: replaced(successor, memory))
+        self.installation = Installation(self.handler, identity.name, lambda successor: replaced(successor, memory))
 
     @property
     def at_work(self) -> bool:
         """Whether runs are recorded, or will be."""
         return self._captures and (self.handler.units > 0 or self.installation.on)
+
+    def notes(self) -> list[str]:
+        """Return notes on other scorers, for ``status()``."""
+        why_closed = self.handler.memory.why_closed
+        return [*([why_closed] if why_closed else []), *self.handler.identity.notes()]

@@ -12,6 +12,7 @@ from sys import modules
 from time import time_ns
 from typing import Any, Final
 from uuid import UUID
+from weakref import ReferenceType
 
 from langchain_core.runnables.config import var_child_runnable_config
 from opentelemetry import context as otel_context
@@ -25,6 +26,7 @@ from spanscore.model.foreign import bases_of, class_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts
 from spanscore.protocols import Admission, Receiver, Sampler
+from spanscore.receivers.callback.beside import Identity, borrow, join
 from spanscore.receivers.callback.crossed import begin_another
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
@@ -68,12 +70,16 @@ class RunCapture:
 
     Attributes:
         receiver: reads the events; it is made of this, and names itself here.
+        identity: what other scorers in the process are to know of this one.
+        others: handlers of other scorers.
+        roots_by_id: run id → root that has not ended.
         holder: kept alive by this object, and by the scorer: when nothing refers to it, no run can come any more.
         memory: the runs; all that the span thread has of this object, as it must not keep the handler alive.
     """
 
     receiver: Receiver
     holder: object = None
+    others: tuple[ReferenceType[RunCapture], ...] = ()
 
     def __init__(
         self,
@@ -100,7 +106,9 @@ class RunCapture:
         self._hears_graphs = False
         self.memory = RunMemory()
         self._runs, self._roots = self.memory.runs, self.memory.roots
-        self.forget = self.memory.forget
+        self.roots_by_id, self.forget = self._roots, self.memory.forget
+        self.identity = Identity()
+        join(self)
 
     def reset(self) -> None:
         """Forget every run, and count from zero: in a forked child, where roots open at the fork are never ended."""
@@ -166,8 +174,14 @@ class RunCapture:
             else begin_another(self, run_id, operation, name, metadata, take, input_)
         )
 
-    def open_root(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any) -> Root | None:
-        """Open a root: what only the caller's context can tell is read here."""
+    def open_root(
+        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, heard_as: int | None = None
+    ) -> Root | None:
+        """Open a root: what only the caller's context can tell is read here.
+
+        Args:
+            heard_as: the id by which LangChain calls the run, if ``run_id`` is one of our own.
+        """
         now = time_ns()
         if len(self._roots) >= self._max_roots:
             self._give_up_oldest(now)
@@ -180,7 +194,7 @@ class RunCapture:
         root.given = metadata, input_
         root.session = context.current_session()
         root.ignored = True  # also where a processor of the application raises in the next line
-        root.ignored = not self._admit(root)
+        root.ignored = not self._admit(root, heard_as or run_id)
         if root.ignored or root.key is None:
             return None
         if root.may is None:
@@ -197,7 +211,7 @@ class RunCapture:
     def _announce(self, root: Root) -> None:
         """Tell the span thread of a root; of one that nobody looks at before, its end tells."""
         spans = self.memory.spans
-        if self._turns is not None or spans is None or not spans.unseen:
+        if self._turns is not None or spans is None or root.lent is not None or not spans.unseen:
             self._inbox.put(self.receiver, (root, 0, None, None), must=True)
         else:
             root.told = []
@@ -214,7 +228,7 @@ class RunCapture:
             self._turns.began(conversation, root.start_ns)
         return facts._replace(conversation_id=conversation)
 
-    def _admit(self, root: Root) -> bool:
+    def _admit(self, root: Root, heard_as: int) -> bool:
         """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""
         ambient = otel_context.get_current()
         if self.memory.closed and self.memory.why_closed:
@@ -224,6 +238,10 @@ class RunCapture:
         if not self._inbox.admits():
             self._turn_away(root, Outcome.REFUSED)
             return False
+        if self.others and borrow(self, root, heard_as):
+            if root.lent:
+                self._ready()
+            return bool(root.lent)
         spans = self.memory.spans
         if spans is None:
             self._ready()

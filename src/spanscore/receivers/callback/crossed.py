@@ -33,7 +33,7 @@ def begin_another(handler: Any, run_id: int, *about: Any) -> Root | None:
         )
     own_id = uuid4().int
     _ids.set({**_ids.get(), (id(handler), run_id): own_id})
-    root: Root | None = handler.open_root(own_id, *about)
+    root: Root | None = handler.open_root(own_id, *about, heard_as=run_id)
     return root
 
 

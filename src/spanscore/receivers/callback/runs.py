@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 from asyncio import Task
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from typing import Any, Final
 from weakref import ReferenceType
@@ -91,6 +91,7 @@ class Root(Run):
         told_bytes: of their content, roughly.
         heard: the span thread knows of it.
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
+        lent: of a root whose spans another scorer makes: the metrics that score it here; None = its spans are made here.
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
         failed_inside: a step that gets no span ended in error, handled or not.
@@ -118,6 +119,7 @@ class Root(Run):
         "interrupted",
         "is_trace_root",
         "key",
+        "lent",
         "may",
         "open",
         "opened_ns",
@@ -164,6 +166,7 @@ class Root(Run):
         self.is_trace_root = False
         self.trace_state = ""
         self.given: tuple[Any, Any] | None = None
+        self.lent: Set[str] | None = None
         self.counted_texts: set[int] | None = None
 
     def is_start(self, operation: str, name: str, metadata: Any, take: Any, input_: Any) -> bool:

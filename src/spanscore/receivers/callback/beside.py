@@ -1,0 +1,104 @@
+"""Beside: handlers of several scorers on one run. The first that hears of the run makes its spans; a metric scores it once.
+
+A run's events reach each of its handlers in turn, on one thread: a handler finds the run in the memory of another one that
+heard of it before. With one scorer in the process there is nothing to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import getrandbits
+from threading import Lock
+from typing import TYPE_CHECKING
+from uuid import UUID
+from weakref import ref
+
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+
+from spanscore.runtime.fork import reset_in_child
+
+if TYPE_CHECKING:
+    from spanscore.receivers.callback.capture import RunCapture
+    from spanscore.receivers.callback.runs import Root
+
+__all__ = ["Identity", "borrow", "join", "span_elsewhere"]
+
+
+@dataclass(slots=True)
+class Identity:
+    """What other scorers are to know of one.
+
+    Attributes:
+        name: of the scorer.
+        versions: metric → its version.
+        met: name of each other scorer with which it had a run in common → the metrics that both have, sorted.
+    """
+
+    name: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    met: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def meet(self, other: Identity) -> frozenset[str]:
+        """Note a run in common with another scorer, for both; return the metrics that both have, in the same version."""
+        shared = frozenset(name for name, version in self.versions.items() if other.versions.get(name) == version)
+        self.met[other.name] = other.met[self.name] = tuple(sorted(shared))
+        return shared
+
+    def notes(self) -> list[str]:
+        """Return a note for `status()` on each other scorer."""
+        return [
+            f"{self.name} and {other} record the same runs: the first on a run makes its spans"
+            + (f", and scores {', '.join(shared)}, which both have" if shared else "")
+            for other, shared in self.met.items()
+        ]
+
+
+class _Handlers:
+    """The handlers of the process that are alive."""
+
+    def __init__(self) -> None:
+        self._living: list[ref[RunCapture]] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Go on in a forked child."""
+        self._lock = Lock()
+
+    def join(self, new: RunCapture) -> None:
+        with self._lock:
+            self._living = [one for one in self._living if one() is not None] + [ref(new)]
+            for one in self._living:
+                if (handler := one()) is not None:
+                    handler.others = tuple(other for other in self._living if other is not one)
+
+
+_handlers = _Handlers()
+reset_in_child(_handlers, _Handlers.reset)
+join = _handlers.join
+
+
+def borrow(handler: RunCapture, root: Root, run_id: int) -> bool:
+    """Take over ids and context of a root that another handler has opened for the same run; False: none has.
+
+    The root's ``lent`` names the metrics that this scorer alone has, and that score it here, perhaps none.
+    """
+    for one in handler.others:
+        other = one()
+        if other is None:
+            continue
+        theirs = other.roots_by_id.get(other.id_here(UUID(int=run_id)))
+        if theirs is not None and theirs.key is not None and not theirs.ignored and theirs.lent is None:
+            shared = handler.identity.meet(other.identity)
+            root.lent = handler.identity.versions.keys() - shared
+            root.key, root.is_trace_root, root.trace_state = theirs.key, theirs.is_trace_root, theirs.trace_state
+            root.context, root.span = theirs.context, span_elsewhere(theirs.key.trace_id, theirs.key.span_id)
+            return True
+    return False
+
+
+def span_elsewhere(trace_id: int, span_id: int | None = None) -> NonRecordingSpan:
+    """Return what stands for a span that another scorer makes; None: its id is not known."""
+    return NonRecordingSpan(
+        SpanContext(trace_id, span_id or getrandbits(64) or 1, is_remote=False, trace_flags=TraceFlags(1))
+    )

@@ -1,0 +1,127 @@
+"""Two scorers that hear the same runs make one set of spans, and a metric that both have scores a unit once."""
+
+import asyncio
+
+import pytest
+from langgraph.graph import END, START, MessagesState, StateGraph
+from tests.live import QUESTION, Grounded, a_line, a_trace, identity_holds, model, rag
+
+from spanscore import semconv
+
+
+class Newer(Grounded):
+    """The same metric in another version."""
+
+    version = "99"
+
+
+def scored(scorer):
+    assert scorer.flush(5)
+    assert identity_holds(scorer)
+    return {name: outcomes.get("scored", 0) for name, outcomes in scorer.status().outcomes.items()}
+
+
+def run_once(way, one, two):
+    if way == "callbacks":
+        rag().invoke(QUESTION, config={"callbacks": [one.handler, two.handler]})
+    elif way == "async":
+        asyncio.run(rag().ainvoke(QUESTION, config={"callbacks": [one.handler, two.handler]}))
+    elif way == "installed":
+        two.install()
+        rag().invoke(QUESTION, config={"callbacks": [one.handler]})
+    elif way == "constructor":
+        rag().with_config(callbacks=[two.handler]).invoke(QUESTION, config={"callbacks": [one.handler]})
+
+
+@pytest.mark.parametrize("way", ["callbacks", "async", "installed", "constructor"])
+def test_a_metric_that_both_have_scores_once_and_others_stay(way):
+    trace, both, both_too, own = a_trace(), Grounded(), Grounded(), Grounded("own")
+    with a_line(both, trace=trace) as (one, _), a_line(both_too, own, trace=trace) as (two, _):
+        for _ in range(3):
+            run_once(way, one, two)
+        counts = scored(one), scored(two)
+
+    assert len(both._seen) + len(both_too._seen) == len(own._seen) == 3
+    assert counts[0]["grounded"] + counts[1]["grounded"] == counts[1]["own"] == 3
+    assert len(trace.roots) == 3
+    assert len(trace.named("chat")) == 3
+    assert len(trace.evaluations) == 6
+    assert {span.context.trace_id for span in trace.evaluations} == {root.context.trace_id for root in trace.roots}
+
+
+def test_both_are_named_in_the_status_of_both():
+    trace = a_trace()
+    with a_line(Grounded(), trace=trace) as (one, _), a_line(Grounded(), Grounded("own"), trace=trace) as (two, _):
+        run_once("callbacks", one, two)
+        notes = [[note for note in scorer.status().notes if "same runs" in note] for scorer in (one, two)]
+
+    for (note,) in notes:
+        assert "(grounded)" in note
+        assert "(grounded, own)" in note
+        assert "scores grounded, which both have" in note
+
+
+def test_another_version_is_another_metric():
+    trace, older, newer = a_trace(), Grounded(), Newer()
+    with a_line(older, trace=trace) as (one, _), a_line(newer, trace=trace) as (two, _):
+        run_once("callbacks", one, two)
+        counts = scored(one), scored(two)
+
+    assert counts == ({"grounded": 1}, {"grounded": 1})
+    assert len(trace.roots) == 1
+
+
+def test_with_two_providers_the_spans_are_the_first_s():
+    with a_line(Grounded()) as (one, first), a_line(Grounded("own")) as (two, second):
+        run_once("callbacks", one, two)
+        assert scored(one) | scored(two) == {"grounded": 1, "own": 1}
+
+    assert (len(first.roots), second.roots, len(second.evaluations)) == (1, [], 1)
+
+
+def test_rates_are_each_scorer_s_own():
+    trace = a_trace()
+    with (
+        a_line(Grounded(), trace=trace, sample_rate=0.0) as (one, _),
+        a_line(Grounded("own"), trace=trace) as (two, _),
+        a_line(Grounded("never"), trace=trace, sample_rate=0.0) as (three, _),
+    ):
+        rag().invoke(QUESTION, config={"callbacks": [one.handler, two.handler, three.handler]})
+        for scorer in (one, two, three):
+            assert scorer.flush(5)
+        outcomes = [scorer.status().outcomes for scorer in (one, two, three)]
+
+    assert outcomes == [{"grounded": {"not_sampled": 1}}, {"own": {"scored": 1}}, {"never": {"not_sampled": 1}}]
+    assert (len(trace.roots), len(trace.named("chat"))) == (1, 1)
+
+
+def test_a_graph_with_nested_runs_has_one_set_of_spans():
+    trace, own = a_trace(), Grounded("own")
+
+    def answer(state):
+        rag().invoke(QUESTION)
+        return {"messages": [model().invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", END)
+    with a_line(Grounded(), trace=trace) as (one, _), a_line(Grounded(), own, trace=trace) as (two, _):
+        config = {"callbacks": [one.handler, two.handler]}
+        graph.compile().invoke({"messages": [("user", QUESTION)]}, config)
+        counts = scored(one), scored(two)
+
+    assert counts == ({"grounded": 1}, {"grounded": 0, "own": 1})
+    assert (len(trace.roots), len(trace.named("chat"))) == (1, 2)
+
+
+def test_content_and_tokens_of_a_run_are_exported_once():
+    trace = a_trace()
+    with (
+        a_line(Grounded(), trace=trace, capture_content=True) as (one, _),
+        a_line(Grounded("own"), trace=trace, capture_content=True) as (two, _),
+    ):
+        run_once("callbacks", one, two)
+        assert scored(one) | scored(two) == {"grounded": 1, "own": 1}
+
+    assert [semconv.INPUT_MESSAGES in span.attributes for span in trace.named("chat")] == [True]
