@@ -14,6 +14,7 @@ from spanscore.line.given import id_of, only_unit
 from spanscore.model.label import HumanLabel
 from spanscore.model.replayed import ReplayState
 from spanscore.model.span import UnitKey
+from spanscore.receivers.beside import Identity, is_recorded_by_others
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.log import log_once
@@ -55,6 +56,7 @@ class Doors:
         self._ready = ready
         self._end = end
         self._holder = holder
+        self._identity = Identity(line.name, {name: metric.version for name, metric in line.metrics.items()})
         self.attachment: Attachment | None = None
         self.foreign: ForeignSpans | None = None
         self.otlp: OtlpSpans | None = None
@@ -139,6 +141,7 @@ class Doors:
         """Return what must be known of what came in, for ``status()``."""
         return [
             *([] if self.attachment is None else self.attachment.notes()),
+            *self._identity.notes(),
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
             *([] if self._line.handover is None else self._line.handover.notes()),
             *self._line.label_desk.notes(),
@@ -147,7 +150,6 @@ class Doors:
 
     def _attach(self) -> Attachment:
         from spanscore.receivers.callback.attachment import Attachment
-        from spanscore.receivers.callback.beside import Identity
 
         line, options = self._line, self._line.options
         made = Attachment(
@@ -158,7 +160,7 @@ class Doors:
             tracer=line.tracer,
             ready=partial(self._ready, None),
             holder=self._holder,
-            identity=Identity(line.name, {name: metric.version for name, metric in line.metrics.items()}),
+            identity=self._identity,
             replaced=self._on_replaced(),
             captures=options.capture,
             content=line.content,
@@ -191,6 +193,7 @@ class Doors:
             translator=translator,
             ready=self._ready,
             turns=self._turns,
+            identity=self._identity,
         )
         line.duty.gives_way = True
         line.let_in(made)
@@ -264,12 +267,12 @@ class Doors:
         return replaced
 
     def _is_at_work(self) -> Callable[[], bool]:
-        """Return what finds out whether the callback records runs, without a reference to it: the span thread has it."""
-        doors = ref(self)
+        """Return what finds out whether a callback records LangChain's runs, without a reference to this one."""
+        doors, identity = ref(self), self._identity
 
         def is_at_work() -> bool:
             attachment = None if (found := doors()) is None else found.attachment
-            return attachment is not None and attachment.at_work
+            return (attachment is not None and attachment.handler.is_at_work) or is_recorded_by_others(identity)
 
         return is_at_work
 

@@ -4,15 +4,28 @@ import asyncio
 
 import pytest
 from langgraph.graph import END, START, MessagesState, StateGraph
-from tests.live import QUESTION, Grounded, a_line, a_trace, identity_holds, model, rag
+from tests.live import ANSWER, QUESTION, Grounded, a_line, a_trace, identity_holds, model, rag
 
-from spanscore import semconv
+from spanscore import ScoringSpanProcessor, semconv
+from spanscore.metrics import Finding
 
 
 class Newer(Grounded):
     """The same metric in another version."""
 
     version = "99"
+
+
+class Answered(Grounded):
+    """1 for every answer."""
+
+    requires = {"single_turn": ("response",)}  # noqa: RUF012
+
+    def __init__(self, name="answered"):
+        super().__init__(name)
+
+    async def measure(self, sample):
+        return Finding(value=1.0)
 
 
 def scored(scorer):
@@ -125,3 +138,35 @@ def test_content_and_tokens_of_a_run_are_exported_once():
         assert scored(one) | scored(two) == {"grounded": 1, "own": 1}
 
     assert [semconv.INPUT_MESSAGES in span.attributes for span in trace.named("chat")] == [True]
+
+
+def traced(provider, scope="openinference.instrumentation.langchain"):
+    """End a span of a chain as OpenInference writes it."""
+    attributes = {"openinference.span.kind": "CHAIN", "input.value": QUESTION, "output.value": ANSWER}
+    provider.get_tracer(scope).start_span("chain", attributes=attributes).end()
+
+
+@pytest.mark.parametrize("more", [[], ["own"]])
+def test_two_processors_on_one_provider_score_a_unit_once_if_their_metrics_are_the_same(more):
+    trace = a_trace()
+    second = [Answered(name) for name in ("answered", *more)]
+    with a_line(Answered(), trace=trace) as (one, _), a_line(*second, trace=trace) as (two, _):
+        for scorer in (one, two):
+            trace.provider.add_span_processor(ScoringSpanProcessor(scorer))
+        traced(trace.provider)
+        counts = scored(one), scored(two)
+
+    assert counts == ({"answered": 1}, {"answered": 0} if not more else {"answered": 1, "own": 1})
+
+
+@pytest.mark.parametrize(("name", "judged"), [("answered", 0), ("own", 1)])
+def test_a_processor_leaves_chains_to_another_scorer_s_callback_that_has_its_metrics(name, judged):
+    trace = a_trace()
+    with a_line(Answered(), trace=trace) as (one, _), a_line(Answered(name), trace=trace) as (two, _):
+        trace.provider.add_span_processor(ScoringSpanProcessor(two))
+        one.install()
+        traced(trace.provider)
+        rag().invoke(QUESTION)
+        counts = scored(one), scored(two)
+
+    assert counts == ({"answered": 1}, {name: judged})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from weakref import ref
 
 from opentelemetry.trace import Tracer
 
 from spanscore.protocols import Admission, Receiver, Recorded, Redactor, Sampler
-from spanscore.receivers.callback.beside import Identity
+from spanscore.receivers.beside import Identity
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation
 from spanscore.receivers.callback.memory import RunMemory
@@ -78,13 +79,15 @@ class Attachment:
         )
         memory = self.handler.memory
         self.installation = Installation(self.handler, identity.name, lambda successor: replaced(successor, memory))
-
-    @property
-    def at_work(self) -> bool:
-        """Whether runs are recorded, or will be."""
-        return self._captures and (self.handler.units > 0 or self.installation.on)
+        self.handler.is_installed = _state_of(self.installation)
 
     def notes(self) -> list[str]:
-        """Return notes on other scorers, for ``status()``."""
+        """Return why no further run is recorded, for ``status()``."""
         why_closed = self.handler.memory.why_closed
-        return [*([why_closed] if why_closed else []), *self.handler.identity.notes()]
+        return [why_closed] if why_closed else []
+
+
+def _state_of(installation: Installation) -> Callable[[], bool]:
+    """Return what finds out whether a handler is installed; the installation refers to the handler, and not back."""
+    found = ref(installation)
+    return lambda: (one := found()) is not None and one.on

@@ -26,7 +26,7 @@ from spanscore.model.foreign import bases_of, class_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts
 from spanscore.protocols import Admission, Receiver, Sampler
-from spanscore.receivers.callback.beside import Identity, borrow, join
+from spanscore.receivers.beside import Identity, borrow, handlers
 from spanscore.receivers.callback.crossed import begin_another
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
@@ -72,6 +72,7 @@ class RunCapture:
         receiver: reads the events; it is made of this, and names itself here.
         identity: what other scorers in the process are to know of this one.
         others: handlers of other scorers.
+        is_installed: whether LangChain puts this object on every chain.
         roots_by_id: run id → root that has not ended.
         holder: kept alive by this object, and by the scorer: when nothing refers to it, no run can come any more.
         memory: the runs; all that the span thread has of this object, as it must not keep the handler alive.
@@ -108,7 +109,8 @@ class RunCapture:
         self._runs, self._roots = self.memory.runs, self.memory.roots
         self.roots_by_id, self.forget = self._roots, self.memory.forget
         self.identity = Identity()
-        join(self)
+        self.is_installed: Callable[[], bool] = lambda: False
+        handlers.join(self)
 
     def reset(self) -> None:
         """Forget every run, and count from zero: in a forked child, where roots open at the fork are never ended."""
@@ -118,6 +120,11 @@ class RunCapture:
     def units(self) -> int:
         """Roots that were let in."""
         return self.memory.units
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether runs are recorded, or will be."""
+        return not self.memory.closed and (self.memory.units > 0 or self.is_installed())
 
     @property
     def _spans(self) -> RunSpans | None:

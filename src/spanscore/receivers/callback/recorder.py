@@ -25,8 +25,8 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, UnitKey
 from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import Recorded, Redactor
+from spanscore.receivers.beside import span_elsewhere
 from spanscore.receivers.callback.at_once import AtOnce
-from spanscore.receivers.callback.beside import span_elsewhere
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.plain_attributes import PlainAttributes

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import Any, Final
+from weakref import ReferenceType
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -26,6 +27,7 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, UnitKey
 from spanscore.otel.beside import processors_beside
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
+from spanscore.receivers.beside import Identity, processors
 from spanscore.receivers.processor.foreign_reading import Event, ForeignReading, Signal
 from spanscore.receivers.processor.foreign_unit import (
     FollowedUnit,
@@ -72,7 +74,10 @@ class ForeignSpans:
         ready: called with the first root (of each process): chooses providers, starts the span thread.
         turns: told of a root in a ``spanscore.session`` block, and whether it is let in; None = nobody scores conversations.
 
+        identity: what other scorers in the process are to know of this one.
+
     Attributes:
+        others: receivers of other scorers.
         units: topmost spans that were let in.
         untaken: why spans with GenAI attributes were not taken → how many.
         closed: no further unit is let in.
@@ -89,6 +94,7 @@ class ForeignSpans:
         translator: Translator,
         ready: Callable[[Any], None],
         turns: SessionIds | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self._inbox = inbox
         self._port = port
@@ -100,6 +106,9 @@ class ForeignSpans:
         self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
         self._ready = ready
         self._turns = turns
+        self.identity = identity or Identity()
+        self.others: tuple[ReferenceType[ForeignSpans], ...] = ()
+        processors.join(self)
         self.closed = False
         self.reset()
 
@@ -311,7 +320,22 @@ class ForeignSpans:
         self.untaken[_BEFORE] += is_step
         return is_step
 
+    def _is_scored_by_another(self, key: UnitKey) -> bool:
+        """Whether the processor of a scorer that has all metrics of this one has seen a unit before."""
+        for one in self.others:
+            other = one()
+            unit = None if other is None else other.unit_at(key)
+            if other is not None and unit is not None and unit.key == key:
+                return self.identity.versions.keys() <= self.identity.meet(other.identity)
+        return False
+
+    def unit_at(self, ids: Ids) -> ForeignUnit | None:
+        """Return the open unit that a span belongs to; None where none is known."""
+        return self._open.of.get(ids)
+
     def _admitted(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ForeignUnit:
+        if self.others and self._is_scored_by_another(key):
+            return ForeignUnit(key=key, settled=True)
         session = context.current_session()
         if not self._inbox.admits():
             self._admission.record_rejected(Outcome.REFUSED)

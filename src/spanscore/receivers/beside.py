@@ -1,7 +1,8 @@
-"""Beside: handlers of several scorers on one run. The first that hears of the run makes its spans; a metric scores it once.
+"""Beside: several scorers in one process, on one run. A metric that several have scores it once.
 
-A run's events reach each of its handlers in turn, on one thread: a handler finds the run in the memory of another one that
-heard of it before. With one scorer in the process there is nothing to look at.
+The events of a run reach each handler in turn, on one thread: a handler finds the run in the memory of another one that
+heard of it before, and leaves its spans to that one. Likewise a receiver of other instrumentations' spans finds the unit.
+With one scorer in the process there is nothing to look at.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import getrandbits
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
 from weakref import ref
 
@@ -21,8 +22,11 @@ from spanscore.runtime.fork import reset_in_child
 if TYPE_CHECKING:
     from spanscore.receivers.callback.capture import RunCapture
     from spanscore.receivers.callback.runs import Root
+    from spanscore.receivers.processor.foreign_spans import ForeignSpans
 
-__all__ = ["Identity", "borrow", "join", "span_elsewhere"]
+__all__ = ["Identity", "borrow", "handlers", "is_recorded_by_others", "processors", "span_elsewhere"]
+
+_One = TypeVar("_One", "RunCapture", "ForeignSpans")
 
 
 @dataclass(slots=True)
@@ -48,34 +52,45 @@ class Identity:
     def notes(self) -> list[str]:
         """Return a note for `status()` on each other scorer."""
         return [
-            f"{self.name} and {other} record the same runs: the first on a run makes its spans"
+            f"{self.name} and {other} record the same runs: the first on a run has its spans"
             + (f", and scores {', '.join(shared)}, which both have" if shared else "")
             for other, shared in self.met.items()
         ]
 
 
-class _Handlers:
-    """The handlers of the process that are alive."""
+class _Living(Generic[_One]):
+    """The receivers of one kind that are alive in the process; each knows the others."""
 
     def __init__(self) -> None:
-        self._living: list[ref[RunCapture]] = []
+        self._living: list[ref[_One]] = []
         self.reset()
+        reset_in_child(self, _Living.reset)
 
     def reset(self) -> None:
         """Go on in a forked child."""
         self._lock = Lock()
 
-    def join(self, new: RunCapture) -> None:
+    def join(self, new: _One) -> None:
+        """Make a receiver known to the others, and them to it."""
         with self._lock:
             self._living = [one for one in self._living if one() is not None] + [ref(new)]
             for one in self._living:
-                if (handler := one()) is not None:
-                    handler.others = tuple(other for other in self._living if other is not one)
+                if (receiver := one()) is not None:
+                    receiver.others = tuple(other for other in self._living if other is not one)
+
+    def found(self) -> list[_One]:
+        """Return them all."""
+        return [receiver for one in self._living if (receiver := one()) is not None]
 
 
-_handlers = _Handlers()
-reset_in_child(_handlers, _Handlers.reset)
-join = _handlers.join
+handlers: _Living[RunCapture] = _Living()
+processors: _Living[ForeignSpans] = _Living()
+
+
+def is_recorded_by_others(identity: Identity) -> bool:
+    """Whether another scorer's handler records LangChain's runs and has all the metrics of this scorer."""
+    others = [one for one in handlers.found() if one.identity is not identity and one.is_at_work]
+    return any(identity.versions.keys() <= identity.meet(one.identity) for one in others)
 
 
 def borrow(handler: RunCapture, root: Root, run_id: int) -> bool:
