@@ -1,11 +1,14 @@
 """A script that runs again makes another scorer: the installed one is replaced, and one that nothing refers to ends."""
 
 import gc
+import importlib
 import logging
+import os
 import threading
 import weakref
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 from tests.live import QUESTION, Grounded, Held, a_line, a_trace, rag
 from tests.servers.server import poll
 
@@ -152,3 +155,60 @@ def test_a_scorer_in_a_with_block_is_not_said_to_be_left(said):
     gc.collect()
 
     assert said("no longer refers to") == []
+
+
+def test_steps_of_a_run_that_began_before_are_no_units_of_the_scorer_installed_meanwhile(said):
+    trace = a_trace()
+    first, second = (OnlineScorer([Grounded()], tracer_provider=trace.provider) for _ in range(2))
+    first.install()
+
+    def replace_and_ask(question):
+        second.install()
+        return rag().invoke(question)
+
+    RunnableLambda(replace_and_ask).invoke(QUESTION)
+    poll(lambda: first.status().closed, deadline_s=10, what="the first to end")
+    assert second.shutdown()
+
+    assert (first.status().units, second.status().units, len(trace.roots)) == (1, 0, 1)
+
+
+def test_a_scorer_that_was_made_anew_by_a_reloaded_module_takes_over(said, tmp_path, monkeypatch):
+    trace = a_trace()
+    (tmp_path / "reloaded_scoring.py").write_text(
+        "from spanscore import OnlineScorer\n"
+        "def install(provider, metric):\n"
+        "    global scorer\n"
+        "    scorer = OnlineScorer([metric], tracer_provider=provider)\n"
+        "    scorer.install()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("reloaded_scoring")
+    for _ in range(3):
+        importlib.reload(module).install(trace.provider, Grounded())
+    rag().invoke(QUESTION)
+
+    assert module.scorer.shutdown()
+    assert (len(trace.roots), len(trace.evaluations)) == (1, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_in_a_forked_child_another_scorer_takes_over_too():
+    trace = a_trace()
+    with a_line(trace=trace) as (first, _):
+        first.install()
+        rag().invoke(QUESTION)
+        assert first.flush(5)
+        read, write = os.pipe()
+        if os.fork() == 0:
+            second = OnlineScorer([Grounded()], tracer_provider=trace.provider)
+            second.install()
+            rag().invoke(QUESTION)
+            second.flush(5)
+            os.write(write, f"{first.status().units} {second.status().units}".encode())
+            os._exit(0)
+        answer = os.read(read, 100).decode()
+        rag().invoke(QUESTION)
+        assert first.flush(5)
+
+        assert (answer, first.status().units) == ("0 1", 2)

@@ -102,7 +102,11 @@ def borrow(handler: RunCapture, root: Root, run_id: int) -> bool:
         other = one()
         if other is None:
             continue
-        theirs = other.roots_by_id.get(other.id_here(UUID(int=run_id)))
+        their_id = other.id_here(UUID(int=run_id))
+        run, theirs = other.memory.runs.get(their_id), other.memory.roots.get(their_id)
+        if run is not None and run.root.start_ns < handler.installed_ns:  # a step of a run that began before
+            root.lent, root.key = frozenset(), run.root.key
+            return True
         if theirs is not None and theirs.key is not None and not theirs.ignored and theirs.lent is None:
             shared = handler.identity.meet(other.identity)
             root.lent = handler.identity.versions.keys() - shared

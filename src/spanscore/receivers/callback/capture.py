@@ -73,13 +73,14 @@ class RunCapture:
         identity: what other scorers in the process are to know of this one.
         others: handlers of other scorers.
         is_installed: whether LangChain puts this object on every chain.
-        roots_by_id: run id → root that has not ended.
+        installed_ns: when LangChain was last asked to put this object on every chain; 0 = it was not.
         holder: kept alive by this object, and by the scorer: when nothing refers to it, no run can come any more.
         memory: the runs; all that the span thread has of this object, as it must not keep the handler alive.
     """
 
     receiver: Receiver
     holder: object = None
+    installed_ns = 0
     others: tuple[ReferenceType[RunCapture], ...] = ()
 
     def __init__(
@@ -107,7 +108,7 @@ class RunCapture:
         self._hears_graphs = False
         self.memory = RunMemory()
         self._runs, self._roots = self.memory.runs, self.memory.roots
-        self.roots_by_id, self.forget = self._roots, self.memory.forget
+        self.forget = self.memory.forget
         self.identity = Identity()
         self.is_installed: Callable[[], bool] = lambda: False
         handlers.join(self)
@@ -170,25 +171,18 @@ class RunCapture:
         parent = self._runs.get(self.id_here(parent_run_id)) if parent_run_id is not None else None
         return None if parent is None or parent.root.ended or context.is_judging() else parent
 
-    def _begin(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any) -> Root | None:
-        """Open a root, unless it has been: the same handler may be attached twice."""
-        root = self._roots.get(run_id)
-        if root is None:
-            return self.open_root(run_id, operation, name, metadata, take, input_)
-        return (
-            None
-            if root.is_start(operation, name, metadata, take, input_)
-            else begin_another(self, run_id, operation, name, metadata, take, input_)
-        )
-
-    def open_root(
-        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, heard_as: int | None = None
+    def _begin(
+        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, heard_as: int = 0
     ) -> Root | None:
         """Open a root: what only the caller's context can tell is read here.
 
         Args:
             heard_as: the id by which LangChain calls the run, if ``run_id`` is one of our own.
         """
+        if run_id in self._roots:
+            if self._roots[run_id].is_start(metadata, input_):  # the same handler attached twice
+                return None
+            return begin_another(self, run_id, operation, name, metadata, take, input_)
         now = time_ns()
         if len(self._roots) >= self._max_roots:
             self._give_up_oldest(now)

@@ -33,7 +33,7 @@ def begin_another(handler: Any, run_id: int, *about: Any) -> Root | None:
         )
     own_id = uuid4().int
     _ids.set({**_ids.get(), (id(handler), run_id): own_id})
-    root: Root | None = handler.open_root(own_id, *about, heard_as=run_id)
+    root: Root | None = handler._begin(own_id, *about, run_id)
     return root
 
 
@@ -72,7 +72,7 @@ class Crossed(Handler):
         ids, here = _ids.get(), (id(self), run_id)
         if here in ids:
             root = self._roots.get(ids[here])
-            if root is not None and root.is_start(*about):
+            if root is not None and root.is_start(about[2], about[4]):
                 return None
             _ids.set({of: own_id for of, own_id in ids.items() if of != here})
         return super()._begin(run_id, *about)

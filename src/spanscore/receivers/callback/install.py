@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from threading import Lock
-from typing import Any, cast
+from time import time_ns
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 
 from spanscore import context
 from spanscore.runtime.fork import reset_in_child
+
+if TYPE_CHECKING:
+    from spanscore.receivers.callback.handler import SpanCallbackHandler
 
 __all__ = ["Installation"]
 
@@ -74,7 +78,7 @@ class Installation:
     """
 
     def __init__(
-        self, handler: BaseCallbackHandler, name: str = "", replaced: Callable[[str], None] = lambda name: None
+        self, handler: SpanCallbackHandler, name: str = "", replaced: Callable[[str], None] = lambda name: None
     ) -> None:
         self.handler = handler
         self._name = name
@@ -88,6 +92,7 @@ class Installation:
     def install(self) -> None:
         """Attach to every chain that starts from now on; another handler that was installed no longer does."""
         _switch.register()
+        self.handler.installed_ns = time_ns()
         before = _switch.put(self)
         if before is not None and before is not self:
             before._replaced(self._name)

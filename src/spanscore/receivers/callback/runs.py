@@ -169,7 +169,7 @@ class Root(Run):
         self.lent: Set[str] | None = None
         self.counted_texts: set[int] | None = None
 
-    def is_start(self, operation: str, name: str, metadata: Any, take: Any, input_: Any) -> bool:
+    def is_start(self, metadata: Any, input_: Any) -> bool:
         """Whether a start event is the one that began this root: LangChain calls a handler twice that is attached twice."""
         given = self.given
         return given is not None and given[0] is metadata and given[1] is input_
