@@ -11,22 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import getrandbits
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
-from weakref import ref
+from weakref import ReferenceType, ref
 
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
+from spanscore.receivers.callback.memory import RunMemory
+from spanscore.receivers.callback.runs import Root
 from spanscore.runtime.fork import reset_in_child
 
-if TYPE_CHECKING:
-    from spanscore.receivers.callback.capture import RunCapture
-    from spanscore.receivers.callback.runs import Root
-    from spanscore.receivers.processor.foreign_spans import ForeignSpans
-
 __all__ = ["Identity", "borrow", "handlers", "is_recorded_by_others", "processors", "span_elsewhere"]
-
-_One = TypeVar("_One", "RunCapture", "ForeignSpans")
 
 
 @dataclass(slots=True)
@@ -58,6 +53,37 @@ class Identity:
         ]
 
 
+class BesideOthers(Protocol):
+    """A receiver of which a process may have several.
+
+    Attributes:
+        identity: of its scorer.
+        others: those of other scorers.
+    """
+
+    identity: Identity
+    others: tuple[ReferenceType[Any], ...]
+
+
+class BesideHandler(BesideOthers, Protocol):
+    """The handler of a scorer.
+
+    Attributes:
+        memory: its runs.
+        installed_ns: when LangChain was last asked to put it on every chain; 0 = it was not.
+    """
+
+    memory: RunMemory
+    installed_ns: int
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether runs are recorded, or will be."""
+
+
+_One = TypeVar("_One", bound=BesideOthers)
+
+
 class _Living(Generic[_One]):
     """The receivers of one kind that are alive in the process; each knows the others."""
 
@@ -83,8 +109,8 @@ class _Living(Generic[_One]):
         return [receiver for one in self._living if (receiver := one()) is not None]
 
 
-handlers: _Living[RunCapture] = _Living()
-processors: _Living[ForeignSpans] = _Living()
+handlers: _Living[BesideHandler] = _Living()
+processors: _Living[BesideOthers] = _Living()
 
 
 def is_recorded_by_others(identity: Identity) -> bool:
@@ -93,7 +119,7 @@ def is_recorded_by_others(identity: Identity) -> bool:
     return any(identity.versions.keys() <= identity.meet(one.identity) for one in others)
 
 
-def borrow(handler: RunCapture, root: Root, run_id: int) -> bool:
+def borrow(handler: BesideHandler, root: Root, run_id: int) -> bool:
     """Take over ids and context of a root that another handler has opened for the same run; False: none has.
 
     The root's ``lent`` names the metrics that this scorer alone has, and that score it here, perhaps none.

@@ -202,3 +202,18 @@ def test_two_scorers_each_lead_events_to_their_own_roots():
 
     expected = [(question, answer(question)) for question in ASKED]
     assert (sorted(first._seen), sorted(second._seen)) == (expected, expected)
+
+
+def test_a_run_that_its_thread_has_left_open_is_counted_and_the_next_one_is_a_unit():
+    metric = Pairs()
+    with a_line(metric) as (scorer, trace):
+        config = {"run_id": SHARED, "callbacks": [scorer.handler]}
+        left = chain().stream(ASKED[0], config)
+        next(left)
+        chain().invoke(ASKED[1], config)
+        assert scorer.flush(5)
+
+        assert metric._seen == [(ASKED[1], answer(ASKED[1]))]
+        assert (scorer.status().units, identity_holds(scorer)) == (2, True)
+        del left
+    assert sorted(root.attributes["spanscore.run.end"] for root in trace.roots) == ["abandoned", "completed"]

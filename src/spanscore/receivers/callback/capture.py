@@ -27,14 +27,13 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import Facts
 from spanscore.protocols import Admission, Receiver, Sampler
 from spanscore.receivers.beside import Identity, borrow, handlers
-from spanscore.receivers.callback.crossed import begin_another
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
 from spanscore.receivers.callback.memory import RunMemory
 from spanscore.receivers.callback.run_attributes import conversation_of, was_stopped
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
-from spanscore.receivers.callback.tasks import is_awaited, own_task
+from spanscore.receivers.callback.tasks import is_awaited, own_task, thread_or_task
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_once
 from spanscore.units.session_ids import SessionIds
@@ -172,17 +171,15 @@ class RunCapture:
         return None if parent is None or parent.root.ended or context.is_judging() else parent
 
     def _begin(
-        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, heard_as: int = 0
+        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, *, heard_as: int = 0
     ) -> Root | None:
         """Open a root: what only the caller's context can tell is read here.
 
         Args:
             heard_as: the id by which LangChain calls the run, if ``run_id`` is one of our own.
         """
-        if run_id in self._roots:
-            if self._roots[run_id].is_start(metadata, input_):  # the same handler attached twice
-                return None
-            return begin_another(self, run_id, operation, name, metadata, take, input_)
+        if run_id in self._roots and (self._is_start(run_id, metadata, input_) or not self._is_left(run_id)):
+            return self._begin_another(run_id, operation, name, metadata, take, input_)
         now = time_ns()
         if len(self._roots) >= self._max_roots:
             self._give_up_oldest(now)
@@ -192,14 +189,14 @@ class RunCapture:
         root = Root(run_id, operation, name, now)
         self._runs[run_id] = self._roots[run_id] = root
         root.details = metadata
-        root.given = metadata, input_
+        root.given = metadata, input_, thread_or_task()
         root.session = context.current_session()
         root.ignored = True  # also where a processor of the application raises in the next line
-        root.ignored = not self._admit(root, heard_as or run_id)
+        root.ignored = not self._admit(root, heard_as)
         if root.ignored or root.key is None:
             return None
         if root.may is None:
-            root.may = self._sampler.may(self._facts(root, metadata or {}))
+            root.may = self._sampler.may(self._facts(root, metadata))
         root.record_content = root.may or self.content
         if root.record_content:
             root.input = take(input_)
@@ -208,6 +205,27 @@ class RunCapture:
         self.memory.units += 1
         self._announce(root)
         return root
+
+    def _is_start(self, run_id: int, metadata: Any, input_: Any) -> bool:
+        """Whether a start event is the one that began a root: LangChain calls a handler twice that is attached twice."""
+        root = self._roots.get(run_id)
+        given = None if root is None else root.given
+        return given is not None and given[0] is metadata and given[1] is input_
+
+    def _is_left(self, run_id: int) -> bool:
+        """Whether no root of this id runs, or one that began in this thread or task, which has left it: it is given up."""
+        root = self._roots.get(run_id)
+        if root is None or root.given is None:
+            return True
+        if root.given[2] != thread_or_task():
+            return False
+        self._roots.pop(run_id, None)
+        self._give_up(root, time_ns())
+        return True
+
+    def _begin_another(self, run_id: int, *about: Any) -> Root | None:
+        """Open a root under an id of its own, unless this start event has opened one. The handler does."""
+        raise NotImplementedError
 
     def _announce(self, root: Root) -> None:
         """Tell the span thread of a root; of one that nobody looks at before, its end tells."""
@@ -218,10 +236,12 @@ class RunCapture:
             root.told = []
             self._inbox.rouse()  # to look at it, should that end never come
 
-    def _facts(self, root: Root, metadata: Mapping[str, Any]) -> Facts:
+    def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> Facts:
         """Return what is known of a root that begins, and tell of its conversation."""
         assert root.key is not None
-        facts = Facts(root.key, root.is_trace_root, root.trace_state, root.name, root.operation, None, None, metadata)
+        facts = Facts(
+            root.key, root.is_trace_root, root.trace_state, root.name, root.operation, None, None, metadata or {}
+        )
         if self._turns is None:
             return facts
         conversation = conversation_of(root) or ""
@@ -232,14 +252,12 @@ class RunCapture:
     def _admit(self, root: Root, heard_as: int) -> bool:
         """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""
         ambient = otel_context.get_current()
-        if self.memory.closed and self.memory.why_closed:
-            log_once("replaced scorer", self.memory.why_closed)
-        if self.memory.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
+        if self._refuses() or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
         if not self._inbox.admits():
             self._turn_away(root, Outcome.REFUSED)
             return False
-        if self.others and borrow(self, root, heard_as):
+        if self.others and borrow(self, root, heard_as or root.id):
             if root.lent:
                 self._ready()
             return bool(root.lent)
@@ -251,6 +269,11 @@ class RunCapture:
             self._turn_away(root, Outcome.NOT_EXPORTED)
             return False
         return True
+
+    def _refuses(self) -> bool:
+        if self.memory.closed and self.memory.why_closed:
+            log_once("replaced scorer", self.memory.why_closed)
+        return self.memory.closed
 
     def _turn_away(self, root: Root, outcome: Outcome) -> None:
         self.admission.record_rejected(outcome)
@@ -360,11 +383,14 @@ class RunCapture:
             _, oldest = self._roots.popitem(last=False)
         except KeyError:  # another thread did
             return
-        self.forget(oldest)
-        oldest.ended = True
-        if not oldest.ignored:
-            oldest.broken = True
-            self._inbox.put(self.receiver, (oldest, now_ns, None, GeneratorExit()), must=True)  # as if its reader left
+        self._give_up(oldest, now_ns)
+
+    def _give_up(self, root: Root, now_ns: int) -> None:
+        self.forget(root)
+        root.ended = True
+        if not root.ignored:
+            root.broken = True
+            self._inbox.put(self.receiver, (root, now_ns, None, GeneratorExit()), must=True)  # as if its reader left
 
 
 def _size_bytes(run: Run, snapshot: Any) -> int:

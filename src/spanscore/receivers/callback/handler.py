@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from time import time_ns
 from typing import Any, Final, Self
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 
@@ -21,6 +22,9 @@ __all__ = ["SpanCallbackHandler"]
 _HISTORY_STEP: Final = "load_history"
 _NO_AGENT: Final = object()
 """The step of RunnableWithMessageHistory that gives what was said before: it stands in no other place than prompts."""
+
+_ids: ContextVar[Mapping[tuple[int, int], int]] = ContextVar("spanscore_run_ids", default={})  # noqa: B039  (never changed)
+"""Handler and run id → the id that the handler's root of this context has instead."""
 
 
 class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
@@ -238,6 +242,19 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_tool_error", fault)
 
+    def _begin_another(self, run_id: int, *about: Any) -> Root | None:
+        if self._is_start(run_id, about[2], about[4]):
+            return None
+        if not isinstance(self, _Crossed):  # until now no event paid for it
+            kind = type(self)
+            names = {"__doc__": kind.__doc__, "__module__": kind.__module__}
+            self.__class__ = type(
+                kind.__name__, (_Crossed,) if kind is SpanCallbackHandler else (_Crossed, kind), names
+            )
+        own_id = uuid4().int
+        _ids.set({**_ids.get(), (id(self), run_id): own_id})
+        return self._begin(own_id, *about, heard_as=run_id)
+
     def _model_start(
         self, operation: str, serialized: Any, asked: Any, run_id: UUID, parent: UUID | None, metadata: Any, kwargs: Any
     ) -> None:
@@ -249,6 +266,58 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
                 run.details = (metadata, kwargs.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_start", fault)
+
+
+class _Crossed(SpanCallbackHandler):
+    """Leads each event to the root of its context, where several run at once under one run id.
+
+    LangChain's events name a run by its id alone. From the second such root on, each has an id of its own, which stands in a
+    context variable: it is set where the root starts, and the context of its children and of its end is that or a copy of it.
+    """
+
+    def id_here(self, run_id: UUID) -> int:
+        """Return the id under which a run is remembered that has this id in the current context."""
+        return self._id_of(run_id.int)
+
+    def _id_of(self, run_id: int) -> int:
+        own_id = _ids.get().get((id(self), run_id))
+        return own_id if own_id is not None and own_id in self._runs else run_id
+
+    def _uuid_of(self, run_id: UUID | None) -> UUID | None:
+        return None if run_id is None else UUID(int=self._id_of(run_id.int))
+
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        """Open a root, or remember a step."""
+        super().on_chain_start(serialized, inputs, run_id=run_id, parent_run_id=self._uuid_of(parent_run_id), **kwargs)
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """End a root; a stream's true input arrives only here."""
+        super().on_chain_end(outputs, run_id=UUID(int=self._id_of(run_id.int)), **kwargs)
+
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note when the first chunk came."""
+        super().on_llm_new_token(token, run_id=UUID(int=self._id_of(run_id.int)), **kwargs)
+
+    def _open(self, run_id: int, parent_run_id: UUID | None, *about: Any) -> Run | None:
+        return super()._open(run_id, self._uuid_of(parent_run_id), *about)
+
+    def _begin(self, run_id: int, *about: Any, heard_as: int = 0) -> Root | None:
+        ids, here = _ids.get(), (id(self), run_id)
+        if here in ids:
+            if self._is_start(ids[here], about[2], about[4]):
+                return None
+            if not self._is_left(ids[here]):
+                return self._begin_another(run_id, *about)
+            _ids.set({of: own_id for of, own_id in ids.items() if of != here})
+        return super()._begin(run_id, *about, heard_as=heard_as)
+
+    def _end(self, run_id: int, *what: Any) -> None:
+        super()._end(self._id_of(run_id), *what)
+
+    def _fail(self, run_id: int, *what: Any) -> None:
+        super()._fail(self._id_of(run_id), *what)
 
 
 class _Unpickled(BaseCallbackHandler):

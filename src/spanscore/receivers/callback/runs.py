@@ -80,7 +80,8 @@ class Root(Run):
         may: whether any metric could still take the unit; None where the sampler has not said.
         opened_ns: when the span thread heard of it, by its own clock.
         record_content: whether content is snapshotted: it may be scored, or content is exported.
-        given: metadata and input of the start event, by reference, until its end: another start under its id has others.
+        given: metadata and input of the start event, by reference, with its thread or task, until the end of the run. Another
+            start under the same id has others.
         expected: references given by ``spanscore.expected``.
         asked: the last human message of the first state that a step was given; None if no step was given one.
         history: what a store of messages gave to the run; None where none was asked.
@@ -165,14 +166,9 @@ class Root(Run):
         self.task: ReferenceType[Task[Any]] | None = None
         self.is_trace_root = False
         self.trace_state = ""
-        self.given: tuple[Any, Any] | None = None
+        self.given: tuple[Any, Any, int] | None = None
         self.lent: Set[str] | None = None
         self.counted_texts: set[int] | None = None
-
-    def is_start(self, metadata: Any, input_: Any) -> bool:
-        """Whether a start event is the one that began this root: LangChain calls a handler twice that is attached twice."""
-        given = self.given
-        return given is not None and given[0] is metadata and given[1] is input_
 
 
 Event = tuple[Run, int, Any, BaseException | None]

@@ -12,11 +12,12 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, Task, _get_running_loop, current_task
 from inspect import CO_COROUTINE
 from sys import _getframe
+from threading import get_ident
 from types import FrameType
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
-__all__ = ["is_awaited", "is_over", "own_task"]
+__all__ = ["is_awaited", "is_over", "own_task", "thread_or_task"]
 
 _OURS: Final = "spanscore"
 _LIBRARIES: Final = frozenset({"langchain", "langchain_classic", "langchain_core", "langgraph"})
@@ -34,6 +35,12 @@ def own_task() -> ReferenceType[Task[Any]] | None:
         return None
     task = current_task(loop)
     return None if task is None else ref(task)
+
+
+def thread_or_task() -> int:
+    """Return what tells the caller's task, or its thread outside a loop, from others that run now."""
+    loop: AbstractEventLoop | None = _get_running_loop()
+    return get_ident() if loop is None else id(current_task(loop))
 
 
 def is_over(task: ReferenceType[Task[Any]]) -> bool:
