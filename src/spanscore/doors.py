@@ -194,6 +194,7 @@ class Doors:
             ready=self._ready,
             turns=self._turns,
             identity=self._identity,
+            spans_file=line.providers.spans_file,
         )
         line.duty.gives_way = True
         line.let_in(made)

@@ -17,6 +17,7 @@ from spanscore.line.drain import release_held
 from spanscore.line.exit import EXIT_TIMEOUT_S
 from spanscore.line.life import Holder, Life
 from spanscore.line.options import Options
+from spanscore.line.spans_file import spans_file_of
 from spanscore.model.sample import Sample
 from spanscore.model.span import UNIT_KINDS, UnitKind
 from spanscore.otel.providers import Providers
@@ -112,6 +113,10 @@ class OnlineScorer(RunsTaken, UnitsById):
         spool: a file in which units wait for their scores instead: they outlive the process, and others may score them.
         collect: units whose scores fail become cases of a data set, with their content, redacted, in a file of this machine.
             None = content is written to no file.
+        spans_to: a file that gets the spans of scored applications with their scores, as OTLP-JSON lines, as well as the
+            tracer provider: ``spanscore report``, ``compare``, ``preview`` and ``collect`` read it. It holds prompts and
+            answers only with ``capture_content``; its owner alone may read it. At 50 MB it becomes ``<name>.1``, in the place
+            of the one before. A span that cannot be written is counted in ``status()``. None = no file.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
         timeout: seconds of work for one metric on one sample. It stands still while all its questions wait to be sent.
         hooks_timeout: seconds for one call of ``redactor``, ``keep``, a function of ``extract`` or one of ``dialects``. A unit
@@ -180,6 +185,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         elsewhere: Elsewhere | None = None,
         spool: Spool | None = None,
         collect: Collect | None = None,
+        spans_to: str | Path | None = None,
         hold: float | None = None,
         timeout: float = 180.0,
         hooks_timeout: float = 1.0,
@@ -197,7 +203,9 @@ class OnlineScorer(RunsTaken, UnitsById):
         translations: Sequence[Translation | Entry] = (),
     ) -> None:
         options = Options.of(locals())  # the parameters: nothing else has a name yet
-        self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
+        self._providers = Providers(
+            tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(options)
+        )
         self._line = Line(metrics, options, self._providers)
         self._life = Life(self._line, self._providers)
         self._closing, self._page, self._ready = self._life.closing, self._life.page, self._life.ready

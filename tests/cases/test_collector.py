@@ -13,7 +13,6 @@ import pytest
 from tests.servers.server import poll
 
 from spanscore import Collect, MultiTurnSample, SingleTurnSample
-from spanscore.cases.case_file import CaseFile
 from spanscore.cases.collector import CaseCollector
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import Job
@@ -21,6 +20,7 @@ from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Session, Unit, UnitKey
 from spanscore.runtime import log
+from spanscore.runtime.line_file import LineFile
 
 REQUIRES: dict[str, dict[str, tuple[str, ...]]] = {
     "grounded": {"single_turn": ("response",)},
@@ -224,8 +224,8 @@ def test_who_scores_never_waits_for_a_disk_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, stage = threading.Event(), Stage(tmp_path / "cases.jsonl")
-    append = CaseFile.append
-    monkeypatch.setattr(CaseFile, "append", lambda file, line: (answers.wait(60), append(file, line))[1])
+    append = LineFile.append
+    monkeypatch.setattr(LineFile, "append", lambda file, line: (answers.wait(60), append(file, line))[1])
 
     for number in range(3):
         stage.scored(number, f"Question {number}?")

@@ -20,11 +20,11 @@ from tests.spool.disks import run_on_small_disk
 from typer.testing import CliRunner
 
 from spanscore import Collect, OnlineScorer, semconv
-from spanscore.cases.case_file import CaseFile
 from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
 from spanscore.errors import ConfigurationError
 from spanscore.runtime import log
+from spanscore.runtime.line_file import LineFile
 
 WRONG = "Lyon is the capital of France."
 
@@ -179,7 +179,7 @@ def test_a_disk_that_does_not_answer_holds_up_no_unit_and_no_shutdown(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(CaseFile, "append", lambda file, line: answers.wait(60))
+    monkeypatch.setattr(LineFile, "append", lambda file, line: answers.wait(60))
     with a_line(collect=failing(out)) as (scorer, trace):
         assert ask(scorer) == WRONG
         scorer.flush(1)

@@ -11,11 +11,11 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from spanscore.cases.case import CollectedCase, FoundScore, case_sample
-from spanscore.cases.case_file import CaseFile
 from spanscore.cases.written_questions import WrittenQuestions
 from spanscore.model.job import Job
 from spanscore.model.score import Score
 from spanscore.runtime import loop
+from spanscore.runtime.line_file import LineFile
 from spanscore.runtime.log import log_internal_error, log_once
 from spanscore.runtime.serial import SerialThread
 from spanscore.settings.collect import Collect
@@ -77,7 +77,7 @@ class CaseCollector:
     ) -> None:
         self._conditions = collect.conditions
         self._requires = requires
-        self._file = CaseFile(collect.path, collect.most_bytes)
+        self._file = LineFile(collect.path, collect.most_bytes)
         self._counted = counted
         self._later = later
         self._clock = clock

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.line.build import exports_content
 from spanscore.line.collecting import check_conditions
 from spanscore.line.configuration import value_at
 from spanscore.line.options import Options
+from spanscore.otel.spans_file import MAX_BYTES
 from spanscore.protocols import Metric
 from spanscore.settings.collect import Collect, collect_in
 from spanscore.settings.tree import Settings
 
-__all__ = ["collect_lines", "collect_problems"]
+__all__ = ["collect_lines", "collect_problems", "file_problems", "spans_file_lines"]
 
 _MB: Final = 1e6
 
@@ -29,13 +32,17 @@ def collect_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[
         check_conditions(collect, {metric.name: metric for metric in metrics})
     except ConfigurationError as error:
         yield error
-    path = collect.path
+    yield from file_problems("collect.out", collect.path)
+
+
+def file_problems(key: str, path: Path) -> Iterator[ConfigurationError]:
+    """Yield what keeps a scorer from writing the file that a key names."""
     if not path.parent.is_dir():
-        yield NotReadyError(f"there is no folder {path.parent}; collect.out needs it")
+        yield NotReadyError(f"there is no folder {path.parent}; {key} needs it")
     elif path.exists() and not path.is_file():
-        yield ConfigurationError(f"collect.out: {path} is there, and is no file")
+        yield ConfigurationError(f"{key}: {path} is there, and is no file")
     elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        yield NotReadyError(f"{path} cannot be written by this user; collect.out needs it")
+        yield NotReadyError(f"{path} cannot be written by this user; {key} needs it")
 
 
 def collect_lines(options: Options) -> Iterator[str]:
@@ -50,6 +57,14 @@ def collect_lines(options: Options) -> Iterator[str]:
     redacted = "as the redactor leaves it" if options.redactor is not None else "as it is, as there is no redactor"
     yield f"  {redacted}; readable by its owner alone; with the file before (.1) up to {collect.most_bytes / _MB:,g} MB"
     yield from _mode_notes(collect)
+
+
+def spans_file_lines(options: Options) -> Iterator[str]:
+    """Yield which spans ``spans_to`` writes, and whether content is in them."""
+    if options.spans_to is not None:
+        content = "with prompts and answers" if exports_content(options.capture_content) else "without content"
+        path = Path(options.spans_to).resolve()
+        yield f"spans_to: spans are written to {path}, {content}; with the file before (.1) up to {MAX_BYTES / _MB:,g} MB"
 
 
 def _mode_notes(collect: Collect) -> Iterator[str]:

@@ -24,7 +24,7 @@ from spanscore.line.terminal import Terminal
 from spanscore.model.job import Job, SampledUnit
 from spanscore.protocols import Redactor
 from spanscore.replay.cases import CaseCounts, drawn, folded, found
-from spanscore.replay.reading import StoredUnit, UnitReader
+from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader
 from spanscore.runtime.timebox import Timebox
 from spanscore.runtime.whole_file import whole_file
 from spanscore.scoring.hooks import Hooks
@@ -156,7 +156,7 @@ def _none_of_them(conditions: Sequence[CaseCondition], counts: CaseCounts) -> st
     if not counts.matched:
         return "and of none of them does a condition hold"
     if counts.without_content:
-        return f"none with content: capture_content was off ({next(iter(counts.without_content))})"
+        return NO_CONTENT
     return f"and of none of them can a sample be made: {next(iter(counts.unusable))}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from spanscore.cli._calibration_plan import calibration_problems
 from spanscore.cli._canary_plan import canary_problems
-from spanscore.cli._collect_plan import collect_problems
+from spanscore.cli._collect_plan import collect_problems, file_problems
 from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.cli._elsewhere_plan import elsewhere_problems
 from spanscore.cli._parts import part_problems
@@ -126,6 +126,8 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += [*session_problems(settings, made), *_screen_problems(settings, made)]
         problems += canary_problems(canary_in(value_at(settings, "canary")), made)
         problems += collect_problems(settings, made)
+    if (spans_to := value_at(settings, "spans_to")) is not None:
+        problems += file_problems("spans_to", Path(spans_to).resolve())
     problems += [*part_problems(settings), *spool_problems(settings), *elsewhere_problems(settings, made)]
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)

@@ -9,7 +9,7 @@ from typing import Any
 
 from spanscore.cli._calibration_plan import calibration_notes
 from spanscore.cli._canary_plan import canary_lines
-from spanscore.cli._collect_plan import collect_lines
+from spanscore.cli._collect_plan import collect_lines, spans_file_lines
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import (
     CostPlan,
@@ -199,6 +199,7 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
             *elsewhere_lines(options.elsewhere),
             *spool_lines(options),
             *collect_lines(options),
+            *spans_file_lines(options),
             *_notes(settings, options, metrics),
         ),
     )

@@ -17,7 +17,7 @@ from spanscore.cli._source_told import not_read
 from spanscore.line.preview import UnitCost
 from spanscore.line.tables import Fitting
 from spanscore.line.terminal import Terminal
-from spanscore.replay.reading import UnitReader
+from spanscore.replay.reading import NO_CONTENT, UnitReader
 from spanscore.replay.scorer import ReplayScorer
 from spanscore.replay.tally import ReplayTally
 from spanscore.sources.stored import TraceStore
@@ -97,7 +97,7 @@ def of_store(tally: ReplayTally, store: TraceStore, reader: UnitReader) -> Itera
     """Yield what must be known of a store, of the spans that were read of it, and of what could not be."""
     yield from (f"lost in the store: {lost}" for lost in store.lost)
     if tally.units and not tally.with_content:
-        yield f"{tally.units:,} units, none with content: capture_content was off; what reads content has nothing to score"
+        yield f"{tally.units:,} units, {NO_CONTENT}"
     for key, units in tally.lacking.items():
         yield (
             f"{units:,} units have no metadata {key}, at which a sampling rule looks: for them it does not hold "

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import Link, Status
 
 from spanscore import semconv
 from spanscore.codec.by_names import ByNames
@@ -26,6 +27,7 @@ __all__ = [
     "structures",
     "under",
     "with_attributes",
+    "without_texts",
 ]
 
 STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
@@ -139,6 +141,36 @@ class _WithAttributes(ReadableSpan):
     @property
     def dropped_links(self) -> int:
         return self._original.dropped_links
+
+
+_QUOTES_NOTHING = semconv.PLAIN_ATTRIBUTES | {semconv.OPENINFERENCE_KIND, semconv.SYSTEM}
+
+
+def without_texts(readable: ReadableSpan) -> ReadableSpan:
+    """Return an ended span of any instrumentation without what may quote a prompt or an answer.
+
+    Left are numbers, booleans, and texts of which it is known that they quote nothing: those of the conventions and of ours.
+    """
+    ours = (f"{semconv.SCOPE}.", semconv.METADATA)
+    kept = {
+        name: value
+        for name, value in attributes_of(readable).items()
+        if not semconv.is_content(name)
+        and (isinstance(value, int | float) or name in _QUOTES_NOTHING or name.startswith(ours))
+    }
+    return ReadableSpan(
+        name=readable.name,
+        context=readable.get_span_context(),
+        parent=readable.parent,
+        resource=readable.resource,
+        attributes=kept,
+        links=[Link(link.context) for link in readable.links],
+        kind=readable.kind,
+        status=Status(readable.status.status_code),
+        start_time=readable.start_time,
+        end_time=readable.end_time,
+        instrumentation_scope=readable.instrumentation_scope,
+    )
 
 
 def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -366,7 +366,9 @@ class Line:
             self.span_thread,
         ]
         more: list[Forkable] = [
-            part for part in (self.canary, self.handover, self.delivery, self.collector) if part is not None
+            part
+            for part in (self.canary, self.handover, self.delivery, self.collector, self.providers.spans_file)
+            if part is not None
         ]
         for part in [*stores, *money, *rest, *more]:
             part.reset()

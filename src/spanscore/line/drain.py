@@ -48,6 +48,8 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
         line.collector.finish(max(left(), 0.2))
     leave_spool(line.queue, line.delivery, max(left(), 0.2))
     thread.stop(max(left(), 0.2))
+    if line.providers.spans_file is not None:
+        line.providers.spans_file.finish(max(left(), 0.2))
     is_over.set()
     _count_the_rest(line)
     return whole

@@ -86,6 +86,8 @@ class Life:
             out = self._providers.force_flush(max(0.0, until - monotonic()))
         if self._line.collector is not None:
             self._line.collector.flush(max(0.0, until - monotonic()))
+        if self._providers.spans_file is not None:
+            self._providers.spans_file.flush(max(0.0, until - monotonic()))
         return out
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:

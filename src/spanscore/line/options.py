@@ -6,6 +6,7 @@ a configuration file from this table, and reads its annotations for that: they a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from spanscore.dialects.extract import Extract
@@ -22,7 +23,7 @@ from spanscore.settings.compare import Compare, CompareSettings, compare_in
 from spanscore.settings.elsewhere import Elsewhere, ElsewhereSettings, elsewhere_in
 from spanscore.settings.feedback import FeedbackSampling, FeedbackSettings, feedback_in
 from spanscore.settings.judging import BudgetSettings
-from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share, Size, TaskCount
+from spanscore.settings.kinds import Count, FilePath, Named, PositiveSeconds, Rate, Seconds, Share, Size, TaskCount
 from spanscore.settings.sessions import Sessions, SessionSettings
 from spanscore.settings.spool import Spool, SpoolSettings, spool_in
 from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
@@ -122,6 +123,7 @@ class Options:
     elsewhere: Annotated[Elsewhere | None, Key("elsewhere", ElsewhereSettings | None, elsewhere_in)] = None
     spool: Annotated[Spool | None, Key("spool", SpoolSettings | None, spool_in)] = None
     collect: Annotated[Collect | None, Key("collect", CollectSettings | None, collect_in)] = None
+    spans_to: Annotated[str | Path | None, Key("spans_to", FilePath | None)] = None
     hold: Annotated[Seconds | None, Key("attach.hold")] = None
     timeout: Annotated[Seconds, Key("limits.timeout")] = 180.0
     hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0

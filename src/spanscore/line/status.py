@@ -23,6 +23,7 @@ from spanscore.model.score import Outcome
 from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import WORTH_TELLING
+from spanscore.otel.spans_file import SpansFileState
 from spanscore.spool.rows import SpoolState
 
 __all__ = ["ShadowStatus", "Status"]
@@ -122,6 +123,7 @@ class Status:
         sessions: the conversations that metrics score; None where none does.
         labels: name → units of which somebody said it.
         spool: what is in the file, of all processes that share it; None where there is none.
+        spans_file: what ``spans_to`` has written; None where no file is asked for.
         collected: units that became cases of a data set; None where none does.
         contradictions: metric → verdicts of its judges that their own reason speaks against, where there are any.
         applies: metric with a condition → to how much of traffic it applies, with its 95 % interval; None where nobody said.
@@ -161,6 +163,7 @@ class Status:
     labels: Mapping[str, int] = field(default_factory=dict)
     series: Mapping[str, str] = field(default_factory=dict)
     spool: SpoolState | None = None
+    spans_file: SpansFileState | None = None
     collected: CollectState | None = None
     replay: ReplayState | None = None
     since_s: float = 0.0
@@ -233,8 +236,7 @@ class Status:
 
     def _beside(self) -> Iterator[str]:
         """Yield what stands beside the scores of units."""
-        if self.replay is not None:
-            yield str(self.replay)
+        yield from (str(state) for state in (self.spans_file, self.replay) if state is not None)
         yield from applies_rows(self.applies)
         yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.canary])
         if self.labels:

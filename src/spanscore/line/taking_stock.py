@@ -74,6 +74,7 @@ def status_of(
         replay=replay,
         since_s=line.ledger.since_s,
         spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
+        spans_file=None if (file := line.providers.spans_file) is None else file.state(),
         collected=collected_by(line.collector),
         canary=() if line.canary is None else tuple(line.canary.states()),
         notes=[*_own_notes(line), *notes],

@@ -35,6 +35,7 @@ from spanscore.otel.resolved import (
     no_provider,
 )
 from spanscore.otel.scope import scope, version
+from spanscore.otel.spans_file import SpansFile
 from spanscore.runtime.fork import before_fork, reset_in_child
 from spanscore.runtime.log import log_once
 from spanscore.runtime.serial import SerialThread
@@ -70,6 +71,7 @@ class Providers:
         meter_provider: likewise; a private one only beside a private tracer provider or when ``OTEL_EXPORTER_OTLP_*`` is set.
         logger_provider: likewise.
         service_name: ``service.name`` of private providers; None = ``OTEL_SERVICE_NAME``.
+        spans_file: gets every span of the tracers as well; None = there is no such file.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class Providers:
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
         service_name: str | None = None,
+        spans_file: SpansFile | None = None,
     ) -> None:
+        self.spans_file = spans_file
         self._beside: Any = None
         self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
@@ -140,7 +144,10 @@ class Providers:
         """Return the tracer of a scope; likewise."""
         tracer = self._tracers.get(name)
         if tracer is None:  # before 1.45 the SDK makes a new one at each call, and ids are a matter of the tracer
-            tracer = self._tracers.setdefault(name, self._provider("traces").get_tracer(*scope(name)))
+            tracer = self._provider("traces").get_tracer(*scope(name))
+            if self.spans_file is not None:
+                tracer = self.spans_file.beside(tracer)
+            tracer = self._tracers.setdefault(name, tracer)
         return tracer
 
     def meter(self) -> Meter:

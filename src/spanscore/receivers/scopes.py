@@ -12,7 +12,6 @@ from spanscore.runtime.log import log_once
 
 __all__ = ["Role", "Scopes", "scope_notes"]
 
-_OURS: Final = semconv.EVALUATOR_SCOPES | {semconv.CAPTURE_SCOPE}
 _MOST: Final = 1_000
 """Different scopes remembered: a name that holds an id would make one per request."""
 _VERSION: Final = re.compile(r"\.v\d+$")
@@ -75,7 +74,7 @@ class Scopes:
         listed: Sequence[str] = (),
         ignored: Sequence[str] = (),
         captures: Callable[[], bool] = lambda: False,
-        ours: Set[str] = _OURS,
+        ours: Set[str] = semconv.OWN_SCOPES,
         place: str = "this process",
     ) -> None:
         self._known = known

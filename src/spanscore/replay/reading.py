@@ -20,7 +20,12 @@ from spanscore.settings.serving import WireUnits
 from spanscore.sources.stored import StoredTrace
 from spanscore.units.traces import ClosedUnit, TraceTable
 
-__all__ = ["StoredUnit", "UnitReader"]
+__all__ = ["NO_CONTENT", "StoredUnit", "UnitReader"]
+
+NO_CONTENT = (
+    "none with content: capture_content was off; set capture_content=True, in a configuration capture: {content: true}"
+)
+"""Of the units of a file, and what to do so that the next ones have some."""
 
 
 @dataclass(frozen=True, slots=True)

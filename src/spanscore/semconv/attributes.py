@@ -14,6 +14,8 @@ JUDGE_SCOPE: Final = "spanscore.judge"
 """Ours: what judges were asked, in traces of their own; never eligible, either."""
 EVALUATOR_SCOPES: Final = frozenset({SCOPE, JUDGE_SCOPE})
 """Of spans that are about an evaluation: whoever looks for what can be scored leaves both out."""
+OWN_SCOPES: Final = EVALUATOR_SCOPES | {CAPTURE_SCOPE}
+"""Scopes of all spans that spanscore makes."""
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 """Of the GenAI conventions that the names below are of; on every scope of ours."""
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from spanscore.errors import ConfigurationError
 from spanscore.settings.durations import seconds_of
-from spanscore.settings.kinds import PositiveSeconds, SettingsPart
+from spanscore.settings.kinds import FilePath, PositiveSeconds, SettingsPart
 
 __all__ = ["Canary", "CanarySettings", "canary_in"]
 
@@ -92,11 +92,11 @@ class CanarySettings(SettingsPart):
             has runs.
     """
 
-    file: Annotated[str, Field(min_length=1)]
+    file: FilePath
     every: Annotated[PositiveSeconds, Field(ge=SHORTEST_S, le=LONGEST_S)] = EVERY_S
     metrics: list[str] = Field(default_factory=list)
     name: str | None = None
-    baseline: Annotated[str, Field(min_length=1)] | None = None
+    baseline: FilePath | None = None
 
 
 def canary_in(given: CanarySettings | None) -> Canary | None:

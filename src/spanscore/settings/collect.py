@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from spanscore.errors import ConfigurationError
 from spanscore.settings.conditions import CaseCondition, condition_of
-from spanscore.settings.kinds import SettingsPart, Size
+from spanscore.settings.kinds import FilePath, SettingsPart, Size
 from spanscore.settings.sizes import bytes_of
 
 __all__ = ["Collect", "CollectSettings", "collect_in"]
@@ -87,7 +87,7 @@ class CollectSettings(SettingsPart):
     """
 
     when: Annotated[list[Annotated[str, AfterValidator(_condition)]], Field(min_length=1)]
-    out: Annotated[str, Field(min_length=1)]
+    out: FilePath
     max_bytes: Annotated[Size, Field(ge=LEAST_BYTES)] = MAX_BYTES
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "PERCENT",
     "AlsoWritten",
     "Count",
+    "FilePath",
     "InnerShare",
     "Named",
     "PerMinute",
@@ -109,6 +110,9 @@ WebAddress = Annotated[
 ]
 """What a person may click on in a notification."""
 
+
+FilePath = Annotated[str, Field(min_length=1)]
+"""Of a file, seen from the working directory."""
 
 Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST), AlsoWritten("string", SIZE)]
 """In bytes."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Final, Literal, get_args
-
-from pydantic import Field
+from typing import Final, Literal, get_args
 
 from spanscore.errors import ConfigurationError
-from spanscore.settings.kinds import PositiveSeconds, SettingsPart, Size
+from spanscore.settings.kinds import FilePath, PositiveSeconds, SettingsPart, Size
 
 __all__ = ["Spool", "SpoolSettings", "spool_in"]
 
@@ -74,7 +72,7 @@ class SpoolSettings(SettingsPart):
             scores.
     """
 
-    path: Annotated[str, Field(min_length=1)]
+    path: FilePath
     sync: _Sync = "full"
     max_bytes: Size = MAX_BYTES
     max_age: PositiveSeconds = MAX_AGE_S

@@ -37,6 +37,7 @@ from spanscore.receivers.processor.foreign_unit import (
     PlainSpan,
     facts_of,
 )
+from spanscore.receivers.processor.held_span import pass_on
 from spanscore.receivers.processor.plain_spans import PlainSpans
 from spanscore.receivers.root_roles import root_role
 from spanscore.receivers.scopes import Role, Scopes
@@ -72,6 +73,7 @@ class ForeignSpans:
         scopes: whose spans are claimed.
         translator: puts them into GenAI names.
         ready: called with the first root (of each process): chooses providers, starts the span thread.
+        spans_file: gets the spans of units as well, with their scores; None = there is no such file.
         turns: told of a root in a ``spanscore.session`` block, and whether it is let in; None = nobody scores conversations.
 
         identity: what other scorers in the process are to know of this one.
@@ -95,7 +97,9 @@ class ForeignSpans:
         ready: Callable[[Any], None],
         turns: SessionIds | None = None,
         identity: Identity | None = None,
+        spans_file: Any = None,
     ) -> None:
+        self._files: tuple[Any, ...] = () if spans_file is None else (spans_file,)
         self._inbox = inbox
         self._port = port
         self._sampler = sampler
@@ -150,6 +154,14 @@ class ForeignSpans:
 
     def ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
         """Take a span that ended; it will be passed on to ``exits``. False: it is not taken, or may go on at once."""
+        taken = self._take_ended(span, front, (*exits, *self._files))
+        if self._files and not taken:
+            role = self.scopes.role(_scope(span))
+            if role is not _OURS and self._is_claimed(span, role):
+                pass_on(span, self._files)
+        return taken and bool(exits)
+
+    def _take_ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
         context: Any = span.get_span_context()
         ids = context[_IDS]
         unit = self._open.of.get(ids)

@@ -33,7 +33,7 @@ class HeldSpan:
     def also(self, exits: Sequence[SpanProcessor]) -> bool:
         """Give it to these, too. False: it has left."""
         if not self.ended:
-            self._exits += exits
+            self._exits += [processor for processor in exits if processor not in self._exits]
         return not self.ended
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:

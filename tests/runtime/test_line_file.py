@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from spanscore.cases.case_file import CaseFile
 from spanscore.runtime import log
+from spanscore.runtime.line_file import LineFile
 
 MANY = 1_000_000
 
@@ -42,7 +42,7 @@ def mode(file: Path) -> int:
 def test_a_file_is_made_for_its_owner_alone_whatever_the_umask(path: Path) -> None:
     before = os.umask(0)
     try:
-        CaseFile(path, MANY).append(line(1))
+        LineFile(path, MANY).append(line(1))
     finally:
         os.umask(before)
 
@@ -57,14 +57,14 @@ def test_a_file_that_others_can_read_is_made_its_owners_alone_and_that_is_said(
     path.chmod(0o644)
 
     with caplog.at_level(logging.WARNING, "spanscore"):
-        CaseFile(path, MANY).append(line(2))
+        LineFile(path, MANY).append(line(2))
 
     assert (mode(path), numbers(path)) == (0o600, [1, 2])
     assert "could be read by others" in caplog.text
 
 
 def test_both_files_together_are_never_larger_than_they_may_be(path: Path) -> None:
-    file, older = CaseFile(path, 1_000), path.with_name("cases.jsonl.1")
+    file, older = LineFile(path, 1_000), path.with_name("cases.jsonl.1")
 
     for number in range(50):
         file.append(line(number))
@@ -78,7 +78,7 @@ def test_both_files_together_are_never_larger_than_they_may_be(path: Path) -> No
 
 
 def test_a_line_goes_to_another_file_where_the_first_was_moved_away(path: Path) -> None:
-    file = CaseFile(path, MANY)
+    file = LineFile(path, MANY)
     first = file.append(line(1))
     path.rename(path.with_name("mine.jsonl"))
 
@@ -92,7 +92,7 @@ def test_a_line_goes_to_another_file_where_the_first_was_moved_away(path: Path) 
 def test_half_a_line_that_somebody_left_spoils_no_other(path: Path) -> None:
     path.write_bytes(line(1) + b'{"half":')
 
-    CaseFile(path, MANY).append(line(2))
+    LineFile(path, MANY).append(line(2))
 
     assert path.read_bytes() == line(1) + b'{"half":\n' + line(2)
 
@@ -100,8 +100,8 @@ def test_half_a_line_that_somebody_left_spoils_no_other(path: Path) -> None:
 FULL = """
 import resource, sys
 from pathlib import Path
-from spanscore.cases.case_file import CaseFile
-file = CaseFile(Path(sys.argv[1]), 1_000_000)
+from spanscore.runtime.line_file import LineFile
+file = LineFile(Path(sys.argv[1]), 1_000_000)
 resource.setrlimit(resource.RLIMIT_FSIZE, (250, resource.RLIM_INFINITY))
 for number in range(5):
     try:
@@ -130,7 +130,7 @@ def test_what_is_no_file_of_ours_is_refused_and_nobody_waits_for_it(tmp_path: Pa
     refused = []
     for name in ("folder", "pipe", "link", "missing/file"):
         with pytest.raises(OSError) as error:  # noqa: PT011  (its class says it, and its words are the system's)
-            CaseFile(tmp_path / name, MANY).append(line(1))
+            LineFile(tmp_path / name, MANY).append(line(1))
         refused.append(error.value.errno)
 
     assert refused == [errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENOENT]
@@ -143,14 +143,14 @@ def test_another_users_file_is_refused(path: Path) -> None:
     os.chown(path, 12345, 12345)
 
     with pytest.raises(PermissionError, match="another user"):
-        CaseFile(path, MANY).append(line(1))
+        LineFile(path, MANY).append(line(1))
 
 
 WRITES = """
 import sys
 from pathlib import Path
-from spanscore.cases.case_file import CaseFile
-file = CaseFile(Path(sys.argv[1]), int(sys.argv[2]))
+from spanscore.runtime.line_file import LineFile
+file = LineFile(Path(sys.argv[1]), int(sys.argv[2]))
 first = int(sys.argv[3])
 for number in range(first, first + 300):
     file.append(f"{number:06d} ".encode().ljust(99, b".") + b"\\n")
@@ -176,7 +176,7 @@ def test_processes_share_a_file_and_no_line_of_theirs_is_torn_or_lost(path: Path
 
 
 def test_a_child_that_was_forked_during_a_write_does_not_keep_the_lock(path: Path) -> None:
-    file, (read, write) = CaseFile(path, MANY), os.pipe()
+    file, (read, write) = LineFile(path, MANY), os.pipe()
     with file._opened():
         child = os.fork()
         if child == 0:

@@ -1,4 +1,4 @@
-"""CaseFile: lines → the end of a file that its owner alone may read, and that gives way when it is full.
+"""LineFile: lines → the end of a file that its owner alone may read, and that gives way when it is full.
 
 It is opened for each line and let go: who moves it away, empties it or makes room on its disk need tell nobody. A line is one
 write behind all others, under a lock of the file, so that processes may share it; one that does not fit is taken back.
@@ -22,7 +22,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Appended", "CaseFile", "FileIdentity"]
+__all__ = ["Appended", "FileIdentity", "LineFile"]
 
 FileIdentity: TypeAlias = tuple[int, int]
 """Device and inode: a file system may give those of one that was removed to the next."""
@@ -58,7 +58,7 @@ class _Opened(NamedTuple):
         return self.status.st_dev, self.status.st_ino
 
 
-class CaseFile:
+class LineFile:
     """A file of lines and, beside it, ending in ``.1``, the one before: together they have ``max_bytes`` at most. One thread.
 
     Args:
@@ -129,7 +129,7 @@ def _make_private(descriptor: int, path: Path) -> None:
     if stat.S_IMODE(os.fstat(descriptor).st_mode) != _MODE:
         raise PermissionError(errno.EPERM, "its disk has no files that only their owner may read")
     log_once(
-        f"mode of {path}", f"{path}, to which cases are written, could be read by others; now by its owner alone (0600)"
+        f"mode of {path}", f"{path} holds what users wrote and could be read by others; now by its owner alone (0600)"
     )
 
 

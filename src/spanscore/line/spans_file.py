@@ -1,0 +1,43 @@
+"""Options → the file that gets the spans of a scorer, where one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spanscore import semconv
+from spanscore.line.build import exports_content
+from spanscore.line.options import Options
+from spanscore.otel.spans_file import SpansFile
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+__all__ = ["spans_file_of"]
+
+
+def spans_file_of(options: Options) -> SpansFile | None:
+    """Return the file of ``spans_to``; None if there is none. Without ``capture_content`` no text of users gets there."""
+    if options.spans_to is None:
+        return None
+    as_line = _line if exports_content(options.capture_content) else _line_without_texts
+    return SpansFile(Path(options.spans_to).expanduser().resolve(), as_line)
+
+
+def _line(spans: Sequence[ReadableSpan]) -> str:
+    from spanscore.codec.otlp import json_line  # imports a second of the SDK: on the thread of the file
+
+    return json_line(spans)
+
+
+def _line_without_texts(spans: Sequence[ReadableSpan]) -> str:
+    from spanscore.codec.sdk import without_texts
+
+    return _line([span if _is_ours(span) else without_texts(span) for span in spans])
+
+
+def _is_ours(span: ReadableSpan) -> bool:
+    """Whether spanscore made a span, which then has texts by the same switch."""
+    scope = span.instrumentation_scope
+    return scope is not None and scope.name in semconv.OWN_SCOPES

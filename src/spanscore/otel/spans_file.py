@@ -1,0 +1,171 @@
+"""SpansFile: the spans that a scorer lets leave → OTLP-JSON lines at the end of a file, for the commands that read one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from spanscore.model.foreign import type_name
+from spanscore.runtime.line_file import LineFile
+from spanscore.runtime.log import log_once
+from spanscore.runtime.serial import SerialThread
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+__all__ = ["MAX_BYTES", "SpansFile", "SpansFileState"]
+
+MAX_BYTES: Final = 100_000_000
+"""Bytes of the file and the one before it, which ends in ``.1``, together."""
+_MOST_WAITING: Final = 4_096
+_BATCH: Final = 512
+"""Spans per line, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpansFileState:
+    """Counts of a spans file.
+
+    Attributes:
+        path: the file.
+        written: spans in it, by this process.
+        lost: spans that were not written.
+        fault: why the latest could not be written, in the system's words; empty if it was written.
+    """
+
+    path: Path
+    written: int
+    lost: int
+    fault: str
+
+    def __str__(self) -> str:
+        lost = f"; {self.lost:,} lost" if self.lost else ""
+        return f"spans_to: {self.written:,} span{'' if self.written == 1 else 's'} written to {self.path}{lost}" + (
+            f" ({self.fault})" if self.fault else ""
+        )
+
+
+class SpansFile:
+    """Appends ended spans to a file, on a thread of its own. Any thread; never raises; only ``flush`` and ``finish`` block.
+
+    4,096 spans wait at most; further ones are counted as lost, and so is a batch that cannot be written.
+
+    Args:
+        path: made if it does not exist, in a folder that does. Only its owner may read it; processes may share it.
+        as_line: makes a line, with its end, of some ended spans.
+        max_bytes: of the file and the one before.
+    """
+
+    def __init__(
+        self, path: Path, as_line: Callable[[Sequence[ReadableSpan]], str], *, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self._file = LineFile(path, max_bytes)
+        self._as_line = as_line
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero, without the spans that wait: in a forked child, as its parent writes them."""
+        self._lock = Lock()
+        self._waiting: deque[ReadableSpan] = deque()
+        self._written = self._lost = 0
+        self._fault = ""
+        self._any = self._over = False
+        self._thread = SerialThread("spanscore-spans-file")
+
+    def beside(self, tracer: Any) -> Any:
+        """Return a tracer whose spans leave as those of another, and go to the file as well."""
+        if not hasattr(tracer, "span_processor"):
+            self._fault = "the tracer provider is not the SDK's, or OTEL_SDK_DISABLED is set"
+            return tracer
+        ours = copy(tracer)  # every user of the scope shares the tracer itself
+        ours.span_processor = _Tee(tracer.span_processor, self)
+        return ours
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Take an ended span, as a processor does. A span that is recorded but not sampled is exported nowhere."""
+        context = span.get_span_context()
+        if context is None or not context.trace_flags.sampled:
+            return
+        with self._lock:
+            if self._over or len(self._waiting) >= _MOST_WAITING:
+                self._lost += 1
+                return
+            self._waiting.append(span)
+            self._any = True
+        self._thread.do(self._write_waiting)
+
+    def state(self) -> SpansFileState:
+        """Return the counts."""
+        with self._lock:
+            return SpansFileState(self._file.path, self._written, self._lost, self._fault)
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until the spans that have ended are written, or lost. Blocks for at most ``timeout_s``."""
+        if self._any:
+            wait([self._thread.do(self._write_waiting)], timeout_s)
+
+    def finish(self, timeout_s: float) -> None:
+        """Write what waits, and take no further span. Blocks for at most ``timeout_s``."""
+        self.flush(timeout_s)
+        self._thread.stop()
+        with self._lock:
+            self._over = True
+            self._lost += len(self._waiting)
+            self._waiting.clear()
+
+    def _write_waiting(self) -> bool:
+        while batch := self._next():
+            self._write(batch)
+        return True
+
+    def _next(self) -> Sequence[ReadableSpan]:
+        with self._lock:
+            return [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+
+    def _write(self, batch: Sequence[ReadableSpan]) -> None:
+        try:
+            line = self._as_line(batch).encode("utf-8", "replace")
+            if len(line) > self._file.most_bytes:
+                self._write_parts(batch)
+                return
+            self._file.append(line)
+        except Exception as error:  # noqa: BLE001  (counted; the next batch is tried again)
+            self._lose(batch, getattr(error, "strerror", None) or type_name(error))
+        else:
+            with self._lock:
+                self._written, self._fault = self._written + len(batch), ""
+
+    def _write_parts(self, batch: Sequence[ReadableSpan]) -> None:
+        if len(batch) == 1:
+            self._lose(batch, "a span is larger than half of the file may be")
+            return
+        half = len(batch) // 2
+        self._write(batch[:half])
+        self._write(batch[half:])
+
+    def _lose(self, batch: Sequence[ReadableSpan], why: str) -> None:
+        with self._lock:
+            self._lost, self._fault = self._lost + len(batch), why
+        path = self._file.path
+        log_once(f"spans of {path}", f"spans cannot be written to {path}: {why}; scorer.status() has how many are lost")
+
+
+class _Tee:
+    """A span processor beside which a file gets each ended span; all else is the processor's own."""
+
+    def __init__(self, inner: Any, file: SpansFile) -> None:
+        self._inner = inner
+        self._file = file
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._file.on_end(span)
+        self._inner.on_end(span)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
