@@ -104,7 +104,8 @@ def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
         path = f"{above}{name}"
         forms = _forms(value, whole)
         inner = [*_sections(forms, whole)] if path != "metrics" else []
-        if [place for place, _ in inner] != [""] or len(forms) > 1:  # else it is a section, and no more
+        is_section = isinstance(value.get("default"), dict) or len(forms) == 1
+        if [place for place, _ in inner] != [""] or not is_section:  # its keys follow, and say all
             yield _key(path, value, forms, required=name in section.get("required", ()))
         for place, one in inner:
             named = place.replace("*", _NAMES.get(name, ""))

@@ -271,7 +271,7 @@ def test_a_program_gets_the_same_faults(tmp_path: Path) -> None:
 
 ALSO_WRONG: dict[str, list[str]] = {
     "metrics: [{faithfulness: 0.7}, 3]\nalerts: {exact: {}}": ["metrics.0", "metrics.1"],  # names are not known then
-    "metrics: faithfulness\njudge: lexical": ["metrics", "judge"],
+    "metrics: faithfulness\nserve: x": ["metrics", "serve"],
     "sampling: {rules: [{when: {status: bad}, rate: 7}, {when: {}}, 4]}\nmetrics: [exact_match]": [
         "sampling.rules.0.when.status",
         "sampling.rules.0.rate",

@@ -116,8 +116,8 @@ WRONG: dict[str, tuple[str, str]] = {
         "sampling: is empty (given: None); write keys with values, such as sampling: {rate: …}. Keys are rate, rates, rules",
     ),
     "a value for a section": (
-        f"{M}judge: openai:gpt-4o",
-        "judge: is a single value (given: 'openai:gpt-4o'); write keys with values, such as judge: {model: …}. Keys are mo",
+        f"{M}serve: 4318",
+        "serve: is a single value (given: 4318); write keys with values, such as serve: {",
     ),
     "temperature": (f"{M}judge: {{temperature: 0}}", "judge.temperature: no such setting; write model_kwargs: {temperature:"),
     "a control character in a key": (f'{M}"s\\x1b[2Jx": 1', f"s\\x1b[2Jx: no such setting. {TOP}"),

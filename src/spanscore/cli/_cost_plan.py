@@ -10,9 +10,11 @@ from spanscore import semconv
 from spanscore.cli._sizes import Sizes
 from spanscore.errors import ConfigurationError
 from spanscore.judges.prices import Price, cost_usd, price_of, prices_of
+from spanscore.line.options import Options
 from spanscore.metrics.catalog.configured import entries, listed, prices_in
 from spanscore.metrics.catalog.cost import Cost
 from spanscore.metrics.catalog.shadowed import shadow_settings
+from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
 from spanscore.sampling.pacing import KEPT_BACK, largest_factor
 from spanscore.settings.budget import Budget, Spent
@@ -26,6 +28,8 @@ __all__ = [
     "cost_lines",
     "costs_of",
     "days_of",
+    "dear_lines",
+    "judge_line",
     "money_line",
     "price_in",
     "shadow_costs_of",
@@ -202,6 +206,32 @@ def asked_model(asked: AskedSettings) -> str:
 def price_in(settings: Settings, asked: AskedSettings) -> Price | None:
     """Return the price that a configuration has for the model of one of its judges; None where it has none."""
     return price_of(asked_model(asked), prices_of(prices_in(settings)))
+
+
+def judge_line(settings: Settings, metrics: Sequence[Metric]) -> str:
+    """Return who judges; if a metric needs a judge and none is named, how to name one."""
+    model = settings.judge.model
+    if model != "lexical":
+        return model
+    unnamed = "model" not in settings.judge.model_fields_set and any(map(_asks_a_judge, metrics))
+    how = "; no judge is named: write judge: openai:gpt-4o-mini, or judge: lexical to keep this one" if unnamed else ""
+    return f"{model} (the offline heuristic: a first look, no verdict{how})"
+
+
+def dear_lines(settings: Settings, options: Options, metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield that a paid judge is asked about every unit, and that no budget bounds it."""
+    price = price_in(settings, settings.judge)
+    is_free = settings.judge.model == "lexical" or (price is not None and price.input == price.output == 0)
+    every = [metric.name for metric in metrics if _asks_a_judge(metric) and options.rates_of(metric.name)[0] >= 1]
+    if every and not is_free and not options.budget:
+        yield (
+            f"{settings.judge.model} is asked about every unit by {', '.join(every)}, as the sampling rate is 1, and no budget "
+            "bounds it; in production write sampling: {rate: 0.1}, or judge: {budget: [{usd: 5, per: 1d}]}"
+        )
+
+
+def _asks_a_judge(metric: Metric) -> bool:
+    return getattr(metric, "_judge", None) is not None
 
 
 def _costs(

@@ -18,6 +18,8 @@ from spanscore.cli._cost_plan import (
     cost_lines,
     costs_of,
     days_of,
+    dear_lines,
+    judge_line,
     price_in,
     shadow_costs_of,
     shadow_days_of,
@@ -47,7 +49,6 @@ from spanscore.settings.tree import Settings
 
 __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 
-_LEXICAL = "the offline heuristic: a first look, no verdict"
 WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
 """Time since a drop began for which it is told how small a drop is seen → its seconds."""
 _WHERE_IT_DOES_NOT = (
@@ -180,7 +181,7 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
     requests = 0.0 if traffic is None else traffic.per_day
     days, shadow_days = _days(report, costs, shadow_costs, requests) if requests else ((), ())
     plan = ConfigPlan(
-        judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
+        judge=judge_line(settings, metrics),
         judge_settings=_set(settings.judge),
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
@@ -346,6 +347,8 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     offline = settings.judge.model == "lexical"
     if not offline and price_in(settings, settings.judge) is None:
         yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
+    if options.elsewhere is None:
+        yield from dear_lines(settings, options, metrics)
     yield from _hasty(settings.judge.timeout, options.timeout)
     yield from calibration_notes(settings)
     for name, _, asked in shadow_settings(settings):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import create_model
 
@@ -41,6 +41,13 @@ _MEANING = {
 """Of a section that is made of options alone."""
 
 
+class _NamedAsInPython(Settings):
+    python_names: ClassVar[Mapping[str, str]] = {
+        name: key.path for name, key in KEYS.items() if not key.path.endswith("*")
+    }
+    """Argument of ``OnlineScorer`` → where it stands in a file."""
+
+
 def _tree() -> type[Settings]:
     """Return the settings with a key for each option that has one."""
     keys: dict[str, dict[str, Any]] = {}
@@ -61,8 +68,9 @@ def _tree() -> type[Settings]:
     top: dict[str, Any] = keys.pop("", {})
     for name, own in keys.items():
         section_model = _section(name, bases.get(name, SettingsPart), own)
-        top[name] = (section_model, section_model())
-    return create_model("Configuration", __base__=Settings, **top)
+        also = Settings.model_fields[name].metadata if name in Settings.model_fields else ()
+        top[name] = (Annotated[(section_model, *also)] if also else section_model, section_model())
+    return create_model("Configuration", __base__=_NamedAsInPython, **top)
 
 
 def _section(name: str, base: type[SettingsPart], keys: Mapping[str, Any]) -> type[SettingsPart]:

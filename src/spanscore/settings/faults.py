@@ -6,9 +6,10 @@ what it is, and whoever mistypes ``api_key`` has typed the key behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias, get_args, get_origin
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -16,11 +17,9 @@ from spanscore.errors import ConfigurationError
 from spanscore.meant import did_you_mean
 from spanscore.settings.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
 from spanscore.settings.printable import printable
+from spanscore.settings.ready_forms import Place, paths_in, ready_form, section_at, yaml_of
 
 __all__ = ["Place", "place_of", "told", "written_place", "wrong_settings"]
-
-Place: TypeAlias = tuple[int | str, ...]
-"""Keys and positions, from the top of the tree down."""
 
 _LONGEST = 100
 """Characters of a wrong value that are shown."""
@@ -89,23 +88,36 @@ def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
     if place[0] == "metrics":  # pydantic says of it which types it could have
         return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, entry['input'], given)}"
     if kind == "extra_forbidden":
-        return f"{key}: no such setting{_meant(str(place[-1]), tree, list(_section(tree, place[:-1]).model_fields))}"
+        allowed = list(section_at(tree, place[:-1]).model_fields)
+        return f"{key}: no such setting{_meant(str(place[-1]), tree, allowed, ready_form(place, entry['input'], tree))}"
     if kind in ("model_type", "model_attributes_type"):
-        fields = list(_section(tree, place).model_fields)
-        such = f"such as {_last_name(place)}: {{{fields[0]}: …}}" if place else ""
+        fields = list(section_at(tree, place).model_fields)
+        ready = ready_form(place, entry["input"], tree) if place else ""
+        such = f"such as {ready or f'{_last_name(place)}: {{{fields[0]}: …}}'}" if place else ""
         return f"{key}: {_kind_of(entry['input'])}{given}; write keys with values, {such}. Keys are {', '.join(fields)}"
-    return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else given}{_example(entry, place)}"
+    ready = ready_form(place, entry["input"], tree) if kind in ("dict_type", "mapping_type", "list_type") else ""
+    example = f"; write {ready}" if ready else _example(entry, place)
+    return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else given}{example}"
 
 
 def _of_metrics(place: Place, kind: str, value: Any, given: str) -> str:
     if kind == "missing":
         return f"is required; {_METRICS}"
     if len(place) == 1:
-        return f"is no list{given}; {_METRICS}" if value else f"is empty; {_METRICS}"
+        return f"is no list{given}; {_METRICS}{_listed(value)}" if value else f"is empty; {_METRICS}"
     if isinstance(value, Mapping) and len(value) > 1 and next(iter(value.values())) is None:
         name, parameter = [printable(str(one)) for one in value][:2]
         return f"{parameter} stands beside {name}; indent it further: {name}: {{{parameter}: …}}"
     return f"names no metric{given}; {_METRIC}"
+
+
+def _listed(value: Any) -> str:
+    """Return names that were written without a list as one."""
+    if isinstance(value, Mapping):
+        entries = [{name: given} if given else name for name, given in value.items()]
+    else:
+        entries = [name for name in re.split(r"[\s,]+", value) if name] if isinstance(value, str) else []
+    return f"; here: {yaml_of({'metrics': entries})}" if entries else ""
 
 
 def _wrong(entry: Any) -> str:
@@ -169,13 +181,17 @@ def _kind_of(value: Any) -> str:
     return "is empty" if value is None else "is a list" if isinstance(value, list) else "is a single value"
 
 
-def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str]) -> str:
-    """Return what was meant by a key that is not here: one with another name, one that stands elsewhere, or one of these."""
+def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str], ready: str) -> str:
+    """Return what was meant by a key that is not here: one with another name, one that stands elsewhere, or one of these.
+
+    ``ready``: how it is written, with its value; empty where that is not known.
+    """
     if name in _RENAMED:
         return f"; write {_RENAMED[name]}"
-    elsewhere = [path for path in _paths(tree) if path.endswith(f".{name}")]
+    elsewhere = [path for path in paths_in(tree) if path.endswith(f".{name}")]
     meant = did_you_mean(name, allowed, likely=elsewhere)
-    return f"{f'; {meant}' if meant else '.'} Allowed here: {', '.join(allowed)}"
+    told = " ".join(filter(None, [meant, f"write {ready}." if ready else ""]))
+    return f"{f'; {told}' if told else '.'} Allowed here: {', '.join(allowed)}"
 
 
 def _shown(entry: Any, as_written: Callable[[str], str]) -> str:
@@ -183,26 +199,3 @@ def _shown(entry: Any, as_written: Callable[[str], str]) -> str:
         return "not shown"
     text = printable(as_written(repr(without_credentials(entry["input"]))))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _section(tree: type[BaseModel], place: Place) -> type[BaseModel]:
-    """Return the section at a place; positions in lists and keys of the user's own lead to the one below them."""
-    for part in place:
-        if part in tree.model_fields:
-            tree = _model(tree.model_fields[str(part)].annotation) or tree
-    return tree
-
-
-def _model(annotation: Any) -> type[BaseModel] | None:
-    """Return the section that a value is, or is made of; None for a plain value."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for one in get_args(annotation) if (found := _model(one))), None)
-
-
-def _paths(tree: type[BaseModel], above: str = "") -> Iterator[str]:
-    for name, field in tree.model_fields.items():
-        yield f"{above}{name}"
-        inner = _model(field.annotation)
-        if inner is not None and get_origin(field.annotation) not in (dict, list):
-            yield from _paths(inner, f"{above}{name}.")

@@ -10,7 +10,7 @@ from spanscore.settings.budget import UNITS, Budget
 from spanscore.settings.durations import DURATION
 from spanscore.settings.kinds import AlsoWritten, Count, PerMinute, PositiveSeconds, Rate, SettingsPart, Size
 
-__all__ = ["AskedSettings", "BudgetSettings", "JudgeSettings", "PriceSettings", "ShadowSettings"]
+__all__ = ["AskedSettings", "BudgetSettings", "ByName", "JudgeSettings", "PriceSettings", "ShadowSettings"]
 
 
 class PriceSettings(SettingsPart):
@@ -60,15 +60,30 @@ class AskedSettings(SettingsPart):
         return bool(self.api_key_env or self.api_key_file or self.base_url)
 
 
+_PROVIDERS = {"gpt-": "openai", "chatgpt-": "openai", "claude-": "anthropic", "gemini-": "google_genai"}
+"""How the models of a provider begin."""
+
+
 def _by_name(value: Any) -> Any:
-    return {"model": value} if isinstance(value, str) else value
+    return {"model": _with_provider(value)} if isinstance(value, str) else value
+
+
+def _with_provider(model: str) -> str:
+    provider = next((provider for beginning, provider in _PROVIDERS.items() if model.startswith(beginning)), None)
+    return model if ":" in model or provider is None else f"{provider}:{model}"
+
+
+ByName = (BeforeValidator(_by_name), AlsoWritten("string"))
+"""A section that may be written as the name of its model; where that says it, without the provider."""
 
 
 class JudgeSettings(AskedSettings):
     """Who judges: a chat model, or ``lexical`` for the offline judge; and who does while it is away.
 
     Attributes:
-        model: a chat model by ``provider:model``, or ``lexical``.
+        model: a chat model by ``provider:model``, or ``lexical``. ``judge: gpt-4o-mini`` is short for ``judge: {model:
+            openai:gpt-4o-mini}``: in the short form names with ``gpt-``, ``chatgpt-``, ``claude-`` or ``gemini-`` in front
+            need no provider.
         fallback: who is asked in their order while the judge is away (its breaker is open): names, or sections as this one.
             What is not set of one is as of the judge, but for address, key and parameters. What it says is a series of its own.
         prices: model as its provider names it in the answer, or a pattern (``gpt-4o*``, the longest wins) → what it costs; a
@@ -76,9 +91,7 @@ class JudgeSettings(AskedSettings):
     """
 
     model: str = "lexical"
-    fallback: list[Annotated[AskedSettings, BeforeValidator(_by_name), AlsoWritten("string")]] = Field(
-        default_factory=list
-    )
+    fallback: list[Annotated[(AskedSettings, *ByName)]] = Field(default_factory=list)
     cache: str | None = None
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import pydantic
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
@@ -70,7 +70,7 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
 
     written = read_yaml(Path(path))
     environment = FromEnvironment()
-    given = environment.filled(written.values)
+    given = _long_forms(environment.filled(written.values), tree)
     as_written = AsWritten(environment.texts)
     faults = {**written.faults, **environment.faults, **_credentials(written.values)}
     wrong = {place[:_DEPTH] for place in faults}
@@ -89,6 +89,15 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
             all_metrics = not any(place[0] == "metrics" for place in wrong)
             settings = settings.model_copy(update={"metrics": _beside(Path(path), settings.metrics)})
             return PartialSettings(settings, _lines(faults, as_written), all_metrics, as_written)
+
+
+def _long_forms(given: dict[str, Any], tree: type[Settings]) -> dict[str, Any]:
+    """Return sections that are written as one value with their keys, so that a variable of the environment can set another."""
+    for name in given.keys() & tree.model_fields.keys():
+        for short in tree.model_fields[name].metadata:
+            if isinstance(short, BeforeValidator):
+                given[name] = short.func(given[name])  # type: ignore[call-arg]  # ours take the value alone
+    return given
 
 
 def _lines(faults: Mapping[Place, str], as_written: AsWritten) -> tuple[str, ...]:

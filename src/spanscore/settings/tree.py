@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
-from spanscore.settings.judging import JudgeSettings
+from spanscore.settings.judging import ByName, JudgeSettings
 from spanscore.settings.kafka import KafkaSettings
 from spanscore.settings.kinds import AlsoWritten, Count, Rate, Seconds, SettingsPart, Share
 from spanscore.settings.serving import ServeSettings, WireUnits, WorkerSettings
@@ -134,7 +134,7 @@ class Settings(SettingsPart):
     """
 
     metrics: Annotated[_Metrics, AfterValidator(_without_a_judge_of_its_own)] = Field(min_length=1)
-    judge: JudgeSettings = JudgeSettings()
+    judge: Annotated[JudgeSettings, *ByName] = JudgeSettings()
     embeddings: str | None = None
     serve_metrics: Annotated[MetricsEndpointSettings | None, BeforeValidator(_port), AlsoWritten("integer")] = None
     monitoring: MonitoringSettings = MonitoringSettings()
