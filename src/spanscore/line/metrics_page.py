@@ -52,8 +52,9 @@ class MetricsPage:
             from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
             name, told = self._line.providers.service_name, [self._line.telemetry, *beside]
-            self.endpoint = ScrapeEndpoint(name, told, port=port, host=host, unready=self.unready)
-            return self.endpoint.port
+            self.endpoint = page = ScrapeEndpoint(name, told, port=port, host=host, unready=self.unready)
+            self._line.providers.read_otherwise["metrics"] = lambda: f"read at {page.url}" if page.scraped else ""
+            return page.port
 
     def close(self) -> None:
         """Stop."""
@@ -65,6 +66,7 @@ class MetricsPage:
     def reset(self) -> None:
         """Serve nothing: in a forked child, which may begin again, on a port of its own."""
         self._lock = threading.RLock()
+        self._line.providers.read_otherwise.pop("metrics", None)
         if self.endpoint is not None:
             self.endpoint.close_in_child()
             self.endpoint = None

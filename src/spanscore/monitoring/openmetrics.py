@@ -67,6 +67,7 @@ class ScrapeEndpoint:
     Attributes:
         port: the one that is listened on.
         url: of the page.
+        scraped: whether a client has read the metrics.
         meter: what is recorded on it, is served.
         unready: why no work is to be sent to this process; empty where it may. Any thread.
         pages: first part of a path → what stands there, of the rest of the path. Any thread; a ``ConfigurationError`` is the
@@ -80,6 +81,7 @@ class ScrapeEndpoint:
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         from opentelemetry.sdk.resources import Resource
 
+        self.scraped = False
         self.unready: Callable[[], str] = lambda: unready
         self.pages: Mapping[str, Callable[[str], str]] = {}
         self._exposition = Exposition()
@@ -122,7 +124,9 @@ class ScrapeEndpoint:
         with self._lock:  # a collection and what is kept of it belong together
             collected = self._reader.get_metrics_data()
             common = {"service_name": self._service_name()}  # what remote write tells as ``job``
-            return self._exposition.text(collected, common, accept)
+            page = self._exposition.text(collected, common, accept)
+            self.scraped = True
+            return page
 
 
 class _Server(ThreadingHTTPServer):

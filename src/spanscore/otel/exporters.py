@@ -23,6 +23,7 @@ __all__ = [
     "OwnParts",
     "exporter_name",
     "has_endpoint",
+    "is_sent_by_default",
     "otel_environment",
     "own_endpoints",
     "quiet_otlp_exporter",
@@ -144,6 +145,11 @@ def sdk_disabled() -> bool:
 def exporter_name(what: Signal) -> Literal["otlp", "none"]:
     """Return what ``OTEL_*_EXPORTER`` asks of us; OTLP is all we have, so everything but ``none`` is that."""
     return "none" if os.environ.get(f"OTEL_{what.upper()}_EXPORTER", "").strip().lower() == "none" else "otlp"
+
+
+def is_sent_by_default(what: Signal) -> bool:
+    """Whether no variable names the endpoint of a signal."""
+    return not _setting(what, "ENDPOINT")
 
 
 def has_endpoint() -> bool:

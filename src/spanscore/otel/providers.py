@@ -16,13 +16,21 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from functools import partial
 from threading import Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
 from spanscore.otel.beside import provider_behind
-from spanscore.otel.exporters import OwnParts, exporter_name, has_endpoint, otel_environment, sdk_disabled
+from spanscore.otel.exporters import (
+    OwnParts,
+    exporter_name,
+    has_endpoint,
+    is_sent_by_default,
+    otel_environment,
+    sdk_disabled,
+)
 from spanscore.otel.quiet_exporter import SIGNALS, Signal
 from spanscore.otel.resolved import (
     DELTA,
@@ -72,6 +80,10 @@ class Providers:
         logger_provider: likewise.
         service_name: ``service.name`` of private providers; None = ``OTEL_SERVICE_NAME``.
         spans_file: gets every span of the tracers as well; None = there is no such file.
+
+    Attributes:
+        read_otherwise: signal → where it is read without an export; empty = nowhere. An export of ours to the default endpoint,
+            which nobody chose, then loses nothing if it fails.
     """
 
     def __init__(
@@ -83,6 +95,9 @@ class Providers:
         spans_file: SpansFile | None = None,
     ) -> None:
         self.spans_file = spans_file
+        self.read_otherwise: dict[Signal, Callable[[], str]] = {}
+        if spans_file is not None:
+            self.read_otherwise |= {"traces": spans_file.instead, "logs": spans_file.instead}  # events repeat spans
         self._beside: Any = None
         self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
@@ -306,9 +321,14 @@ class Providers:
         except Exception as error:  # noqa: BLE001  (a wrong OTEL_ variable must not break the application's first request)
             _log.warning("%s are not exported, as no exporter could be built: %s", what, error)
             return no_provider(what, f"no exporter could be built: {error}")
+        if exporter is not None:
+            exporter.instead = partial(self._instead, what)
         return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
+
+    def _instead(self, what: Signal) -> str:
+        return self.read_otherwise.get(what, str)() if is_sent_by_default(what) else ""
 
     def _build_ahead(self) -> None:
         parts = OwnParts(self._service_name)

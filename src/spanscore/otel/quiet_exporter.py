@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -99,6 +100,7 @@ class QuietExporter:
         undelivered: spans, points or events of exports that failed, those that the backend rejected, and those dropped as too
             many were waiting.
         unreachable: whether no backend was there at the latest try; also while the exporter waits for its next.
+        instead: returns where the signal is read otherwise, so that nothing is lost without this exporter; empty = nowhere.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class QuietExporter:
         self.failures = 0
         self.undelivered = 0
         self.unreachable = False
+        self.instead: Callable[[], str] = str
         self.last_ok: bool | None = None
         self.last_ns = 0
         modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
@@ -177,7 +180,7 @@ class QuietExporter:
 
     def delivered_since(self, failures: int) -> bool:
         """Whether nothing failed since ``failures`` was this exporter's count, nor in the last export before."""
-        return self.last_ok is not False and self.failures == failures
+        return bool(self.instead()) or (self.last_ok is not False and self.failures == failures)
 
     def last(self) -> str:
         """Return the last result in one clause, with its time and how much could not be delivered."""
@@ -230,7 +233,7 @@ class QuietExporter:
 
     def _complain(self) -> None:
         """Tell the operator; the three signals of one endpoint are one cause."""
-        if self._closing and not self._cause:  # given up by us, not by the backend
+        if self.instead() or (self._closing and not self._cause):  # the latter: given up by us, not by the backend
             return
         where, clause = self._where(), self._clause()
         cannot = f"nothing can be exported to {where} ({clause})"
@@ -254,6 +257,8 @@ class QuietExporter:
         return self.endpoint.removesuffix(f"/v1/{self._what}")
 
     def _losses(self, waiting: int = 0) -> str:
+        if self.instead():
+            return ""
         lost = f"; {self._counted(self.undelivered)} not delivered" if self.undelivered else ""
         return (f"; {self._counted(waiting)} waiting" if waiting else "") + lost
 

@@ -97,7 +97,9 @@ class ResolvedProvider:
         """Return the line for people."""
         if self.exporter is None:
             return ProviderRow(self.what, self.which, "", self.note)
-        return ProviderRow(self.what, self.which, self.exporter.endpoint, self.exporter.last())
+        instead = "" if self.exporter.last_ok else self.exporter.instead()
+        last = f"not needed: {instead}" if instead else self.exporter.last()
+        return ProviderRow(self.what, self.which, self.exporter.endpoint, last)
 
     def sends_deltas(self) -> bool:
         """Whether counters that are read from us leave as differences; False also where it cannot be seen.

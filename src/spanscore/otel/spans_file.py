@@ -105,6 +105,10 @@ class SpansFile:
         with self._lock:
             return SpansFileState(self._file.path, self._written, self._lost, self._fault)
 
+    def instead(self) -> str:
+        """Return that spans are read in the file; empty while they cannot be written to it."""
+        return "" if self._fault else f"written to {self._file.path}"
+
     def flush(self, timeout_s: float) -> None:
         """Wait until the spans that have ended are written, or lost. Blocks for at most ``timeout_s``."""
         if self._any:

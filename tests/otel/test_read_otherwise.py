@@ -1,0 +1,107 @@
+"""A signal that is read without an export loses nothing if nobody listens at the endpoint that nobody configured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from tests.live import QUESTION, Grounded, rag
+from tests.servers.server import free_port
+
+from spanscore import OnlineScorer
+from spanscore.otel import exporters
+from spanscore.runtime import log
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(log, "_logged_at", {})
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    # the default address of a test is one where surely nobody listens
+    endpoint = exporters._endpoint
+    monkeypatch.setattr(exporters, "_endpoint", lambda *of: endpoint(*of).replace("http://localhost:4318", nowhere))
+    return nowhere
+
+
+def rows(scorer: OnlineScorer) -> dict[str, str]:
+    return {what: last for what, _, _, last in scorer.status().providers}
+
+
+def run(scorer: OnlineScorer) -> None:
+    rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+    scorer.flush(10)
+
+
+def push(scorer: OnlineScorer, *signals: Any) -> None:
+    for what in signals:
+        chosen = scorer._providers._chosen[what]
+        chosen.exporter._inner.shutdown()  # no second try: this process has no such endpoint
+        chosen.flush()
+
+
+def scrape(scorer: OnlineScorer) -> str:
+    with urlopen(f"http://127.0.0.1:{scorer.serve_metrics(0)}/metrics") as answer:
+        return answer.read().decode()
+
+
+def test_metrics_that_are_scraped_are_not_lost_at_the_default_endpoint(caplog: pytest.LogCaptureFixture) -> None:
+    with OnlineScorer([Grounded()], spans_to="/dev/null/none") as scorer:
+        run(scorer)
+        assert "spanscore_eligible" in scrape(scorer)
+        caplog.clear()
+        push(scorer, "metrics")
+        metrics = rows(scorer)["metrics"]
+
+    assert metrics.endswith("/metrics")
+    assert "read at http://127.0.0.1" in metrics
+    assert "not delivered" not in metrics
+
+
+def test_a_page_that_nobody_scrapes_replaces_no_export() -> None:
+    with OnlineScorer([Grounded()]) as scorer:
+        run(scorer)
+        scorer.serve_metrics(0)
+        push(scorer, "metrics")
+        metrics = rows(scorer)["metrics"]
+
+    assert "not delivered" in metrics
+
+
+@pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"])
+def test_a_push_to_a_configured_endpoint_is_reported(
+    variable: str, nobody_listens: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(variable, nobody_listens)
+    with OnlineScorer([Grounded()]) as scorer:
+        run(scorer)
+        scrape(scorer)
+        push(scorer, "metrics")
+        metrics = rows(scorer)["metrics"]
+
+    assert "not delivered" in metrics
+    assert f"nothing can be exported to {nobody_listens}" in caplog.text
+
+
+def test_spans_that_go_to_a_file_are_not_lost_at_the_default_endpoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "spans.jsonl"
+    with OnlineScorer([Grounded()], spans_to=out) as scorer:
+        run(scorer)
+        scrape(scorer)
+        told = rows(scorer)
+
+    assert told["traces"].endswith(f"written to {out}")
+    assert told["logs"].endswith(f"written to {out}")
+    assert "not delivered" not in str(scorer.status())
+    assert "nothing can be exported" not in caplog.text
+
+
+def test_spans_that_cannot_be_written_either_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with OnlineScorer([Grounded()], spans_to=tmp_path / "none" / "spans.jsonl") as scorer:
+        run(scorer)
+        run(scorer)
+
+    assert "nothing can be exported" in caplog.text
