@@ -73,13 +73,14 @@ def test_json_for_programs_and_the_files_tell_the_same(tmp_path: Path) -> None:
     assert told["written"] == [{"path": str(one), "bytes": one.stat().st_size} for one in (page, out, picture)]
 
 
-def test_a_key_in_the_environment_is_not_used_and_that_is_said() -> None:
-    done = spanscore(
-        "demo", "--requests", "12", OPENAI_API_KEY="none", OTEL_EXPORTER_OTLP_ENDPOINT="http://localhost:4318"
-    )
+def test_a_key_in_the_environment_is_not_used_and_that_is_said_below_the_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "demo.svg"
+    environment = {"OPENAI_API_KEY": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}
+    done = spanscore("demo", "--requests", "12", "--svg", str(picture), **environment)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "OPENAI_API_KEY is set and was not used" in " ".join(done.stdout.split())
+    assert "OPENAI_API_KEY" not in picture.read_text("utf-8").replace("&#160;", " ")
 
 
 def test_a_wrong_option_ends_with_one_line_and_code_2() -> None:

@@ -8,15 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from rich.progress import Progress
 from tests.judges.models import openai_server
 from typer.testing import CliRunner
 
-from spanscore.cli._score_run import WhoIsAway
+from spanscore.cli._score_run import WhoIsAway, named_clocks
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.judges.effects.account import Account, AccountState
@@ -347,3 +349,12 @@ def test_a_bar_that_stands_still_says_who_does_not_answer(state: AccountState, s
 
     assert told.startswith(said)
     assert bool(told) == bool(said)
+
+
+def test_the_bar_names_its_clocks() -> None:
+    progress = Progress(*named_clocks())
+    progress.add_task("scored", total=200)
+    console = Console(width=100, file=StringIO())
+    console.print(progress.get_renderable())
+
+    assert console.file.getvalue().split() == ["elapsed", "0:00:00", "left", "-:--:--"]  # type: ignore[attr-defined]

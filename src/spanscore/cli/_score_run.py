@@ -47,7 +47,7 @@ from spanscore.protocols import Embedder, Judge, Metric, Redactor
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.tree import Settings
 
-__all__ = ["ScoreRun"]
+__all__ = ["ScoreRun", "WhoIsAway", "named_clocks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,12 @@ class WhoIsAway(ProgressColumn):
 
 def _bar(console: Terminal, accounts: Accounts) -> Progress:
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), WhoIsAway(accounts), console=console)
+    return Progress(*columns, *named_clocks(), WhoIsAway(accounts), console=console)
+
+
+def named_clocks() -> tuple[ProgressColumn, ...]:
+    """Return the columns of a bar for the time that has passed and the time that is left, each behind its name."""
+    return TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
 
 
 def _scored(make: Callable[..., Scoring], file: str, total: int | None, shown: Progress) -> Scoring:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -104,8 +105,15 @@ def demo(
             _print_json(summary(played, found, traces=traces), files)
         else:
             Terminal(highlight=False).print(shown(written=files))
+            _mention_unused_key(model)
         if metrics_port is not None and not played.interrupted:
             _wait_for_ctrl_c()
+
+
+def _mention_unused_key(model: str | None) -> None:
+    """Print it below what is shown: others look at the picture."""
+    if model is None and os.environ.get("OPENAI_API_KEY"):
+        typer.echo("OPENAI_API_KEY is set and was not used: --model openai:gpt-4o-mini would use it.")
 
 
 def _print_json(summary: dict[str, Any], files: Mapping[str, tuple[str, int]]) -> None:

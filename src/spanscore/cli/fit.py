@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from spanscore.cli._config_report import ConfigReport, named_problems, valid
 from spanscore.cli._interrupted import INTERRUPTED
 from spanscore.cli._quality_gate import INCOMPLETE
-from spanscore.cli._score_run import WhoIsAway
+from spanscore.cli._score_run import WhoIsAway, named_clocks
 from spanscore.codec.labelled import read_labelled
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent
 from spanscore.fitting.fitted import Fitted
@@ -138,8 +138,7 @@ def _rewriter(settings: Settings, named: str) -> Judge | None:
 
 def _fitted(metric: JudgedMetric, labels: list[LabelledSample], how: dict[str, Any], console: Terminal) -> Fitted:
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    columns += [TextColumn("{task.fields[spent]}"), TimeElapsedColumn(), TimeRemainingColumn()]
-    columns.append(WhoIsAway(Accounts([metric])))
+    columns += [TextColumn("{task.fields[spent]}"), *named_clocks(), WhoIsAway(Accounts([metric]))]
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("judged", total=None, spent="")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -83,9 +82,7 @@ def _what_ran(played: Played) -> str:
         if options.model
         else "A model and a judge that need no network answer and score"
     )
-    has_key = options.model is None and os.environ.get("OPENAI_API_KEY")
-    unused = ". OPENAI_API_KEY is set and was not used: --model openai:gpt-4o-mini would" if has_key else ""
-    return f"{runs}. {len(played.spans)} spans. {who}, seed {options.seed}{unused}."
+    return f"{runs}. {len(played.spans)} spans. {who}, seed {options.seed}."
 
 
 # --- traces ---------------------------------------------------------------------------------------------------------
