@@ -34,7 +34,7 @@ RUNS = 3
 IN_SIGHT_DRAWN = """
 [...document.querySelectorAll("[data-chart]")]
   .filter((one) => one.getBoundingClientRect().top < innerHeight)
-  .every((one) => one.querySelector(".main-svg"))
+  .every((one) => one.querySelector(".plot"))
 """
 
 

@@ -212,7 +212,7 @@ def _known(file: Path | None) -> EvaluatedUnits:
 
 
 def _page(file: Path) -> Iterator[str]:
-    if any(find_spec(library) is None for library in ("jinja2", "plotly")):
+    if find_spec("jinja2") is None:
         yield f'no page: pip install "spanscore[report]", then spanscore report {file}'
         return
     page = file.with_name(_PAGE)

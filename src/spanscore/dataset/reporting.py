@@ -25,9 +25,8 @@ def check_report(path: Path) -> None:
     Raises:
         ConfigurationError: there is no such folder, or a library is missing.
     """
-    for library in ("jinja2", "plotly"):
-        if find_spec(library) is None:
-            raise MissingExtraError(library, "report")
+    if find_spec("jinja2") is None:
+        raise MissingExtraError("jinja2", "report")
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ConfigurationError(f"{path} cannot be written: it is a folder, or its folder does not exist")
 

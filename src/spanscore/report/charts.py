@@ -1,65 +1,95 @@
-"""MetricSummary → charts, as plain values of plotly.js: a trend with its interval, and histograms.
+"""MetricSummary → charts as SVG: a trend with its interval, and histograms. They are made once and need no script.
 
-A colour is a name with a dollar sign (``$line``): the page puts in what its style sheet says, so that charts follow the dark
-mode and the printer. No text of a trace is in a chart, only numbers and words of ours.
+A chart is as wide as its place: positions across are per cent, heights are pixels, and words keep their size. Colours and
+margins are in the page's style sheet, so that charts follow the dark mode and the printer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
-from typing import Any
+from html import escape
+from itertools import chain, pairwise
+from math import ceil, floor, log10
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from spanscore.report.findings import clock, figure, outcome_words, threshold
 from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
+from spanscore.settings.printable import printable_lines
 
-__all__ = ["histograms", "trend"]
+__all__ = ["Chart", "histograms", "trend"]
 
-Chart = dict[str, Any]
-
-BINS = 20
-MAX_STEPS = 12
+BINS: Final = 20
+MAX_STEPS: Final = 12
 """An ordinal scale with more grades is drawn in bins."""
-_SECOND = 1_000_000_000
-_HOVER = "%{text}<extra></extra>"
-_QUALITY = "quality (1 = good)"
-_TREND_PX, _HISTOGRAM_PX = 320, 230
-_TREND_MARGIN_PX = 34
-"""To the right of a trend: half of its longest label of time."""
-_WORDS_MARGIN_PX = 24
-"""Above a histogram: one line of words."""
-_EDGE = 0.3
+_S: Final = 1_000_000_000
+_DAY: Final = 86_400 * _S
+_QUALITY: Final = "quality (1 = good)"
+_MEANS_PX, _COUNTS_PX, _TREND_PX, _HISTOGRAM_PX = 204, 46, 272, 174
+"""Heights of the means, of the counts below them, of both with the room between, and of a histogram."""
+_NARROW_PX: Final = 240
+"""Width that a trend has on a telephone."""
+_CHARACTER_PX: Final = 7
+_DAYS: Final = 3
+_EDGE: Final = 0.3
 """Share of a histogram's width in which words would not fit on both sides of a line."""
-_DAYS = 3
-_COUNTS_DOMAIN, _MEANS_DOMAIN = [0.0, 0.17], [0.25, 1.0]
-"""Shares of the height: how many scores below, how good they were above."""
+_STEPS_S: Final = (
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200),
+    *(86_400 * days for days in (1, 2, 5, 10, 30, 90, 365)),
+)
+"""Between two labels of time."""
+
+
+class Chart(NamedTuple):
+    """One chart.
+
+    Attributes:
+        on: the scale on which scores are counted; empty for a trend.
+        svg: markup, in which every text is escaped.
+    """
+
+    on: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Values → places between two ends."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return round(self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin), 2)
 
 
 def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
-    """Return the means of a metric over time; None where no row has a time."""
-    if not metric.buckets:
+    """Return the means of a metric over time; None where no row of it has a time."""
+    buckets = metric.buckets
+    if not any(bucket.scores or bucket.outcomes for bucket in buckets):
         return None
-    shapes, annotations = _stretch(metric)
-    counts = "count" if metric.of_conversations else "units"  # the longer word has no room there
-    return {
-        "data": [_band(metric.buckets), _line(metric, summary), *_counts(metric, summary)],
-        "layout": {
-            **_layout(_TREND_PX, right=_TREND_MARGIN_PX),
-            "barmode": "stack",
-            "bargap": 0.15,
-            "hovermode": "closest",
-            "xaxis": _axis(type="date", range=[_at(metric.buckets[0].start_ns), _at(metric.buckets[-1].end_ns)],
-                           anchor="y2", showgrid=False, **_times(metric, summary)),
-            "yaxis": _axis(domain=_MEANS_DOMAIN, title=_titled(_QUALITY if metric.on_quality else "value"),
-                           **({"range": [-0.02, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1]} if metric.on_quality else {})),
-            "yaxis2": _axis(domain=_COUNTS_DOMAIN, title=_titled(counts), nticks=3, rangemode="tozero"),
-            "shapes": [*_gaps(metric.buckets), *shapes],
-            "annotations": annotations,
-        },
-    }  # fmt: skip
+    x = _Axis(buckets[0].start_ns, buckets[-1].end_ns, 0, 100)
+    y, ticks = _means(metric)
+    most = max(1, *(bucket.scores + bucket.nothing_to_score + bucket.lost for bucket in buckets))
+    count = _Axis(0, most, _TREND_PX, _TREND_PX - _COUNTS_PX)
+    parts = [
+        *_rows(y, ticks, _QUALITY if metric.on_quality else "value"),
+        *_rows(count, _ticks(0, most, min(2, most)), "count" if metric.of_conversations else "units"),
+        *_times(metric, summary, x),
+        *(_column(x, bucket, "gap", 0, _MEANS_PX) for bucket in buckets if not bucket.scores and bucket.outcomes),
+        *_alarm(metric, x),
+        *chain.from_iterable(_counts(bucket, x, count) for bucket in buckets),
+        _curves(buckets, y),
+        *_levels_of_stretch(metric, x, y),
+        *_points(metric, x, y),
+        *(_column(x, bucket, "hover", 0, _TREND_PX, _told(bucket, summary)) for bucket in buckets),
+    ]
+    return Chart("", _svg(_TREND_PX, parts))
 
 
 def histograms(metric: MetricSummary) -> list[Chart]:
@@ -68,17 +98,17 @@ def histograms(metric: MetricSummary) -> list[Chart]:
         return []
     charts = []
     if metric.on_quality:
-        spread = _histogram([(w, y) for w, y, _ in metric.points], _bins(metric, (0.0, 1.0)), _QUALITY, metric.noun)
-        charts.append(_with_thresholds(spread, metric))
+        pairs = [(weight, quality) for weight, quality, _ in metric.points]
+        charts.append(_histogram(pairs, _bins(metric, (0.0, 1.0)), _QUALITY, metric, passes=True))
     if not metric.on_quality or metric.range != (0.0, 1.0) or metric.direction == "lower":
         bounds = metric.range or _bounds([value for _, _, value in metric.points])
-        values = [(weight, value) for weight, _, value in metric.points]
-        charts.append(_histogram(values, _bins(metric, bounds), _own_scale(metric), metric.noun))
+        pairs = [(weight, value) for weight, _, value in metric.points]
+        charts.append(_histogram(pairs, _bins(metric, bounds), _own_scale(metric), metric))
     return charts
 
 
 def _own_scale(metric: MetricSummary) -> str:
-    """Say what the metric's own scale is: "value (−1 to 1, higher is better)"."""
+    """Return the metric's own scale in words: "value (−1 to 1, higher is better)"."""
     bounds = "open" if metric.range is None else " to ".join(_short(bound) for bound in metric.range)
     return f"value ({bounds}, {metric.direction} is better)"
 
@@ -86,56 +116,81 @@ def _own_scale(metric: MetricSummary) -> str:
 # --- the trend --------------------------------------------------------------------------------------------------
 
 
-def _line(metric: MetricSummary, summary: ReportSummary) -> Chart:
-    inside = range(0) if metric.stretch is None else range(metric.stretch.first, metric.stretch.last + 1)
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": [_middle(bucket) for bucket in metric.buckets],
-        "y": [bucket.mean for bucket in metric.buckets],  # None is a gap, never a zero
-        "connectgaps": False,
-        "line": {"color": "$line", "width": 2},
-        "marker": {"size": 6, "color": ["$bad" if at in inside else "$line" for at in range(len(metric.buckets))]},
-        "text": [_told(bucket, summary) for bucket in metric.buckets],
-        "hovertemplate": _HOVER,
-    }
+def _means(metric: MetricSummary) -> tuple[_Axis, Sequence[float]]:
+    """Return the axis of the means and its ticks."""
+    if metric.on_quality:
+        return _Axis(-0.02, 1.02, _MEANS_PX, 0), (0, 0.25, 0.5, 0.75, 1)
+    low, high = _levels(metric.buckets)
+    return _Axis(low, high, _MEANS_PX, 0), _ticks(low, high, 5)
 
 
-def _times(metric: MetricSummary, summary: ReportSummary) -> Chart:
-    """Return few, level labels of time, short enough that a telephone shows each whole."""
-    whole_ns = metric.buckets[-1].end_ns - metric.buckets[0].start_ns
-    if whole_ns > _DAYS * 86_400 * _SECOND:
-        shape = "%-d %b"
-    elif summary.width_ns < _SECOND:
-        shape = "%H:%M:%S.%1f"
-    elif summary.width_ns < 60 * _SECOND:
-        shape = "%H:%M:%S"
-    else:
-        shape = "%H:%M" if whole_ns < 86_400 * _SECOND else "%H:%M\n%-d %b"
-    return {"tickformat": shape, "tickangle": 0, "nticks": 6 if len(shape) <= len("%H:%M") + 1 else 4}
+def _levels(buckets: Sequence[Bucket]) -> tuple[float, float]:
+    """Return the ends of an open scale: what is drawn, and a little more."""
+    drawn = [level for bucket in buckets for level in (bucket.mean, bucket.low, bucket.high) if level is not None]
+    low, high = _bounds(drawn or [0.0])
+    return low - 0.05 * (high - low), high + 0.05 * (high - low)
+
+
+def _times(metric: MetricSummary, summary: ReportSummary, x: _Axis) -> Iterator[str]:
+    """Yield few labels of time, so short that a telephone shows each whole."""
+    begin, end = metric.buckets[0].start_ns, metric.buckets[-1].end_ns
+    shape = _shape(end - begin, summary.width_ns)
+    longest = max(len(line) for line in _time(begin, shape).split("\n"))
+    most = min(5, _NARROW_PX // (longest * _CHARACTER_PX + 10))
+    for place in _places_in_time(begin, end, most):
+        for row, words in enumerate(_time(place, shape).split("\n")):
+            yield _text(f"{x(place)}%", _TREND_PX + 18 + 14 * row, words, "tick xtick", "middle")
+
+
+def _places_in_time(begin: int, end: int, most: int) -> Sequence[int]:
+    """Return at most so many round times between two; both ends where there are not two such."""
+    for step in (int(seconds * _S) for seconds in _STEPS_S):
+        places = range(-(-begin // step) * step, end + 1, step)
+        if len(places) <= most:
+            return places if len(places) > 1 else (begin, end)
+    return begin, end
+
+
+def _shape(whole_ns: int, width_ns: int) -> str:
+    if whole_ns > _DAYS * _DAY:
+        return "%-d %b"
+    if width_ns < 60 * _S:
+        return "%H:%M:%S" if width_ns >= _S else "%H:%M:%S.%f"
+    return "%H:%M" if whole_ns < _DAY else "%H:%M\n%-d %b"
+
+
+def _time(time_ns: int, shape: str) -> str:
+    words = datetime.fromtimestamp(time_ns / _S, UTC).strftime(shape)
+    return words[:-5] if shape.endswith("%f") else words
 
 
 def _told(bucket: Bucket, summary: ReportSummary) -> str:
     when = f"{clock(bucket.start_ns, summary)} to {clock(bucket.end_ns, summary)} UTC"
-    interval = "" if bucket.low is None else f"<br>95 % interval {figure(bucket.low)} to {figure(bucket.high)}"
+    interval = "" if bucket.low is None else f"\n95 % interval {figure(bucket.low)} to {figure(bucket.high)}"
     mean = "no score" if bucket.mean is None else f"mean {figure(bucket.mean)} of {bucket.scores:,} scores"
-    return "<br>".join(filter(None, [when, mean + interval, outcome_words(bucket.outcomes)]))
+    return "\n".join(filter(None, [when, mean + interval, outcome_words(bucket.outcomes)]))
 
 
-def _band(buckets: Sequence[Bucket]) -> Chart:
-    """Return the intervals as one shape per run of buckets that have one; a lone bucket is a box as wide as itself."""
-    xs: list[str | None] = []
-    ys: list[float | None] = []
+def _curves(buckets: Sequence[Bucket], y: _Axis) -> str:
+    """Return the intervals, one shape per run of buckets that have one, and the means, broken where there is none."""
+    x = _Axis(buckets[0].start_ns, buckets[-1].end_ns, 0, 1_000)
+    bands, means = list[str](), list[str]()
     for run in _runs(buckets):
-        there = [_at(run[0].start_ns), *(_middle(bucket) for bucket in run), _at(run[-1].end_ns)]
-        high = [run[0].high, *(bucket.high for bucket in run), run[-1].high]
-        low = [run[0].low, *(bucket.low for bucket in run), run[-1].low]
-        xs += [*there, *reversed(there), None]
-        ys += [*high, *reversed(low), None]
-    return {
-        "type": "scatter", "mode": "lines", "x": xs, "y": ys, "fill": "toself", "fillcolor": "$band",
-        "line": {"width": 0}, "hoverinfo": "skip",
-    }  # fmt: skip
+        across = [x(run[0].start_ns), *(x(_middle(bucket)) for bucket in run), x(run[-1].end_ns)]
+        ends = [run[0], *run, run[-1]]
+        top = [(at, y(one.high)) for at, one in zip(across, ends, strict=True) if one.high is not None]
+        bottom = [(at, y(one.low)) for at, one in zip(across, ends, strict=True) if one.low is not None]
+        bands.append(f"M{_line([*top, *reversed(bottom)])}Z")
+    for before, bucket in pairwise([None, *buckets]):
+        if bucket is not None and bucket.mean is not None:
+            begins = before is None or before.mean is None
+            means.append(f"{'M' if begins else 'L'}{x(_middle(bucket))} {y(bucket.mean)}")
+    frame = f'viewBox="0 0 1000 {_TREND_PX}" preserveAspectRatio="none" width="100%" height="{_TREND_PX}"'
+    return f'<svg {frame}><path class="band" d="{"".join(bands)}"/><path class="mean" d="{"".join(means)}"/></svg>'
+
+
+def _line(points: Sequence[tuple[float, float]]) -> str:
+    return "L".join(f"{at} {height}" for at, height in points)
 
 
 def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
@@ -148,112 +203,103 @@ def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
     return [run for run in runs if run]
 
 
-def _counts(metric: MetricSummary, summary: ReportSummary) -> list[Chart]:
-    """Return bars of how many units were scored, how many had nothing to score, and how many scores were lost."""
-    heights = {
-        "$count": [bucket.scores for bucket in metric.buckets],
-        "$absent": [bucket.nothing_to_score for bucket in metric.buckets],
-        "$lost": [bucket.lost for bucket in metric.buckets],
-    }
-    x, told = [_middle(bucket) for bucket in metric.buckets], [_told(bucket, summary) for bucket in metric.buckets]
-    return [_bars(x, height, colour, told, yaxis="y2") for colour, height in heights.items() if any(height)]
+def _points(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[str]:
+    inside = range(0) if metric.stretch is None else range(metric.stretch.first, metric.stretch.last + 1)
+    for at, bucket in enumerate(metric.buckets):
+        if bucket.mean is not None:
+            kind = "point bad" if at in inside else "point"
+            yield f'<circle class="{kind}" cx="{x(_middle(bucket))}%" cy="{y(bucket.mean)}" r="3"/>'
 
 
-def _bars(x: Sequence[Any], y: Sequence[float], colour: str, told: Sequence[str], **given: Any) -> Chart:
-    return {
-        "type": "bar", "x": x, "y": y, "marker": {"color": colour}, "text": told, "textposition": "none",
-        "hovertemplate": _HOVER, **given,
-    }  # fmt: skip
+def _counts(bucket: Bucket, x: _Axis, count: _Axis) -> Iterator[str]:
+    """Yield bars of how many units were scored, how many had nothing to score, and how many scores were lost."""
+    below = 0
+    for kind, units in (("count", bucket.scores), ("absent", bucket.nothing_to_score), ("lost", bucket.lost)):
+        if units:
+            yield _column(x, bucket, kind, count(below + units), count(below) - count(below + units), share=0.85)
+        below += units
 
 
-def _gaps(buckets: Sequence[Bucket]) -> list[Chart]:
-    """Return a shade over every bucket in which units ended without any score."""
-    return [
-        _box(bucket.start_ns, bucket.end_ns, "$gap", _MEANS_DOMAIN)
-        for bucket in buckets
-        if not bucket.scores and bucket.outcomes
-    ]
+def _alarm(metric: MetricSummary, x: _Axis) -> Iterator[str]:
+    if metric.stretch is not None:
+        begin, end = metric.buckets[metric.stretch.first].start_ns, metric.buckets[metric.stretch.last].end_ns
+        yield _rect(x(begin), 0, x(end) - x(begin), _TREND_PX, "alarm")
 
 
-def _stretch(metric: MetricSummary) -> tuple[list[Chart], list[Chart]]:
-    """Return the shapes of the bad stretch and of the two levels it is about, and the levels' figures."""
+def _levels_of_stretch(metric: MetricSummary, x: _Axis, y: _Axis) -> Iterator[str]:
+    """Yield the two levels that a bad stretch is about, with their figures."""
     stretch = metric.stretch
     if stretch is None:
-        return [], []
-    begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
-    whole = _at(metric.buckets[0].start_ns), _at(metric.buckets[-1].end_ns)
-    shapes = [
-        _box(begin, end, "$alarm", [0.0, 1.0]),
-        _dotted(whole, [stretch.usual] * 2, "$muted"),
-        _dotted((_at(begin), _at(end)), [stretch.inside] * 2, "$bad"),
-    ]
+        return
+    begin, end = x(metric.buckets[stretch.first].start_ns), x(metric.buckets[stretch.last].end_ns)
+    usual, inside = y(stretch.usual), y(stretch.inside)
+    yield f'<line class="dotted" x2="100%" y1="{usual}" y2="{usual}"/>'
+    yield f'<line class="dotted bad" x1="{begin}%" x2="{end}%" y1="{inside}" y2="{inside}"/>'
+    yield _text(f"{(begin + end) / 2:.2f}%", usual - 5, figure(stretch.usual), "", "middle")
     at_the_end = stretch.last == len(metric.buckets) - 1  # no room to its right
-    beside = {"xanchor": "right", "xshift": -5} if at_the_end else {"xanchor": "left", "xshift": 5}
-    inside = _note(_at(begin if at_the_end else end), stretch.inside, f"<b>{figure(stretch.inside)}</b>", "$bad")
-    outside = _note(_at((begin + end) // 2), stretch.usual, figure(stretch.usual), "$muted")
-    return shapes, [{**outside, "yshift": 9}, {**inside, **beside}]
+    place, anchor, aside = (begin, "end", -5) if at_the_end else (end, "start", 5)
+    yield _text(f"{place}%", inside + 4, figure(stretch.inside), "bad", anchor, f' dx="{aside}"')
 
 
-def _note(x: str, y: float, text: str, colour: str) -> Chart:
-    return {"x": x, "y": y, "text": text, "showarrow": False, "font": {"color": colour, "size": 13}}
+def _middle(bucket: Bucket) -> int:
+    return (bucket.start_ns + bucket.end_ns) // 2
 
 
-def _box(begin_ns: int, end_ns: int, colour: str, height: Sequence[float]) -> Chart:
-    shape = {"type": "rect", "layer": "below", "line": {"width": 0}, "fillcolor": colour}
-    return {**shape, **_place((_at(begin_ns), _at(end_ns)), height, "paper")}
-
-
-def _dotted(x: Sequence[Any], y: Sequence[float], colour: str, yref: str = "y") -> Chart:
-    return {"type": "line", "line": {"color": colour, "width": 1.5, "dash": "dot"}, **_place(x, y, yref)}
-
-
-def _place(x: Sequence[Any], y: Sequence[float], yref: str) -> Chart:
-    return {"xref": "x", "x0": x[0], "x1": x[1], "yref": yref, "y0": y[0], "y1": y[1]}
+def _column(
+    x: _Axis, bucket: Bucket, kind: str, top: float, height: float, told: str = "", *, share: float = 1.0
+) -> str:
+    """Return a bar as wide as such a share of a bucket."""
+    width = share * (x(bucket.end_ns) - x(bucket.start_ns))
+    return _rect(x(_middle(bucket)) - width / 2, top, width, height, kind, told)
 
 
 # --- histograms -------------------------------------------------------------------------------------------------
 
 
 def _histogram(
-    pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]], title: str, noun: str
+    pairs: Sequence[tuple[float, float]],
+    bins: Sequence[tuple[float, float, str]],
+    title: str,
+    metric: MetricSummary,
+    *,
+    passes: bool = False,
 ) -> Chart:
+    shares, counts = _spread(pairs, bins)
+    x = _Axis(bins[0][0], bins[-1][1], 0, 100)
+    y = _Axis(0, max(shares), _HISTOGRAM_PX, 0)
+    named = [(value, _short(value)) for value in _ticks(bins[0][0], bins[-1][1], 5)]
+    if len(bins) != BINS:
+        named = [((low + high) / 2, name) for low, high, name in bins]
+    parts = [
+        *_rows(y, _ticks(0, max(shares), 4), f"{metric.noun}s, %"),
+        *(_text(f"{x(value)}%", _HISTOGRAM_PX + 18, name, "tick xtick", "middle") for value, name in named),
+        _text("50%", _HISTOGRAM_PX + 36, title, "", "middle"),
+    ]
+    for (low, high, name), share, scored in zip(bins, shares, counts, strict=True):
+        width = x(high) - x(low)
+        told = f"{name}: {share:.1f} % of {metric.noun}s ({scored:,} scored)"
+        parts.append(_rect(x(low) + 0.05 * width, y(share), 0.9 * width, _HISTOGRAM_PX - y(share), "share"))
+        parts.append(_rect(x(low), 0, width, _HISTOGRAM_PX, "hover", told))
+    return Chart(title, _svg(_HISTOGRAM_PX, [*parts, *(_thresholds(metric, x) if passes else ())]))
+
+
+def _spread(
+    pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]]
+) -> tuple[Sequence[float], Sequence[int]]:
+    """Return the share of each bin in per cent, by weight, and its scores; values outside count at the ends."""
     weights, values = np.array(pairs).T
-    # What rounding or another revision put outside counts at the ends.
     inside = np.searchsorted([low for low, *_ in bins[1:]], values + _HAIR, side="right")
-    counts = np.bincount(inside, minlength=len(bins))
     shares = 100 * np.bincount(inside, weights, len(bins)) / weights.sum()
-    told = [f"{name}: {share:.1f} % of {noun}s ({scored:,} scored)"
-            for (_, _, name), share, scored in zip(bins, shares, counts, strict=True)]  # fmt: skip
-    middles, widths = [(low + high) / 2 for low, high, _ in bins], [0.9 * (high - low) for low, high, _ in bins]
-    return {
-        "data": [_bars(middles, shares.tolist(), "$line", told, width=widths)],
-        "layout": {
-            **_layout(_HISTOGRAM_PX),
-            "xaxis": _axis(title=_titled(title), range=[bins[0][0], bins[-1][1]], showgrid=False, **_ticks(bins)),
-            "yaxis": _axis(title=_titled(f"{noun}s, %"), rangemode="tozero", nticks=4),
-        },
-    }  # fmt: skip
+    return shares.tolist(), np.bincount(inside, minlength=len(bins)).tolist()
 
 
-def _with_thresholds(chart: Chart, metric: MetricSummary) -> Chart:
-    """Draw from where a score passes, and say it above; pass/fail metrics have nothing between."""
+def _thresholds(metric: MetricSummary, x: _Axis) -> Iterator[str]:
+    """Yield from where a score passes, and words above it; pass/fail metrics have nothing between."""
     words = threshold(metric.kind, metric.pass_at)
-    if not words:
-        return chart
-    layout = chart["layout"]
-    margin = {**layout["margin"], "t": _WORDS_MARGIN_PX}
-    lines = [_dotted([at, at], [0, 1], "$muted", "paper") for at in metric.pass_at]
-    return {**chart, "layout": {**layout, "margin": margin, "shapes": lines,
-                                "annotations": [_above(metric.pass_at[-1], words)]}}  # fmt: skip
-
-
-def _above(x: float, words: str) -> Chart:
-    """Return words above a line, no part of them beyond the chart."""
-    side = "left" if x < _EDGE else "right" if x > 1 - _EDGE else "center"
-    return {
-        "x": x, "xanchor": side, "y": 1, "yref": "paper", "yanchor": "bottom", "text": words, "showarrow": False,
-        "font": {"color": "$muted", "size": 12},
-    }  # fmt: skip
+    if words:
+        yield from (f'<line class="dotted" x1="{x(at)}%" x2="{x(at)}%" y2="{_HISTOGRAM_PX}"/>' for at in metric.pass_at)
+        last = metric.pass_at[-1]
+        yield _text(f"{x(last)}%", -5, words, "", "start" if last < _EDGE else "end" if last > 1 - _EDGE else "middle")
 
 
 def _bins(metric: MetricSummary, bounds: tuple[float, float]) -> list[tuple[float, float, str]]:
@@ -269,14 +315,8 @@ def _bins(metric: MetricSummary, bounds: tuple[float, float]) -> list[tuple[floa
     return [(a, b, f"{figure(a)} to {figure(b)}") for a, b in pairwise(edges)]
 
 
-_HAIR = 1e-9
+_HAIR: Final = 1e-9
 """0.15 is not 3 × 0.05 in binary: a value a hair below a border is on it."""
-
-
-def _ticks(bins: Sequence[tuple[float, float, str]]) -> Mapping[str, Any]:
-    if len(bins) == BINS:
-        return {}
-    return {"tickvals": [(low + high) / 2 for low, high, _ in bins], "ticktext": [name for _, _, name in bins]}
 
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
@@ -287,34 +327,38 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 # --- what both share --------------------------------------------------------------------------------------------
 
 
-def _layout(height: int, right: int = 10) -> Chart:
-    return {
-        "height": height,
-        "margin": {"l": 52, "r": right, "t": 8, "b": 40},
-        "showlegend": False,
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "$font", "size": 12, "color": "$text"},
-        "hoverlabel": {"bgcolor": "$card", "bordercolor": "$muted", "font": {"color": "$text"}, "align": "left"},
-    }
+def _rows(y: _Axis, ticks: Sequence[float], title: str) -> Iterator[str]:
+    """Yield a line across and its value for each tick, and the name of the scale beside them."""
+    for tick in ticks:
+        yield f'<line class="grid" x2="100%" y1="{y(tick)}" y2="{y(tick)}"/>'
+        yield _text("0", y(tick) + 4, _short(tick), "tick", "end", ' dx="-7"')
+    middle = round((y.begin + y.end) / 2)
+    yield _text("0", 0, title, "", "middle", f' transform="translate(-40 {middle}) rotate(-90)"')
 
 
-def _axis(**given: Any) -> Chart:
-    own = {"gridcolor": "$grid", "linecolor": "$grid", "zeroline": False, "fixedrange": True, "automargin": False}
-    return {**own, **given}
+def _ticks(low: float, high: float, most: int) -> Sequence[float]:
+    """Return at most about so many round values between two."""
+    rough = (high - low) / most
+    power = 10.0 ** floor(log10(rough))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - _HAIR))
+    first, last = ceil(low / step - _HAIR), floor(high / step + _HAIR)
+    return [round(n * step, 12) for n in range(first, last + 1)]
 
 
-def _titled(text: str) -> Chart:
-    return {"text": text, "font": {"size": 12, "color": "$muted"}, "standoff": 6}
+def _svg(height: int, parts: Sequence[str]) -> str:
+    return f'<svg class="plot" height="{height}" aria-hidden="true">{"".join(parts)}</svg>'
 
 
-def _at(time_ns: int) -> str:
-    """Return a time as plotly reads it: without a zone, and so as it stands; all times of the page are UTC."""
-    return datetime.fromtimestamp(time_ns / _SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+def _rect(x: float, y: float, width: float, height: float, kind: str, told: str = "") -> str:
+    """Return a bar; across in per cent, upright in pixels; with words that a pointer shows."""
+    title = f"<title>{escape(printable_lines(told))}</title>" if told else ""
+    place = f'x="{x:.2f}%" y="{y:.2f}" width="{width:.2f}%" height="{height:.2f}"'
+    return f'<rect class="{kind}" {place}>{title}</rect>'
 
 
-def _middle(bucket: Bucket) -> str:
-    return _at((bucket.start_ns + bucket.end_ns) // 2)
+def _text(x: str, y: float, words: str, kind: str, anchor: str, more: str = "") -> str:
+    named = f' class="{kind}"' if kind else ""
+    return f'<text{named} x="{x}" y="{y:g}" text-anchor="{anchor}"{more}>{escape(printable_lines(words))}</text>'
 
 
 def _short(number: float) -> str:

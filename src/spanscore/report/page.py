@@ -12,7 +12,7 @@ from spanscore.metrics.catalog.offline import COMPARES_WORDS
 from spanscore.model.score import known_sum
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.otel.scope import version
-from spanscore.report import charts, jinja2_page, plotly_js
+from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
 from spanscore.report.cells import Chip, chip, comments, cut, cut_contexts, label_chip, rough, score_row, when
 from spanscore.report.conversation_cards import ConversationCard, cards
@@ -42,7 +42,7 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
         conversations: in any order.
 
     Raises:
-        MissingExtraError: jinja2 or plotly is not installed.
+        MissingExtraError: jinja2 is not installed.
     """
     metrics = [metric for metric in summary.metrics if metric.metric]
     every = cases(summary.ranking, lambda worst: units.tell(worst.unit).question)
@@ -50,7 +50,6 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
     worst = [_unit(case, units, summary, metrics) for case in shown]
     talks = cards(conversations, units, summary)
     return jinja2_page.render(
-        plotly_js.source(),
         title=safe_text(title),
         headline=say.headline(summary),
         period=say.period(summary),
@@ -101,7 +100,6 @@ def _seen(summary: ReportSummary) -> str:
 
 
 def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str, Any]:
-    drawn = charts.histograms(metric)
     return {
         "key": f"m{at}",
         "of_conversations": metric.of_conversations,
@@ -115,7 +113,7 @@ def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str,
         "finding": say.metric_finding(metric, summary),
         "about": _about(metric),
         "trend": charts.trend(metric, summary),
-        "spreads": [{"on": one["layout"]["xaxis"]["title"]["text"], "chart": one} for one in drawn],
+        "spreads": charts.histograms(metric),
         "table": [_bucket(bucket, summary) for bucket in metric.buckets if bucket.scores or bucket.outcomes],
     }
 

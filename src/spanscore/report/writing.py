@@ -44,7 +44,7 @@ def write(
         calibrations: metric → what human labels say of its judge: its pass rate is told as they would have it, too.
 
     Raises:
-        MissingExtraError: jinja2 or plotly is not installed.
+        MissingExtraError: jinja2 is not installed.
         OSError: the file cannot be written.
     """
     read = Spans.read(spans)
