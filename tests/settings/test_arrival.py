@@ -106,6 +106,7 @@ UNUSUAL: dict[str, Any] = {
     "monitoring.interval": 45.0,
     "units.scopes": ["unusual"],
     "units.ignore_scopes": ["unusual"],
+    "units.kinds": ["agent"],
     "sinks": ["spanscore.testing:MemorySink"],
     "dialects": ["genai"],
     "units.translations": ["openinference"],
@@ -291,4 +292,4 @@ def test_the_metrics_are_served_where_the_file_says(tmp_path: Path) -> None:
         made = dict(values(scorer, "scorer", set()))
 
     assert {f"serve_metrics.{name}" for name in where} == {path for path in SERVED if path.startswith("serve_metrics.")}
-    assert made["scorer._page.endpoint.url"] == f"http://127.0.0.2:{where['port']}/metrics"
+    assert made["scorer._life.page.endpoint.url"] == f"http://127.0.0.2:{where['port']}/metrics"
