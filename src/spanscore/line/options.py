@@ -110,6 +110,7 @@ class Options:
     capture_content: Annotated[bool | None, Key("capture.content")] = None
     capture_metadata: Annotated[Sequence[str], Key("capture.metadata", list[str])] = ()
     capture_metrics: Annotated[bool, Key("capture.metrics")] = True
+    capture_context: Annotated[bool, Key("capture.context")] = False
     steps: Annotated[bool, Key("capture.steps")] = False
     score_abandoned: Annotated[bool, Key("capture.score_abandoned")] = False
     score_failed: Annotated[bool, Key("capture.score_failed")] = False

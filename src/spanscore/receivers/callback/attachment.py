@@ -55,6 +55,7 @@ class Attachment:
         content: bool,
         metadata: Sequence[str],
         steps: bool,
+        attaches_tools: bool,
         turns: SessionIds | None,
         models: ModelMetrics | None,
         redactor: Redactor | None,
@@ -71,6 +72,7 @@ class Attachment:
         self.handler = SpanCallbackHandler(
             inbox, sampler, admission, tracer=tracer, ready=begin, content=content, steps=steps, turns=turns
         )
+        self.handler.attaches_tools = attaches_tools
         self.handler.holder, self.handler.identity = holder, identity
         if not captures:
             self.handler.close()

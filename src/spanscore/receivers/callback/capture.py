@@ -73,11 +73,13 @@ class RunCapture:
         others: handlers of other scorers.
         is_installed: whether LangChain puts this object on every chain.
         installed_ns: when LangChain was last asked to put this object on every chain; 0 = it was not.
+        attaches_tools: whether the span of a tool is the current one while the tool runs.
         holder: kept alive by this object, and by the scorer: when nothing refers to it, no run can come any more.
         memory: the runs; all that the span thread has of this object, as it must not keep the handler alive.
     """
 
     receiver: Receiver
+    attaches_tools = False
     holder: object = None
     installed_ns = 0
     others: tuple[ReferenceType[RunCapture], ...] = ()
@@ -350,6 +352,8 @@ class RunCapture:
 
     def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
         root, event = run.root, (run, time_ns(), snapshot, error)
+        if run.tool_context is not None:
+            run.tool_context.end()
         if root.told is not None:
             self._keep(root, root.told, event)
         elif not root.detached:

@@ -51,7 +51,9 @@ class Run:
         "parent",
         "root",
         "span",
+        "span_id",
         "start_ns",
+        "tool_context",
     )
 
     def __init__(self, run_id: int, parent: Run | None, operation: str | None, name: str, start_ns: int) -> None:
@@ -62,7 +64,8 @@ class Run:
         self.start_ns = start_ns
         self.input: Any = None
         self.details: Any = None
-        self.first_ns = 0
+        self.first_ns = self.span_id = 0
+        self.tool_context: Any = None
         self.span: Span | None = None
         self.ended = self.closed = False
         if parent is not None:
@@ -140,7 +143,8 @@ class Root(Run):
         self.name = name
         self.start_ns = start_ns
         self.input = self.details = self.span = None
-        self.first_ns = 0
+        self.first_ns = self.span_id = 0
+        self.tool_context = None
         self.ended = self.closed = False
         self.root = self
         self.key: UnitKey | None = None

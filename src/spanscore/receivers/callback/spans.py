@@ -34,6 +34,7 @@ from spanscore.model.span import UnitKey
 from spanscore.otel.ids import OwnIds
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
+from spanscore.receivers.callback.tool_context import ToolContext
 from spanscore.runtime.log import log_internal_error
 
 __all__ = ["RunSpans"]
@@ -69,6 +70,11 @@ class RunSpans:
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
         # What generates other ids may write the time into them.
         self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)
+
+    def attach(self, run: Run) -> None:
+        """Make a tool's span the current one until the run's ``tool_context`` ends. A tracer that is not the SDK's cannot."""
+        if self._chosen is not None and run.root.lent is None and run.root.key is not None:
+            run.tool_context = ToolContext(run, self._chosen)
 
     @property
     def most_attributes(self) -> int | None:
@@ -182,7 +188,7 @@ class RunSpans:
             above = above or self._above(run)
             (trace_id, span_id), state = run.root.key or _new_key(chosen), None if above is None else above.trace_state
             if run is not run.root:
-                span_id = chosen.ids.generate_span_id()
+                span_id = run.span_id or chosen.ids.generate_span_id()
             elif run.root.sampling is not None:
                 state = run.root.sampling.trace_state
             run.span = NonRecordingSpan(chosen.ids_of(above, trace_id, span_id, state))
@@ -195,7 +201,13 @@ class RunSpans:
         kind, ambient = _kind_of(run), run.root.context or Context()
         if self._chosen is not None:
             return self._chosen.start_span(
-                name, context=ambient, parent=parent, kind=kind, attributes=attributes, start_time=run.start_ns
+                name,
+                context=ambient,
+                parent=parent,
+                kind=kind,
+                attributes=attributes,
+                start_time=run.start_ns,
+                span_id=run.span_id or None,
             )
         ambient = set_span_in_context(parent, ambient)
         return self._tracer.start_span(name, context=ambient, kind=kind, attributes=attributes, start_time=run.start_ns)
