@@ -101,7 +101,7 @@ EXITS = {
         leaving(); scorer.shutdown()
     """,
     "three scorers": """
-    scorers = [OnlineScorer([Slow(60)], service_name="app") for _ in range(3)] if SCORED else []
+    scorers = [OnlineScorer([Slow(60, f"slow_{n}")], service_name="app") for n in range(3)] if SCORED else []
     config = {"callbacks": [s.handler for s in scorers]}
     print(ask()); judging(*scorers); leaving()
     """,
