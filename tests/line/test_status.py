@@ -14,6 +14,7 @@ from spanscore.judges import judge
 from spanscore.line.status import Status
 from spanscore.line.tables import Fitting
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
+from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Scale
 from spanscore.runtime import log
 from spanscore.sampling.rules import Rule
@@ -327,3 +328,16 @@ def test_what_the_offline_judge_is_blind_to_stands_below_its_numbers():
     assert "Offline, response_relevancy counts the words" in told
     assert "harmless passes" not in told  # its judge is a model
     assert "ffline" not in other
+
+
+@pytest.mark.parametrize(
+    ("submitted", "sampled", "rates"), [(3, 0, (1.0, 1.0)), (3, 2, (0.5, 1.0)), (0, 2, (0.5, 0.5))]
+)
+def test_the_rate_of_samples_that_are_scored_whatever_it_is_is_1(submitted, sampled, rates):
+    with a_line(Grounded(), sample_rate=0.5) as (scorer, _):
+        for number in range(submitted + sampled):
+            sample = SingleTurnSample(user_input="Who?", response="I.", retrieved_contexts=["I."])
+            scorer.submit(sample, sample=number >= submitted)
+        assert scorer.flush(10)
+
+        assert scorer.status().rates == {"grounded": rates}

@@ -106,7 +106,8 @@ class Status:
         unpriced: models of judges that were paid for at a price that is not known; their cost is in no sum.
         overflowed: measurements whose attributes became ``other``, as an instrument had too many sets of them.
         overflowing: metric → the attribute of which it had too many values.
-        rates: metric → the least and the most of its sampling rate; they differ where rules raise it. Of a session metric it is
+        rates: metric → the least and the most of its sampling rate; they differ if rules raise it, or if samples were
+            submitted, which are scored whatever the rate. Of a session metric it is
             a share of sessions.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
         notes: what must be known of the numbers, a sentence each.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from spanscore import semconv
@@ -58,7 +58,7 @@ def status_of(
         neighbours=neighbours,
         unpriced=list(dict.fromkeys([*line.units.notes.unpriced, *line.sessions.notes.unpriced])),
         overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
-        rates=_rates(line),
+        rates=_rates(line, counted.eligible),
         sessions=session_status_of(line),
         labels=dict(line.label_desk.labelled),
         means=means_of(line),
@@ -81,10 +81,13 @@ def status_of(
     )
 
 
-def _rates(line: Line) -> dict[str, tuple[float, float]]:
-    """Return the least and the most of each metric's rate; no rule raises one of sessions."""
+def _rates(line: Line, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+    """Return the least and the most of each metric's rate: 1 for a submitted sample; no rule raises one of sessions."""
     rates = {name: line.options.rates_of(name) for name in line.metrics}
-    return rates | {name: (rates[name][0], rates[name][0]) for name in line.of_sessions}
+    unsampled: int = sum(getattr(receiver, "unsampled", 0) for receiver in list(line.receivers))
+    if unsampled:
+        rates = {name: (1.0 if eligible[name] <= unsampled else least, 1.0) for name, (least, _) in rates.items()}
+    return rates | {name: (line.options.rates_of(name)[0],) * 2 for name in line.of_sessions}
 
 
 def _outcomes(counted: Counted, metrics: Iterable[str]) -> dict[str, dict[str, int]]:

@@ -46,6 +46,9 @@ class SubmittedSamples(WhenRead):
         admission: counts the samples that are turned away here.
         tracer: gives the tracer of the capture scope.
         turns: told of the conversation of each sample, and whether it is let in; None = nobody scores conversations.
+
+    Attributes:
+        unsampled: samples that were handed on to be scored whatever the sampling rate.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class SubmittedSamples(WhenRead):
 
     def reset(self) -> None:
         """Count from zero: in a forked child. Spans that carry a sample carry it there, too."""
-        self._submitted = self._read = 0
+        self._submitted = self._read = self.unsampled = 0
 
     def submit(self, item: Sample, *, sampled: bool) -> str | None:
         """Take a sample by value; return its trace id, 32 hex digits, or None when it was turned away. Does not block."""
@@ -97,6 +100,7 @@ class SubmittedSamples(WhenRead):
         """Hand on one sample."""
         self._read += 1
         unit, samples, pending, sampled = event
+        self.unsampled += not sampled
         self._port.submitted(unit, samples, pending, sampled=sampled, now_ns=now_ns)
 
     def unread(self) -> int:
