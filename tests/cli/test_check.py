@@ -93,10 +93,10 @@ def test_each_alert_says_from_how_many_scores_it_speaks(tmp_path: Path) -> None:
     volumes = {name: alert["volume"] for name, alert in alerts.items()}
     minimum = {name: (volume["min_scores"], volume["min_requests"]) for name, volume in volumes.items()}
     assert minimum == {
-        "faithfulness": (100, 5_000),
-        "harmless": (400, 8_000),
+        "faithfulness": (30, 1_500),
+        "harmless": (30, 600),
         "topic_adherence": (50, 1_000),
-        "exact_match": (100, 2_000),
+        "exact_match": (30, 600),
     }
     assert "does not hold" in alerts["topic_adherence"]["notes"][0]
     assert "without a baseline" in alerts["exact_match"]["notes"][0]
@@ -192,14 +192,14 @@ def test_check_and_rules_tell_the_same_volumes(tmp_path: Path) -> None:
 def test_both_volumes_are_told_as_scores_and_as_requests(tmp_path: Path) -> None:
     told = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0.02}\n" + DROPS)
 
-    assert "to speak at all: 100 scores, 5,000 requests" in told.stdout
+    assert "to speak at all: 30 scores, 1,500 requests" in told.stdout
     assert "to see a drop of 0.1 half of the time: 489 scores, 24,450 requests" in told.stdout
 
 
 def test_a_metric_that_is_never_scored_never_speaks(tmp_path: Path) -> None:
     told = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0}\n" + DROPS)
 
-    assert "100 scores, never: its rate is 0" in told.stdout
+    assert "30 scores, never: its rate is 0" in told.stdout
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_drop_that_is_told_alarms_half_of_the_time(scores: int, hours: int) 
 
 
 def test_fewer_scores_than_a_window_needs_see_nothing() -> None:
-    told = seen([4], 14 * DAY_S)  # 96 in the longest window
+    told = seen([1.2], 14 * DAY_S)  # 29 in the longest window
 
     assert told == SmallestDrop(within_s=14 * DAY_S, at_best=None, at_worst=None)
 

@@ -83,11 +83,10 @@ def test_z_is_of_how_often_a_sliding_window_begins_to_alarm() -> None:
     assert budget.critical_z(window_s=3_600, shares=50, **month) == pytest.approx(4.61, abs=0.01)
 
 
-def test_scores_near_a_perfect_pass_rate_need_more_company() -> None:
-    needed = {b: budget.least_scores(b, binary=True) for b in (0.5, 0.94, 0.95, 1.0)}
+def test_a_window_needs_30_scores_unless_the_settings_name_another_number() -> None:
+    alerts = {**ALERTS, "noise": AlertSettings(baseline=0.4, min_scores=7)}
 
-    assert needed == {0.5: 100, 0.94: 100, 0.95: 400, 1.0: 400}
-    assert budget.least_scores(0.97, binary=False) == 100
+    assert [plan.least for plan in plans_of(alerts, METRICS, QUICK)] == [30, 30, 7]  # faithfulness, harmless, noise
 
 
 def test_metrics_and_segments_share_the_budget() -> None:

@@ -239,7 +239,7 @@ def volumes_of(
 
 def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
     rate, _ = options.rates_of(metric.name)
-    least = least_of(metric, alert, plan)
+    least = least_of(alert)
     seen = (
         None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
     )  # with fewer than the least nothing is said at all

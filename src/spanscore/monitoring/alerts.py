@@ -28,11 +28,10 @@ def alerts_of(
 ) -> list[Alert]:
     """Return every alert: drops, thresholds, judges, silence per metric; accounts, budgets, lost units and backlogs for all."""
     found = [alert for plan in plans for alert in drops(plan, shared)]
-    planned = {plan.metric: plan for plan in plans}
     for metric in metrics:
         own = alerts.get(metric.name, AlertSettings())
         if own.threshold is not None and metric.scale.range is not None:
-            found += thresholds(metric, own, shared, least=least_of(metric, own, planned.get(metric.name)))
+            found += thresholds(metric, own, shared, least=least_of(own))
         found += [failing(metric, shared), declining(metric, shared), *silence(metric, shared)]
         found.append(changed(metric, own, shared))
     found += map(judge_changed, canaries)

@@ -16,16 +16,15 @@ from __future__ import annotations
 from math import ceil, exp, inf, log, sqrt
 from statistics import NormalDist
 
-__all__ = ["MIN_SCORES", "RECOVERED_Z", "TOLERATED", "critical_z", "least_scores", "scores_to_see"]
+__all__ = ["MIN_SCORES", "RECOVERED_Z", "TOLERATED", "critical_z", "scores_to_see"]
 
 TOLERATED = 0.25
 """Share of ``min_drop`` that is no drop yet: only drops of about ``min_drop`` itself are found later for it."""
 RECOVERED_Z = 3.5
 """Standard errors by which a shorter window must be better than one that sees a drop; while that lasts, it seldom is."""
-MIN_SCORES = 100
-MIN_SCORES_NEAR_1 = 400
-NEAR_1 = 0.95
-"""A pass/fail baseline from here on needs more scores, as a few failures decide."""
+MIN_SCORES = 30
+"""Least effective scores of a window that is compared with a baseline, unless ``min_scores`` is set. The test's exact size for 30
+pass/fail scores is 0.31 to 1.9 of the nominal one."""
 BEGUN, STEPPED = 2.0, 1.4
 """The numbers of the formula."""
 LOWEST_Z, HIGHEST_Z = 1.0, 40.0
@@ -53,11 +52,6 @@ def critical_z(*, window_s: float, interval_s: float, every_s: float, shares: in
 def _begun(z: float, step: float) -> float:
     """Return how many alarms begin in a window's length; ``step`` is the share of it from one evaluation to the next."""
     return BEGUN * z * _normal.pdf(z) * exp(-STEPPED * z * sqrt(2 * step))
-
-
-def least_scores(baseline: float | None, *, binary: bool) -> int:
-    """Return how many effective scores a window needs before anything is said."""
-    return MIN_SCORES_NEAR_1 if binary and baseline is not None and baseline >= NEAR_1 else MIN_SCORES
 
 
 def scores_to_see(

@@ -44,7 +44,7 @@ class DropPlan:
         scale: of the metric's own values.
         baseline: what is normal.
         windows: in s → standard errors below what is tolerated.
-        least: effective scores a window needs.
+        least: effective scores that a window needs.
         canary: of its judge; None = none watches it.
     """
 
@@ -126,18 +126,14 @@ def _plan(
         scale=metric.scale,
         baseline=baseline,
         windows=windows,
-        least=_least(metric, alert, baseline.level),
+        least=least_of(alert),
         canary=canary,
     )
 
 
-def least_of(metric: Metric, alert: AlertSettings, plan: DropPlan | None) -> int:
-    """Return the effective scores that a window of a metric needs; ``plan``: of its drops, None where they are not watched."""
-    return _least(metric, alert, None) if plan is None else plan.least
-
-
-def _least(metric: Metric, alert: AlertSettings, level: float | None) -> int:
-    return alert.min_scores or budget.least_scores(level, binary=metric.scale.kind == "binary")
+def least_of(alert: AlertSettings) -> int:
+    """Return the effective scores that a window of a metric needs before an alert compares its mean."""
+    return alert.min_scores or budget.MIN_SCORES
 
 
 def _critical_z(window_s: float, alert: AlertSettings, shared: MonitoringSettings, shares: int) -> float:

@@ -78,8 +78,7 @@ class AlertSettings(SettingsPart):
         threshold: lowest acceptable mean, whatever is normal; None = none.
         slack: how far the true mean strays from its baseline by itself, as a standard deviation; added to the standard error
             of every window. None = what the file of the baseline has learned, else 0.
-        min_scores: effective scores a window needs before anything is said; None = 100, for a pass/fail metric with a
-            baseline of 0.95 and more 400.
+        min_scores: least effective scores of a window that an alert compares; None = 30.
         z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
         series: only this series (metric version, judge and votes), which the metric must have, is watched; None = whatever
             is scored.
