@@ -3,9 +3,9 @@
     python -m benchmarks.alerts [--months 200] [--report FILE]
 
 The rules of ``spanscore.monitoring`` on scores of a minute each, without a Prometheus: the same sums, windows, deviance and
-recovery, one evaluation a minute, ``for`` and ``keep_firing_for``. A false alarm is an alert of any window that begins; the
-scores are then independent and their mean is the lowest that is tolerated. Prints the tables of ``alerts.md``; each cell has a
-seed of its own. Takes five minutes.
+recovery, one evaluation a minute, ``for`` and ``keep_firing_for``. A false alarm is an alert that begins; the scores are then
+independent and their mean is the lowest that is tolerated. Prints the tables of ``alerts.md``; each cell has a seed of its own.
+Takes five minutes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from spanscore.monitoring import budget
 from spanscore.monitoring.alert import PATIENCE
-from spanscore.monitoring.drop_promql import EDGE, LITTLE_VARIED
 from spanscore.monitoring.drops import KEPT
+from spanscore.monitoring.recorded import EDGE, LITTLE_VARIED
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -107,7 +107,7 @@ POOL = 100_000
 
 @dataclass(frozen=True)
 class Rule:
-    """What a window is held against at each evaluation: as ``drop_promql.dropped`` takes it.
+    """What a window is held against at each evaluation: as ``spanscore:dropped``.
 
     Attributes:
         clump: by which the variance of the mean is multiplied, before ``strays`` is added to it.
@@ -127,48 +127,47 @@ class Window:
     Attributes:
         p: the mean, as far from 0 and 1 as its logarithm needs.
         error2: its variance.
-        most: so many pass/fail scores one may count for where a drop is looked for.
     """
 
     n: Floats
     p: Floats
     error2: Floats
-    most: float
 
     @classmethod
-    def of(cls, sums: Sums, minutes: int, most: float) -> Window:
+    def of(cls, sums: Sums, minutes: int) -> Window:
         """Return a window of so many minutes, at the evaluations from the end of the first day on."""
         n, y, y2 = (sliding(one, minutes) for one in (sums.n, sums.y, sums.y2))
         with np.errstate(all="ignore"):  # an empty window has no mean: as in PromQL
-            return cls(n, np.clip(y / n, EDGE, 1 - EDGE), np.maximum(y2 / n - (y / n) ** 2, 0) / n, most)
+            return cls(n, np.clip(y / n, EDGE, 1 - EDGE), np.maximum(y2 / n - (y / n) ** 2, 0) / n)
 
     def __getitem__(self, where: Flags) -> Window:
         """Return it at some evaluations."""
-        return Window(self.n[where], self.p[where], self.error2[where], self.most)
+        return Window(self.n[where], self.p[where], self.error2[where])
 
     def is_below(self, rule: Rule) -> Flags:
-        """As ``drop_promql.dropped``."""
+        """As ``spanscore:dropped``."""
         error2 = rule.clump * self.error2 + rule.strays
-        far = self._deviance(rule.null, self.most, error2) > rule.z**2
+        far = self._deviance(rule.null, error2) > rule.z**2
         below: Flags = (self.p < rule.null) & far & (self.n >= rule.least)
         return below
 
     def is_better(self, than: Window, null: Floats) -> Flags:
-        """As ``drop_promql.recovered``."""
-        far = self._deviance(than.p, 1.0, self.error2) > budget.RECOVERED_Z**2
+        """As ``spanscore:recovered``."""
+        far = self._deviance(than.p, self.error2) > budget.RECOVERED_Z**2
         return (self.p > null) & (self.p > than.p) & far & (self.n >= budget.MIN_SCORES)
 
-    def _deviance(self, level: float | Floats, most: float, error2: Floats) -> Floats:
+    def _deviance(self, level: float | Floats, error2: Floats) -> Floats:
         p, failing = self.p, 1 - self.p
         with np.errstate(all="ignore"):  # equal scores have no error
+            most = np.clip(p * self.n, 1, LITTLE_VARIED)
             size = self.n * np.minimum(p * failing / (error2 * self.n), most)
             found: Floats = 2 * size * (p * np.log(p / level) + failing * np.log(failing / (1 - level)))
             return found
 
 
-def windows_of(sums: Sums, law: Law, minutes: Iterable[int]) -> dict[int, Window]:
+def windows_of(sums: Sums, minutes: Iterable[int]) -> dict[int, Window]:
     """Return minutes → window, shortest first."""
-    return {one: Window.of(sums, one, LITTLE_VARIED if law.spread else 1.0) for one in sorted(minutes)}
+    return {one: Window.of(sums, one) for one in sorted(minutes)}
 
 
 def sliding(values: Floats, minutes: int) -> Floats:
@@ -183,24 +182,23 @@ def rules_of(windows: Sequence[int], null: float) -> dict[int, Rule]:
     return {minutes: Rule(null, budget.critical_z(window_s=60.0 * minutes, **shared)) for minutes in windows}  # type: ignore[arg-type]
 
 
-def firing(windows: Mapping[int, Window], rules: Mapping[int, Rule]) -> dict[int, Flags]:
-    """Return window → whether its alert is on at each evaluation: runs × evaluations.
+def firing(windows: Mapping[int, Window], rules: Mapping[int, Rule]) -> Flags:
+    """Return whether the alert is on at each evaluation: runs × evaluations.
 
     Args:
         windows: minutes → window, shortest first; those that are watched side by side.
         rules: minutes → what it is held against.
     """
-    on, shorter = dict[int, Flags](), None
-    recovered = np.zeros(next(iter(windows.values())).n.shape, bool)
-    for minutes, window in windows.items():
-        rule = rules[minutes]
-        below = window.is_below(rule)
+    lengths = list(windows)
+    dropped, recovered = (np.zeros(windows[lengths[0]].n.shape, bool) for _ in range(2))
+    for shorter, minutes in zip([None, *lengths], lengths, strict=False):
+        window = windows[minutes]
+        below = window.is_below(rules[minutes])
         if shorter is not None:
-            null = np.broadcast_to(rule.null, below.shape)[below]
-            recovered[below] |= shorter[below].is_better(window[below], null)
-        on[minutes] = _state(below & ~_lately(recovered, minutes), minutes // KEPT)
-        shorter = window
-    return on
+            null = np.broadcast_to(rules[shorter].null, below.shape)[below]
+            recovered[below] |= windows[shorter][below].is_better(window[below], null)
+        dropped |= below & ~_lately(recovered, minutes)
+    return _state(dropped, lengths[-1] // KEPT)
 
 
 def _lately(flags: Flags, minutes: int) -> Flags:
@@ -236,10 +234,10 @@ def false_alarms(
     null, counted = baseline - TOLERATED, np.zeros(len(sets))
     for runs in [RUNS] * (months // RUNS) or [months]:
         sums = scored(law, null, per_minute, (runs, MONTH + DAY), dice)
-        windows = windows_of(sums, law, {minutes for one in sets for minutes in one})
+        windows = windows_of(sums, {minutes for one in sets for minutes in one})
         for i, watched in enumerate(sets):
             on = firing({minutes: windows[minutes] for minutes in watched}, rules_of(watched, null))
-            counted[i] += sum(map(begun, on.values()))
+            counted[i] += begun(on)
     return [float(one) for one in counted / (months // RUNS * RUNS or months)]
 
 
@@ -275,8 +273,8 @@ def dropping(law: Law, drop: float, per_minute: float, *, lasts: int, after: int
     )
     sums += scored(law, low, per_minute, (runs, lasts - 1), dice)
     sums += scored(law, baseline, per_minute, (runs, after), dice)
-    on = firing(windows_of(sums, law, SETS[-1]), rules_of(SETS[-1], baseline - TOLERATED))
-    return Drop(DAY, late[:, 0], np.any(list(on.values()), axis=0))
+    on = firing(windows_of(sums, SETS[-1]), rules_of(SETS[-1], baseline - TOLERATED))
+    return Drop(DAY, late[:, 0], on)
 
 
 @dataclass(frozen=True)
@@ -356,7 +354,7 @@ By `python -m benchmarks.alerts`: default windows (5m, 15m, 1h, 6h, 1d) and sett
 twenty scored, independent scores, fixed seeds."""
 FALSE = """## False alarms in 30 days, where one is allowed
 
-The true mean is the lowest that is tolerated; every alert of every window that begins is counted. One window is 1h, three are
+The true mean is the lowest that is tolerated; every alert that begins is counted. One window is 1h, three are
 1h, 6h, 1d. * the shortest window that speaks holds 1,000 scores or more."""
 DELAYS = """## Minutes from a drop to the alert: median (95 %)
 

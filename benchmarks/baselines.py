@@ -4,7 +4,7 @@
 
 Each month has four weeks before it, of which the baseline is learned by the code of ``spanscore baseline``; then the drop
 alerts, as ``benchmarks/alerts.py`` simulates them, are evaluated once a minute for 30 days, and for one more in which the mean
-is 0.1 lower. Each alert of each window that begins is a false alarm.
+is 0.1 lower. Each alert that begins is a false alarm.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ def month(world: World, law: Law, seed: int) -> Month:
     minutes = np.arange(LEARNED + WATCHED + DROPPED, dtype=float)
     sums = _scored(np.random.default_rng(seed), world, minutes, law)
     of = learned(_steps(Sums(*(one[:, :LEARNED] for one in (sums.n, sums.y, sums.y2)))))
-    windows = alerts.windows_of(sums, law, MINUTES)
+    windows = alerts.windows_of(sums, MINUTES)
     on = {name: alerts.firing(windows, rules) for name, rules in _watched(law, of, sums, windows).items()}
     drops = LEARNED + WATCHED - DAY  # the first evaluation is at the end of the first day
     return Month(
-        {name: sum(alerts.begun(of[:, LEARNED - DAY : drops]) for of in one.values()) for name, one in on.items()},
-        {name: _first(np.any([of[0, drops:] for of in one.values()], axis=0)) for name, one in on.items()},
+        {name: alerts.begun(one[:, LEARNED - DAY : drops]) for name, one in on.items()},
+        {name: _first(one[0, drops:]) for name, one in on.items()},
         of,
     )
 

@@ -54,7 +54,7 @@ def test_it_prints_what_a_drop_needs_and_how_to_get_a_baseline(tmp_path: Path) -
 
     done = ran(config(tmp_path, text), "--out", tmp_path / "out")
 
-    assert all(word in done.stdout for word in ("5m, 15m, 1h, 6h, 1d", "4.16", "100", "1,773"))
+    assert all(word in done.stdout for word in ("5m, 15m, 1h, 6h, 1d", "4.16", "30", "1,773"))
     assert "1,773 requests" in done.stdout  # the rate is 1
     assert "z        standard errors below what is tolerated" in done.stdout
     assert "faithfulness: no baseline" in done.stdout

@@ -30,7 +30,15 @@ SERIES = {
     for name in [series(instrument)]
     for part in (("_bucket", "_sum", "_count", "") if about.kind == "histogram" else ("",))
 }
-LABELS = {label(name) for name in KNOWN} | {"le", "job", "instance", "service_name", "service_instance_id", "reason"}
+LABELS = {label(name) for name in KNOWN} | {
+    "le",
+    "job",
+    "instance",
+    "service_name",
+    "service_instance_id",
+    "reason",
+    "of",
+}
 REFERENCE = (INTEGRATIONS / "jaeger" / "README.md").read_text(encoding="utf-8")
 ALERT_LABELS = {"severity", "metric", "window", "alertname", "segment"}
 

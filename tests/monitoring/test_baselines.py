@@ -71,8 +71,8 @@ def test_the_swing_of_a_day_before_is_quiet_and_a_drop_below_it_is_not(prometheu
 def test_an_offset_of_a_week_is_held_against_its_own_week_and_its_error() -> None:
     rules = rule_files({"harmless": AlertSettings(baseline={"offset": "7d"})}, METRICS, SHORT)[RULES]
 
-    assert 'spanscore:mean:20m{gen_ai_evaluation_name="harmless"} offset 7d' in rules
-    assert '(spanscore:standard_error:20m{gen_ai_evaluation_name="harmless"} offset 7d) ^ 2' in rules
+    assert 'spanscore:mean{gen_ai_evaluation_name=~"harmless"} offset 7d' in rules
+    assert '(spanscore:standard_error{gen_ai_evaluation_name=~"harmless"} offset 7d) ^ 2' in rules
 
 
 def promtool_passes(
@@ -179,10 +179,29 @@ def test_what_was_learned_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_mean_of_bursts_strays_by_its_own_error_once_more_for_each_score_that_says_nothing_new(
     tmp_path: Path,
 ) -> None:
-    bursts = baseline_of("faithfulness", by_hour(tmp_path, {"faithfulness": entry(clump=10)}))
+    bursts = by_hour(tmp_path, {"faithfulness": entry(clump=10)})
 
-    assert bursts
-    assert bursts.strays(3_600, "x") == "1.6e-05 + 9 * spanscore:standard_error:1h{x} ^ 2"
+    rules = read_yaml(rule_files({"faithfulness": bursts}, METRICS, SETTINGS)[RULES])["groups"][0]["rules"]
+
+    numbers = {
+        one["record"]: one["expr"]
+        for one in rules
+        if one.get("labels", {}).get("window", "1h") == "1h" and "record" in one
+    }
+    assert (numbers["spanscore:clumped"], numbers["spanscore:slack2"]) == ("vector(9)", "vector(1.6e-05)")
+    assert "spanscore:standard_error ^ 2 * on" in numbers["spanscore:strays"]
+
+
+def test_a_learned_baseline_adds_at_most_6_kb(tmp_path: Path) -> None:
+    learned = by_hour(
+        tmp_path, {name: entry(hours=dict.fromkeys(DAYS, HOURS)) for name in ("faithfulness", "harmless")}
+    )
+    one, two = (
+        len(rule_files(dict.fromkeys(names, learned), METRICS, MonitoringSettings())[RULES].encode())
+        for names in (["faithfulness"], ["faithfulness", "harmless"])
+    )
+
+    assert two - one <= 6_000
 
 
 def test_a_window_strays_as_the_longest_one_that_is_no_longer(tmp_path: Path) -> None:

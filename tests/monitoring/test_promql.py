@@ -27,10 +27,6 @@ def test_every_operand_is_summed_by_the_same_labels() -> None:
     )
 
 
-def test_what_is_recorded_is_named_after_estimate_and_window() -> None:
-    assert promql.Estimate.recorded("1d", 'job="bot"').standard_error == 'spanscore:standard_error:1d{job="bot"}'
-
-
 def test_the_failed_outcomes_are_those_of_the_model() -> None:
     assert set(promql.FAILED.split("|")) == {
         "timeout",

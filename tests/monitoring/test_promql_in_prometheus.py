@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import log, sqrt
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +23,6 @@ from spanscore.monitoring.compare_promql import (
     excluded_of,
     release_sums,
 )
-from spanscore.monitoring.drop_promql import dropped
 from spanscore.monitoring.sequential import at_one_look
 from spanscore.otel.compared_values import ComparedValues
 from spanscore.otel.instrument_table import MOMENTS
@@ -124,28 +122,6 @@ def test_the_share_of_failures_is_weighted_unless_there_are_no_weights(server: A
     where = 'gen_ai_evaluation_name="polite"'
 
     assert value(server, promql.failed_share("1h", where)) == pytest.approx(12 / (12 + EVERY.w), rel=1e-9)
-
-
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("null", [0.82, 0.9, 0.97])
-def test_a_drop_is_said_where_the_deviance_is_beyond_z2_and_not_before(server: Any, null: float, binary: bool) -> None:
-    middle, n, error = estimates.mean(EVERY), estimates.n_eff(EVERY), estimates.standard_error(EVERY)
-    size = n if binary else middle * (1 - middle) / error**2
-    far = 2 * size * (middle * log(middle / null) + (1 - middle) * log((1 - middle) / (1 - null)))
-    of = promql.Estimate.of(LIVE)
-
-    for z, expected in ((0.99 * sqrt(far), [pytest.approx(null - middle, rel=1e-6)]), (1.01 * sqrt(far), [])):
-        said = dropped(of, null=str(null), z=z, min_scores=100, binary=binary)
-        assert [float(one["value"][1]) for one in server.query(said, at=backfill.END)] == expected
-
-
-def test_too_few_scores_say_nothing(server: Any) -> None:
-    few = int(estimates.n_eff(EVERY)) + 1
-    of = promql.Estimate.of(LIVE)
-
-    assert server.query(dropped(of, null="0.99", z=4.2, min_scores=few, binary=True), at=backfill.END) == []
-    assert server.query(promql.below(of, threshold=0.99, min_scores=few), at=backfill.END) == []
-    assert len(server.query(promql.below(of, threshold=0.99, min_scores=few - 1), at=backfill.END)) == 1
 
 
 def test_two_releases_differ_by_the_same_in_both(releases: Any) -> None:

@@ -16,6 +16,7 @@ from tests.yaml_files import read_yaml
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.monitoring import budget
+from spanscore.monitoring.alert import OF_METRIC
 from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.links import links_of
@@ -100,8 +101,8 @@ def test_metrics_and_segments_share_the_budget() -> None:
 
 def test_every_alert_tells_metric_window_and_where_to_click() -> None:
     for alert in alerts_in(made()):
-        assert {"severity", "window"} <= alert["labels"].keys()
-        assert "metric" in alert["labels"] or '"metric"' in alert["expr"]
+        assert {"severity", "metric"} <= alert["labels"].keys()
+        assert ("window" in alert["labels"]) is (alert["alert"] != "SpanscoreQualityDrop")
         assert alert["for"] == "1s"
         assert {"summary", "description", "dashboard_url", "trace_url"} == alert["annotations"].keys()
         assert "{metric}" not in alert["annotations"]["dashboard_url"]
@@ -120,37 +121,62 @@ def test_an_alert_over_all_metrics_links_without_an_empty_variable(url: str, gen
     shared = MonitoringSettings(dashboard_url=url)
 
     links = {
-        one.labels.get("metric"): links_of(one, shared)
+        one.labels["metric"]: links_of(one, shared)
         for one in alerts_of(plans_of(ALERTS, METRICS, shared), ALERTS, METRICS, shared)
     }
 
     assert links["all"] == {"dashboard_url": general}
-    assert links["harmless"] == {"dashboard_url": url.replace("{metric}", "harmless")}
+    named = url.replace("{metric}", "{{ $labels.gen_ai_evaluation_name | urlquery }}")
+    assert links[OF_METRIC] == {"dashboard_url": named}
 
 
-def test_a_drop_has_an_alert_for_each_window_and_segment() -> None:
-    drops = [one["labels"] for one in alerts_in(made()) if one["alert"] == "SpanscoreQualityDrop"]
+def test_each_alert_is_written_once_whatever_the_number_of_metrics_and_segments() -> None:
+    one = rule_files({"faithfulness": ALERTS["faithfulness"]}, [FAITHFUL], MonitoringSettings())
+    many = made(MonitoringSettings(segments=QUICK.segments))
 
-    found = {(one["window"], one.get("segment")) for one in drops if one["metric"] == "harmless"}
-    segments = (None, "user_tier=gold", 'user_tier=a "free" one')
-    assert found == {(window, segment) for window in ("20s", "1m") for segment in segments}
-
-
-def test_without_a_baseline_there_are_silence_failures_and_a_threshold() -> None:
-    names = {one["alert"] for one in alerts_in(made()) if one["labels"].get("metric") == "tone"}
-
-    judges = {"SpanscoreJudgeFailing", "SpanscoreJudgeDeclining", "SpanscoreJudgeChanged"}
-    assert names == {"SpanscoreQualityBelowThreshold", "SpanscoreNoScores", "SpanscoreNewSeries", *judges}
+    names = [[rule["alert"] for rule in alerts_in(files)] for files in (one, many)]
+    assert set(names[1]) - set(names[0]) == {"SpanscoreJudgeChanged"}
+    assert sorted(names[1]) == sorted([*names[0], "SpanscoreJudgeChanged"])
 
 
-def test_where_the_rate_of_false_alarms_is_not_shown_the_alert_says_so() -> None:
-    said = {
-        one["labels"]["metric"]: "more frequent than configured" in one["annotations"]["description"]
-        for one in alerts_in(made())
-        if one["alert"] == "SpanscoreQualityDrop"
+def files_of(metrics: int, segments: int, **alert: Any) -> dict[str, str]:
+    watched = [Metric(f"metric_{number}", UNIT_INTERVAL) for number in range(metrics)]
+    shared = MonitoringSettings(segments={"tier": [f"s{number}" for number in range(segments)]} if segments else {})
+    return rule_files(
+        {one.name: AlertSettings(baseline=0.85, min_drop=0.1, **alert) for one in watched}, watched, shared
+    )
+
+
+def test_the_files_stay_small_with_many_metrics_and_segments() -> None:
+    one, many = files_of(1, 0), files_of(10, 5)
+
+    assert len(one[RULES].encode()) <= 32_000
+    assert len(many[RULES].encode()) <= 40_000
+    assert len(many[GRAFANA].encode()) <= 50_000
+
+
+def test_a_drop_is_one_alert_without_a_window() -> None:
+    (drop,) = [one for one in alerts_in(made()) if one["alert"] == "SpanscoreQualityDrop"]
+
+    assert drop["expr"] == "min without (window) (spanscore:drop)"
+    assert drop["labels"].keys() == {"severity", "metric"}
+
+
+def test_only_metrics_with_a_threshold_have_one() -> None:
+    recorded = [rule for group in read_yaml(made()[RULES])["groups"] for rule in group["rules"]]
+
+    thresholds = {
+        one["labels"]["gen_ai_evaluation_name"] for one in recorded if one.get("record") == "spanscore:threshold"
     }
+    assert thresholds == {"faithfulness", "tone"}
 
-    assert said == {"faithfulness": False, "harmless": False, "noise": True}
+
+def test_a_metric_whose_rate_of_false_alarms_is_not_shown_has_another_text() -> None:
+    (drop,) = [one for one in alerts_in(made()) if one["alert"] == "SpanscoreQualityDrop"]
+
+    text = drop["annotations"]["description"]
+    assert '{{ if eq $labels.gen_ai_evaluation_name "faithfulness" "harmless" }}At most one' in text
+    assert '{{ else if eq $labels.gen_ai_evaluation_name "noise" }}Baseline below 0.5: for a continuous metric' in text
 
 
 @pytest.mark.parametrize(
@@ -230,10 +256,11 @@ def test_an_alert_says_how_far_from_how_many_scores_and_whose(prometheus: Module
     with pytest.raises(ValueError, match="got") as told:
         prometheus.promtool("test", "rules", folder / RULES_TEST)
 
-    assert (
-        "Mean quality of faithfulness for user_tier=gold is 0.725 over 20s, 0.125 below its baseline of 0.85 (job bot). "
-        "20000 effective scores, replicas: 1, series 1." in str(told.value)
+    text = (
+        "Quality of faithfulness for user_tier=gold fell from 0.85 (its baseline) to 0.725, since 1969-12-31 23:59 UTC, over "
+        "20s 1m (service bot; 21000 scores). Look first at what was released then."
     )
+    assert text in str(told.value)
     assert 'trace_url=\\"http://jaeger/search?tags=faithfulness' in str(told.value).replace('"', '\\"')
 
 

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from spanscore.monitoring import promql
 from spanscore.monitoring.names import label
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.monitoring.recorded import WINDOW
+from spanscore.settings.alerting import MonitoringSettings
 
 __all__ = [
     "ALL",
+    "OF_METRIC",
     "PATIENCE",
-    "SEGMENT",
     "Alert",
     "Figure",
     "Stream",
+    "by_label",
     "filled",
     "labels_of",
+    "listed",
     "literal",
-    "recorded_where",
-    "steady_window",
+    "of_metric",
     "streams_of",
-    "suffix_of",
 ]
 
 PATIENCE = 1
 """Intervals for which a condition must hold, so at two evaluations: near a series' start ``increase()`` errs at one."""
-SEGMENT = "segment"
 ALL = "all"
 """The metric label of an alert that is about none in particular."""
-_HOUR_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +50,26 @@ class Stream:
         """The label of its counters; none for all units."""
         return {label(self.key): self.value} if self.key else {}
 
-    @property
-    def where(self) -> str:
-        """The matcher on the counters; empty for all units."""
-        return promql.matching(self.labels)
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that is asked for when an alert is told.
+    """A number in the text of an alert.
 
     Attributes:
-        expression: one value; ``promql.OWN`` among its matchers = of the service and series that the alert is about.
-        form: of ``printf``. Where there is no value nothing is said, the form neither.
+        expression: a query of one value; ``promql.OWN`` and its like among the matchers = of what the alert is about.
+        form: of ``printf``, or a fixed text without ``%``. If there is no value, the place stays empty.
+        pipe: the template's functions that write the value in place of ``printf``; empty = by ``form``.
     """
 
     expression: str
     form: str = "%.3g"
+    pipe: str = ""
+
+    def written(self, value: str) -> str:
+        """Return the template that writes ``value``, a template's expression."""
+        if not self.pipe and "%" not in self.form:
+            return self.form
+        return f"{{{{ {value} | {self.pipe or f'printf {chr(34)}{self.form}{chr(34)}'} }}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +78,12 @@ class Alert:
 
     Attributes:
         expression: returns the value where something is wrong, and nothing elsewhere.
-        labels: severity, metric, window; segment where it is for one, reason where there are several. As they are.
+        labels: severity, metric; window, and reason where there are several. Templates, as ``summary``.
         summary: for people, in one line; a template, so what comes from outside is ``literal`` in it.
         text: for people, a template as well; ``{value}`` (``{count}`` where it is whole, ``{lasting}`` where it is seconds),
             ``{service}`` and ``{<figure>}`` are what each tool puts in.
         figures: name → what the text says besides the value.
-        runbook: address of what to do; empty = none.
+        runbook: address of what to do, a template; empty = none.
         keep_s: seconds for which it stays on when its condition holds no more.
     """
 
@@ -113,23 +115,41 @@ def streams_of(shared: MonitoringSettings) -> list[Stream]:
     return [Stream(), *(Stream(key, value) for key, values in shared.segments.items() for value in values)]
 
 
-def steady_window(shared: MonitoringSettings) -> str:
-    """Return the shortest window of an hour or more, else the shortest: over it shares and plain thresholds are looked at."""
-    return promql.duration(min((one for one in shared.windows if one >= _HOUR_S), default=min(shared.windows)))
+def labels_of(severity: str, metric: str, window: str = "") -> dict[str, str]:
+    """Return an alert's labels; without a window, it is about several."""
+    return {"severity": severity, "metric": metric, **({WINDOW: window} if window else {})}
 
 
-def recorded_where(metric: str, alert: AlertSettings, stream: Stream) -> str:
-    """Return the matchers on what is recorded of a metric in a stream."""
-    pinned = {promql.SERIES: alert.series} if alert.series else {}
-    return promql.matching({promql.METRIC: metric, **pinned, SEGMENT: stream.name})
+OF_METRIC = f"{{{{ $labels.{promql.METRIC} }}}}"
+"""The template of the name of the metric that an alert is about."""
 
 
-def labels_of(severity: str, metric: str, window: str, stream: Stream | None = None) -> dict[str, str]:
-    """Return an alert's labels."""
-    segment = {SEGMENT: stream.name} if stream is not None and stream.key else {}
-    return {"severity": severity, "metric": metric, "window": window, **segment}
+def of_metric(texts: Mapping[str, str]) -> str:
+    """Return the template of a text that each metric has of its own: metric → template."""
+    return by_label(promql.METRIC, texts)
 
 
-def suffix_of(stream: Stream) -> str:
-    """Return what stands behind the metric's name in a template; empty for all units."""
-    return f" for {literal(stream.name)}" if stream.key else ""
+def by_label(name: str, texts: Mapping[str, str]) -> str:
+    """Return the template of a text that depends on a label: its value → template."""
+    by_text: dict[str, list[str]] = {}
+    for value, text in texts.items():
+        by_text.setdefault(text, []).append(value)
+    if len(by_text) <= 1:
+        return next(iter(by_text), "")
+    cases = (
+        f"if eq $labels.{name} {' '.join(map(_quoted, values))} }}}}{text}" for text, values in by_text.items() if text
+    )
+    return "{{ " + "{{ else ".join(cases) + "{{ end }}"
+
+
+def _quoted(text: str) -> str:
+    """Return a string of a template, in which no sign begins anything."""
+    return '"' + "".join(f"\\u{ord(c):04x}" if c in _SIGNS else c for c in text) + '"'
+
+
+_SIGNS = frozenset('{}$"\\\n\r')
+
+
+def listed(metrics: Iterable[str]) -> str:
+    """Return the matcher of metrics."""
+    return f'{promql.METRIC}=~"{promql.any_of(metrics)}"'

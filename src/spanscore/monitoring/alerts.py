@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from spanscore.monitoring.alert import Alert
+from spanscore.monitoring.alert import Alert, literal, of_metric
 from spanscore.monitoring.applicability import never_applies
 from spanscore.monitoring.canary import CanaryPlan, judge_changed
 from spanscore.monitoring.changes import changed
-from spanscore.monitoring.drops import DropPlan, drops, least_of, thresholds
+from spanscore.monitoring.drops import DropPlan, drop, threshold
 from spanscore.monitoring.durable import durable
 from spanscore.monitoring.health import binding, breaker, declining, failing, lost, unaccounted
 from spanscore.monitoring.silence import silence
@@ -26,19 +26,40 @@ def alerts_of(
     shared: MonitoringSettings,
     canaries: Sequence[CanaryPlan] = (),
 ) -> list[Alert]:
-    """Return every alert: drops, thresholds, judges, silence per metric; accounts, budgets, lost units and backlogs for all."""
-    found = [alert for plan in plans for alert in drops(plan, shared)]
-    for metric in metrics:
-        own = alerts.get(metric.name, AlertSettings())
-        if own.threshold is not None and metric.scale.range is not None:
-            found += thresholds(metric, own, shared, least=least_of(own))
-        found += [failing(metric, shared), declining(metric, shared), *silence(metric, shared)]
-        found.append(changed(metric, own, shared))
-    found += map(judge_changed, canaries)
-    owned = [_owned(alert, alerts.get(alert.labels["metric"], AlertSettings())) for alert in found]
-    return [*owned, breaker(), binding(), *lost(shared), *durable(shared), never_applies(), unaccounted(shared)]
+    """Return every alert, once for all metrics: on drops, thresholds, judges and silence; on accounts, budgets and backlogs."""
+    settings = {metric.name: alerts.get(metric.name, AlertSettings()) for metric in metrics}
+    owned = [_owned(alert, settings) for alert in _of_metrics(plans, settings, metrics, shared, canaries)]
+    return [*owned, breaker(), binding(), lost(shared), *durable(shared), never_applies(), unaccounted(shared)]
 
 
-def _owned(alert: Alert, settings: AlertSettings) -> Alert:
+def _of_metrics(
+    plans: Sequence[DropPlan],
+    settings: Mapping[str, AlertSettings],
+    metrics: Sequence[Metric],
+    shared: MonitoringSettings,
+    canaries: Sequence[CanaryPlan],
+) -> Iterator[Alert]:
+    if plans:
+        watched = {plan.metric for plan in plans}
+        yield drop(plans, shared, [canary for canary in canaries if canary.metric in watched])
+    if bound := [metric for metric in metrics if settings[metric.name].threshold is not None]:
+        yield threshold(bound, settings, shared)
+    yield from (
+        failing(metrics, shared),
+        declining(metrics, shared),
+        *silence(metrics, shared),
+        changed(settings, shared),
+    )
+    if canaries:
+        yield judge_changed(canaries)
+
+
+def _owned(alert: Alert, settings: Mapping[str, AlertSettings]) -> Alert:
     """Return the alert with the labels and the runbook of its metric."""
-    return replace(alert, labels={**alert.labels, **settings.labels}, runbook=settings.runbook or "")
+    names = dict.fromkeys(name for one in settings.values() for name in one.labels)
+    labels = {
+        name: of_metric({metric: literal(one.labels.get(name, "")) for metric, one in settings.items()})
+        for name in names
+    }
+    runbook = of_metric({metric: literal(one.runbook or "") for metric, one in settings.items()})
+    return replace(alert, labels={**alert.labels, **labels}, runbook=runbook)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from spanscore import semconv
 from spanscore.model.counted import Weights
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import Alert
+from spanscore.monitoring.alert import OF_METRIC, Alert, labels_of
 from spanscore.monitoring.estimates import (
     WORTH_TELLING,
     Moments,
@@ -127,11 +127,10 @@ def never_applies() -> Alert:
     never = f"{w} ^ 2 / {w2} >= {ENOUGH}\nunless {applied} > 0"
     return Alert(
         name="SpanscoreNeverApplies",
-        expression=f'label_replace({never}, "metric", "$1", "{promql.METRIC}", "(?s)(.*)")',
-        labels={"severity": "warning", "window": window},  # the metric is what the expression says
+        expression=never,
+        labels=labels_of("warning", OF_METRIC, window),
         summary="a metric applies to nothing",
-        text=f"The condition of {{{{ $labels.{promql.METRIC} }}}} (applies_when) held for none of the units that were judged "
-        f"over {window}, worth {{count}} of equal weight ({{service}}): by the rule of three it applies to under "
-        f"{300 / ENOUGH:.0f} % of traffic. It measures nothing: either nobody asks for that any more, or the judge does not "
-        "understand the condition. Read what it was asked with judge.trace, and say the condition in plainer words.",
+        text=f"The condition of {OF_METRIC} (applies_when) held for none of the units that were judged over {window}, worth "
+        f"{{count}} of equal weight ({{service}}): it applies to under {300 / ENOUGH:.0f} % of traffic. Read the "
+        "judge's questions with judge.trace, and write the condition in plainer words.",
     )

@@ -23,8 +23,8 @@ TOLERATED = 0.25
 RECOVERED_Z = 3.5
 """Standard errors by which a shorter window must be better than one that sees a drop; while that lasts, it seldom is."""
 MIN_SCORES = 30
-"""Least effective scores of a window that is compared with a baseline, unless ``min_scores`` is set. The test's exact size for 30
-pass/fail scores is 0.31 to 1.9 of the nominal one."""
+"""Least effective scores of a window that is compared with a baseline, unless ``min_scores`` is set. The test's exact size for
+30 pass/fail scores is 0.31 to 1.9 of the nominal one."""
 BEGUN, STEPPED = 2.0, 1.4
 """The numbers of the formula."""
 LOWEST_Z, HIGHEST_Z = 1.0, 40.0

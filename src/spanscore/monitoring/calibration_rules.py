@@ -14,6 +14,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.calibration import MORE, Calibration, Z
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.names import label
+from spanscore.monitoring.recorded import WRITTEN, among
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import MonitoringSettings
 
@@ -59,9 +60,9 @@ def corrected_records(saved: SavedCalibration, shared: MonitoringSettings) -> It
     share, variance = (f"{name}{{{own}}}" for name in (_SHARE, _VARIANCE))
     low, high = corrected_ends(saved.calibration, share, variance)
     for name, expression in (
-        (_SHARE, promql.among(promql.WRITTEN, smoothed_share(passed, every))),
+        (_SHARE, among(WRITTEN, smoothed_share(passed, every))),
         (_VARIANCE, smoothed_variance(passed, every, f"sum without (window) ({share})")),  # sums have no such label
-        (CORRECTED, promql.among(promql.WRITTEN, corrected(saved.calibration, passed, every))),
+        (CORRECTED, among(WRITTEN, corrected(saved.calibration, passed, every))),
         (LOW, low),
         (HIGH, high),
     ):

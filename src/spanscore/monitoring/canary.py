@@ -8,19 +8,20 @@ times their number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring import promql
-from spanscore.monitoring.alert import Alert, Figure, labels_of, literal, streams_of
+from spanscore.monitoring import promql, recorded
+from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, labels_of, literal, of_metric, streams_of
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.canary import Canary
 
-__all__ = ["CanaryPlan", "canary_figures", "canary_plans", "judge_changed", "told_by", "watched_by"]
+__all__ = ["CanaryPlan", "canary_figures", "canary_plans", "canary_records", "judge_changed", "told_by", "watched_by"]
 
 KEPT_S = 900.0
 """For so long the alert stays on without a number: a process that starts has none before its first run has ended."""
@@ -97,49 +98,55 @@ def _plan(metric: str, every_s: float, alert: AlertSettings, shares: int) -> Can
     return CanaryPlan(metric, every_s, below, alert.false_alarm_every, alert.severity)
 
 
-def judge_changed(plan: CanaryPlan) -> Alert:
+def canary_records(plans: Sequence[CanaryPlan]) -> Iterator[dict[str, Any]]:
+    """Yield the p of each metric below which its judge has changed."""
+    return (recorded.constant(recorded.JUDGE_P, plan.below, plan.metric) for plan in plans)
+
+
+def judge_changed(plans: Sequence[CanaryPlan]) -> Alert:
     """Return the alert on a judge that answers its labelled samples otherwise than at first."""
-    where, window = _where(plan.metric), promql.duration(plan.every_s)
+    window = promql.duration(plans[0].every_s)  # one canary, so one for all metrics
     agreement, first = (
-        Figure(f"min({series(name)}{{{where},{promql.OWN}}})", "%.2f")
+        Figure(f"min({series(name)}{{{_CANARY},{promql.OWN_SERIES}}})", "%.2f")
         for name in (semconv.CANARY_AGREEMENT, semconv.CANARY_FIRST_AGREEMENT)
     )
+    below = of_metric({plan.metric: f"{plan.below:.2g}" for plan in plans})
     return Alert(
         name="SpanscoreJudgeChanged",
-        expression=f"{_p(where)} < {plan.below:.3g}",
-        labels=labels_of(plan.severity, plan.metric, window),
-        summary=f"the judge of {literal(plan.metric)} has changed",
-        text=f"The judge of {literal(plan.metric)} answers its labelled samples otherwise than at first ({{service}}): it "
-        f"agrees with {{agreement}} of the labels, at first with {{first}} (p = {{value}}, below {plan.below:.2g}), series "
+        expression=f"{_p(_CANARY)} < {_LIMIT}",
+        labels=labels_of(of_metric({plan.metric: literal(plan.severity) for plan in plans}), OF_METRIC, window),
+        summary=f"the judge of {OF_METRIC} has changed",
+        text=f"The judge of {OF_METRIC} answers its labelled samples otherwise than at first ({{service}}): it "
+        f"agrees with {{agreement}} of the labels, at first with {{first}} (p = {{value}}, below {below}), series "
         f"{{{{ $labels.{promql.SERIES} }}}}. Its provider may have changed the model behind its name: a drop may be the "
-        f"judge's. {_promise(plan)}",
+        f"judge's. {of_metric({plan.metric: _promise(plan) for plan in plans})}",
         figures={"agreement": agreement, "first": first},
         keep_s=KEPT_S,
     )
 
 
-def told_by(plan: CanaryPlan | None) -> str:
-    """Return the places, in the text of a drop, of what the canary says; empty where none watches the metric."""
-    return "" if plan is None else "{judge_changed}{judge_steady}"
+def told_by(plans: Sequence[CanaryPlan]) -> str:
+    """Return the places, in the text of a drop, of what the canary says; empty without one."""
+    return "{judge_changed}{judge_steady}" if plans else ""
 
 
-def canary_figures(plan: CanaryPlan | None) -> dict[str, Figure]:
-    """Return what stands there: one of them, and neither where no run has ended."""
-    if plan is None:
+def canary_figures(plans: Sequence[CanaryPlan]) -> dict[str, Figure]:
+    """Return what stands there: one of them, and neither if no run has ended, or the metric has no canary."""
+    if not plans:
         return {}
-    p = _p(f"{_where(plan.metric)},{promql.OWN}")
+    p = _p(f"{_CANARY},{promql.OWN_SERIES}")
     changed = (
         " Its judge answers labelled samples otherwise than at first (canary, p = %.2g): it may be the judge's drop."
     )
-    steady = " Its judge answers labelled samples as at first (canary, p = %.2g): look at the application."
+    steady = " Its judge answers labelled samples as at first (canary, p = %.2g)."
     return {
-        "judge_changed": Figure(f"{p} < {plan.below:.3g}", changed),
-        "judge_steady": Figure(f"{p} >= {plan.below:.3g}", steady),
+        "judge_changed": Figure(f"{p} < {_LIMIT}", changed),
+        "judge_steady": Figure(f"{p} >= {_LIMIT}", steady),
     }
 
 
-def _where(metric: str) -> str:
-    return promql.matching({promql.METRIC: metric, label(semconv.STRATUM): semconv.STRATUM_CANARY})
+_CANARY = promql.matching({label(semconv.STRATUM): semconv.STRATUM_CANARY})
+_LIMIT = f"on ({promql.METRIC}) group_left () {recorded.JUDGE_P}"
 
 
 def _p(where: str) -> str:

@@ -7,33 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from spanscore.model.score import Scale
-from spanscore.monitoring import budget, promql
+from spanscore.monitoring import budget, promql, recorded
 from spanscore.monitoring.alert import (
+    OF_METRIC,
     Alert,
     Figure,
-    Stream,
     labels_of,
+    listed,
     literal,
-    recorded_where,
-    steady_window,
+    of_metric,
     streams_of,
-    suffix_of,
 )
 from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.canary import CanaryPlan, canary_figures, told_by
-from spanscore.monitoring.drop_promql import DROPPED, RECOVERED, alarm, dropped, recovered
-from spanscore.monitoring.wording import evidence_of, figures_of, mean_of
+from spanscore.monitoring.wording import FOR_SEGMENT, figures_of, mean_of
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
-__all__ = ["KEPT", "DropPlan", "drop_records", "drops", "least_of", "plans_of", "thresholds"]
+__all__ = ["KEPT", "DropPlan", "drop", "least_of", "plan_records", "plans_of", "threshold"]
 
-KEPT = 36
-"""An alert stays on for this part of its window when it has ended: a mean at the edge comes and goes."""
+KEPT = 72
+"""An alert stays on for this part of the longest window after the last window's drop: a mean at the edge comes and goes."""
+_BEFORE_S = 3_600
+"""What a link shows of the time before a drop, in s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,6 @@ class DropPlan:
         baseline: what is normal.
         windows: in s → standard errors below what is tolerated.
         least: effective scores that a window needs.
-        canary: of its judge; None = none watches it.
     """
 
     metric: str
@@ -54,7 +52,11 @@ class DropPlan:
     baseline: Baseline
     windows: Mapping[float, float]
     least: int
-    canary: CanaryPlan | None = None
+
+    @property
+    def name(self) -> str:
+        """The metric's."""
+        return self.metric
 
     @property
     def binary(self) -> bool:
@@ -109,13 +111,10 @@ def plans_of(
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
     dropping = [(metric, one) for metric, one in known if one.baseline is not None and metric.scale.range is not None]
     shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(canaries)
-    watched = {one.metric: one for one in canaries}
-    return [_plan(metric, one, shared, shares, watched.get(metric.name)) for metric, one in dropping]
+    return [_plan(metric, one, shared, shares) for metric, one in dropping]
 
 
-def _plan(
-    metric: Metric, alert: AlertSettings, shared: MonitoringSettings, shares: int, canary: CanaryPlan | None
-) -> DropPlan:
+def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, shares: int) -> DropPlan:
     baseline = baseline_of(metric.name, alert)
     assert baseline is not None  # those without one have no plan
     baseline.refuse_overlap(metric.name, max(shared.windows))
@@ -127,7 +126,6 @@ def _plan(
         baseline=baseline,
         windows=windows,
         least=least_of(alert),
-        canary=canary,
     )
 
 
@@ -145,95 +143,117 @@ def _critical_z(window_s: float, alert: AlertSettings, shared: MonitoringSetting
     )
 
 
-def drop_records(plans: Sequence[DropPlan], shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
-    """Yield the rules that record where a window sees a drop, of each plan, and where it is over, of all."""
+def plan_records(plans: Sequence[DropPlan], shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+    """Yield the rules that record what is normal, and which windows see a drop; none without a plan."""
+    if not plans:
+        return
     for plan in plans:
-        for length, z in plan.windows.items():
-            yield _dropped(plan, length, z)
-    windows = [promql.duration(window) for window in sorted(shared.windows)]
-    for shorter, window in pairwise(windows) if plans else ():
-        expression = recovered(
-            window, shorter, z=budget.RECOVERED_Z, min_scores=budget.MIN_SCORES, shortest=shorter == windows[0]
-        )
-        yield {"record": promql.recorded_as(RECOVERED, window), "expr": expression}
+        yield from _numbers(plan)
+    for window in shared.windows:
+        yield {
+            "record": recorded.CRITICAL,
+            "expr": "\nor ".join(_critical(plans, window)),
+            "labels": {recorded.WINDOW: promql.duration(window)},
+        }
+    pinned = {plan.metric: plan.settings.series for plan in plans if plan.settings.series}
+    yield {"record": recorded.WATCHED, "expr": recorded.watched(promql.duration(max(shared.windows)), pinned)}
+    if hourly := [plan.metric for plan in plans if plan.baseline.hours]:
+        yield from recorded.normal_by_hour_records(hourly, shared)
+    offsets: dict[str, list[str]] = {}
+    for plan in plans:
+        if plan.baseline.offset_s:
+            offsets.setdefault(promql.duration(plan.baseline.offset_s), []).append(plan.metric)
+    strays = any(plan.baseline.strays for plan in plans)
+    yield from recorded.drop_records(shared.windows, offsets, strays=strays, interval_s=shared.interval)
 
 
-def _dropped(plan: DropPlan, length: float, z: float) -> dict[str, Any]:
-    window = promql.duration(length)
-    pinned = plan.settings.series
-    where = promql.matching({promql.METRIC: plan.metric, **({promql.SERIES: pinned} if pinned else {})})
-    of = promql.Estimate.recorded(window, where)
-    expression = dropped(
-        of,
-        null=_null(plan, plan.baseline.normal(window, where)),
-        z=z,
-        min_scores=plan.least,
-        binary=plan.binary,
-        strays=plan.baseline.strays(length, where),
-    )
-    return {
-        "record": promql.recorded_as(DROPPED, window),
-        "expr": promql.among(promql.WRITTEN if pinned else promql.WATCHED, expression),
-        "labels": {promql.METRIC: plan.metric},  # it has it: promtool takes rules of one name and no labels for twins
-    }
+def _numbers(plan: DropPlan) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of a plan."""
+    baseline, metric = plan.baseline, plan.metric
+    yield recorded.constant(recorded.TOLERANCE, plan.tolerated, metric)
+    if baseline.hours:
+        own = {promql.METRIC: metric}
+        yield {"record": recorded.NORMAL_NOW, "expr": recorded.normal_by_hour(baseline.hours), "labels": own}
+    elif not baseline.offset_s:
+        yield recorded.constant(recorded.BASELINE, baseline.level, metric)
+    if baseline.strays:
+        yield recorded.constant(recorded.CLUMPED, baseline.clump - 1, metric)
+        for window in plan.windows:
+            slack2 = baseline.slack_of(window) ** 2
+            yield recorded.constant(recorded.SLACK2, slack2, metric, window=promql.duration(window))
 
 
-def drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
-    """Yield the alerts of a plan, by stream and window."""
-    alert = plan.settings
-    for stream in streams_of(shared):
-        for length, z in plan.windows.items():
-            window, where = promql.duration(length), recorded_where(plan.metric, alert, stream)
-            yield Alert(
-                name="SpanscoreQualityDrop",
-                expression=alarm(window, where, shortest=length == min(plan.windows)),
-                labels=labels_of(alert.severity, plan.metric, window, stream),
-                summary=f"{literal(plan.metric)} has dropped{suffix_of(stream)}",
-                text=f"{mean_of(plan.metric, plan.scale, stream)} is {{value}} over {window}, {{drop}} below "
-                f"{plan.baseline.text} ({{service}}). {evidence_of(stream)}{told_by(plan.canary)} {_promise(plan, z)}",
-                figures=_figures(plan, stream, window),
-                keep_s=length // (KEPT * shared.interval) * shared.interval,
-            )
+def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
+    """Yield z² of a window, for the metrics that share it."""
+    by_z: dict[float, list[str]] = {}
+    for plan in plans:
+        by_z.setdefault(plan.windows[window], []).append(plan.metric)
+    for z, metrics in by_z.items():
+        where = f"{{{listed(metrics)}}}" if len(by_z) > 1 else ""
+        yield f"0 * {recorded.TOLERANCE}{where} + {z * z:.4g}"
 
 
-def _figures(plan: DropPlan, stream: Stream, window: str) -> dict[str, Figure]:
-    where = f"{recorded_where(plan.metric, plan.settings, stream)},{promql.OWN}"
-    own = promql.Estimate.recorded(window, where)
-    drop = Figure(f"{plan.baseline.normal(window, where)} - {own.mean}", "%.3f")
-    return {
-        "drop": drop,
-        **figures_of(plan.metric, plan.scale, stream, own, window),
-        **canary_figures(plan.canary),
-    }
-
-
-def _null(plan: DropPlan, normal: str) -> str:
-    return f"({normal} - {plan.tolerated:.6g})" if plan.baseline.is_recorded else f"{plan.null:.6g}"
-
-
-def _promise(plan: DropPlan, z: float) -> str:
-    every = promql.duration(plan.settings.false_alarm_every)
-    if not plan.holds:
-        return (
-            "The baseline is below 0.5: for a continuous metric false alarms may then be more frequent than configured."
-        )
-    return f"At most one false alarm in {every}, over all windows, metrics and segments (z = {z:.2f})."
-
-
-def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, *, least: int) -> Iterator[Alert]:
-    """Yield the alerts on a metric's threshold, by stream; ``least``: effective scores that a window needs."""
-    window = steady_window(shared)
-    for stream in streams_of(shared):
-        where = recorded_where(metric.name, alert, stream)
-        of, own = (promql.Estimate.recorded(window, matchers) for matchers in (where, f"{where},{promql.OWN}"))
-        yield Alert(
-            name="SpanscoreQualityBelowThreshold",
-            expression=promql.among(
-                promql.WRITTEN, promql.below(of, threshold=alert.threshold or 0.0, min_scores=least)
+def drop(plans: Sequence[DropPlan], shared: MonitoringSettings, canaries: Sequence[CanaryPlan] = ()) -> Alert:
+    """Return the alert on a drop, one of a metric, service, series and segment, whatever windows see it."""
+    own, lengths = f"{recorded.DROP}{{{promql.OWN}}}", sorted(shared.windows)
+    one_of = f"without ({recorded.WINDOW})"
+    names = map(promql.duration, lengths)
+    seen = {one: f'{recorded.DROP}{{{recorded.WINDOW}="{one}",{promql.OWN}}}' for one in names}
+    return Alert(
+        name="SpanscoreQualityDrop",
+        expression=f"min without ({recorded.WINDOW}) ({recorded.DROP})",
+        labels=labels_of(of_metric({plan.metric: literal(plan.settings.severity) for plan in plans}), OF_METRIC),
+        summary=f"{OF_METRIC} has dropped{FOR_SEGMENT}",
+        text=f"{mean_of(plans)} fell from {{normal}}{of_metric({plan.metric: plan.baseline.text for plan in plans})} to "
+        f"{{value}}, since {{since}} UTC, over{''.join(f'{{window_{one}}}' for one in seen)} ({{service}}; {{scores}} scores). "
+        f"Look first at what was released then.{told_by(canaries)}{{worst}} "
+        f"{of_metric({plan.metric: _promise(plan) + _runbook(plan) for plan in plans})}",
+        figures={
+            "normal": Figure(f"max {one_of} ({recorded.NORMAL}{{{promql.OWN}}} and {own})"),
+            "since": Figure(
+                f"{recorded.SINCE}{{{promql.OWN}}}", pipe='humanizeTimestamp | reReplaceAll ":[0-9.]+ .*" ""'
             ),
-            labels=labels_of(alert.severity, metric.name, window, stream),
-            summary=f"{literal(metric.name)} is below {alert.threshold:g}{suffix_of(stream)}",
-            text=f"{mean_of(metric.name, metric.scale, stream)} is {{value}} over {window}, below its threshold of "
-            f"{alert.threshold:g} ({{service}}). {evidence_of(stream)}",
-            figures=figures_of(metric.name, metric.scale, stream, own, window),
-        )
+            **{f"window_{one}": Figure(expression, f" {one}") for one, expression in seen.items()},
+            "scores": Figure(f"max {one_of} ({recorded.N_EFF}{{{promql.OWN}}} and {own})", "%.0f"),
+            "from": Figure(f"1000 * ({recorded.SINCE}{{{promql.OWN_SERVICE}}} - {_BEFORE_S:g})", "%.0f"),
+            **figures_of(plans, f"min {one_of} ({own})", recorded.steady_window(shared)),
+            **canary_figures(canaries),
+        },
+        keep_s=max(lengths) // (KEPT * shared.interval) * shared.interval,
+    )
+
+
+def _promise(plan: DropPlan) -> str:
+    if not plan.holds:
+        return "Baseline below 0.5: for a continuous metric false alarms may be more frequent than configured."
+    every = promql.duration(plan.settings.false_alarm_every)
+    return f"At most one false alarm in {every}, over all windows, metrics and segments."
+
+
+def _runbook(plan: DropPlan) -> str:
+    return f" Runbook: {literal(plan.settings.runbook)}" if plan.settings.runbook else ""
+
+
+def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], shared: MonitoringSettings) -> Alert:
+    """Return the alert on metrics below their threshold."""
+    window = recorded.steady_window(shared)
+    where = f'{{{recorded.WINDOW}="{window}"}}'
+    lowest, least = (f"on ({promql.METRIC}) group_left () {name}" for name in (recorded.THRESHOLD, recorded.MIN_SCORES))
+    below = f"{recorded.MEAN}{where} < {lowest}\nand {recorded.N_EFF}{where} >= {least}"
+    own = f'{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
+    named = of_metric({metric.name: f"{settings[metric.name].threshold:g}" for metric in metrics})
+    pinned = {metric.name: one for metric in metrics if (one := settings[metric.name].series)}
+    return Alert(
+        name="SpanscoreQualityBelowThreshold",
+        expression=recorded.among(recorded.spoken(pinned), below),
+        labels=labels_of(
+            of_metric({one.name: literal(settings[one.name].severity) for one in metrics}), OF_METRIC, window
+        ),
+        summary=f"{OF_METRIC} is below {named}{FOR_SEGMENT}",
+        text=f"{mean_of(metrics)} is {{value}} over {window}, below its threshold of {named} ({{service}}; {{scores}} scores)."
+        "{worst}",
+        figures={
+            "scores": Figure(recorded.N_EFF + own, "%.0f"),
+            **figures_of(metrics, recorded.MEAN + own, window),
+        },
+    )

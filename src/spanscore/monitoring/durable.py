@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, Alert, labels_of, steady_window
+from spanscore.monitoring.alert import ALL, Alert, by_label, labels_of
 from spanscore.monitoring.names import label, series
+from spanscore.monitoring.recorded import steady_window
 from spanscore.settings.alerting import MonitoringSettings
 
 __all__ = ["BRIEF_S", "GROWING", "OLD", "WAITED_S", "durable", "durable_records"]
@@ -33,38 +34,32 @@ def durable_records() -> Iterator[tuple[str, str]]:
 
 def durable(shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts; where there is no spool and no worker, none can fire."""
-    yield _old()
-    yield _growing()
+    yield _spool()
     yield _poison()
     yield _lagging()
     yield _skipped(shared)
 
 
-def _old() -> Alert:
+def _spool() -> Alert:
+    waited = f"min_over_time({SPOOL_OLDEST}[{promql.duration(BRIEF_S)}]) > {WAITED_S:g}"
+    texts = {
+        OLD: "The oldest job of the spool has waited for {lasting} ({service}): no process takes them, or the judge keeps it "
+        "waiting.",
+        GROWING: f"{{count}} jobs are in the spool, more than {promql.duration(WAITED_S)} ago ({{service}}): units come faster "
+        "than they are scored.",
+    }
     return Alert(
         name="SpanscoreSpoolBacklog",
-        expression=f"min_over_time({SPOOL_OLDEST}[{promql.duration(BRIEF_S)}]) > {WAITED_S:g}",
-        labels={**_backlog(), "reason": OLD},
-        summary="jobs wait in the spool",
-        text="The oldest job of the spool has waited for {lasting} ({service}): no process takes them, or the judge keeps it "
-        f"waiting. {_PAST}",
-    )
-
-
-def _growing() -> Alert:
-    return Alert(
-        name="SpanscoreSpoolBacklog",
-        expression=_has_grown(SPOOL_DEPTH),
-        labels={**_backlog(), "reason": GROWING},
-        summary="the spool grows",
-        text="{count} jobs at least are in the spool, more than at any time of a quarter of an hour that was "
-        f"{promql.duration(WAITED_S)} ago ({{service}}): units come faster than they are scored. {_PAST}",
+        expression=promql.labelled("reason", {OLD: waited, GROWING: _has_grown(SPOOL_DEPTH)}),
+        labels=_backlog(),  # the reason is in the expression
+        summary="the spool has a backlog: {{ $labels.reason }}",
+        text=f"{by_label('reason', texts)} {_PAST}",
     )
 
 
 _PAST = (
-    "Past spool.max_age they end as too_late, past spool.max_bytes as queue_full. Start another worker on the disk, lower the "
-    "rates, or ask the provider for more; `spanscore spool FILE` says who owns what."
+    "Past spool.max_age they end as too_late, past spool.max_bytes as queue_full. Start another worker on the disk, or lower "
+    "the rates; `spanscore spool FILE` shows who owns what."
 )
 
 
@@ -75,8 +70,8 @@ def _poison() -> Alert:
         labels=labels_of("warning", ALL, promql.duration(BRIEF_S)),
         summary="jobs were put aside",
         text="{count} jobs of the spool are put aside ({service}): while each was in work, three processes ended, or it cannot "
-        "be read. They are counted as metric_error; the worker's log of that time says more. When that is mended, `spanscore "
-        "spool FILE --retry-poison`, or --drop-older-than.",
+        "be read. They are counted as metric_error; see the worker's log. When that is mended, `spanscore spool FILE "
+        "--retry-poison`, or --drop-older-than.",
     )
 
 
@@ -86,9 +81,8 @@ def _lagging() -> Alert:
         expression=_has_grown(WORKER_LAG),
         labels=_backlog(),
         summary="workers fall behind",
-        text="{count} messages at least are not committed, more than at any time of a quarter of an hour that was "
-        f"{promql.duration(WAITED_S)} ago ({{service}}): they come faster than they are scored. Past the topic's retention "
-        "they are lost. Add workers, up to its partitions; where the judge's limits are reached, lower the rates.",
+        text=f"{{count}} messages are not committed, more than {promql.duration(WAITED_S)} ago ({{service}}). Past the "
+        "topic's retention they are lost. Add workers, up to its partitions, or lower the rates.",
     )
 
 
@@ -99,9 +93,9 @@ def _skipped(shared: MonitoringSettings) -> Alert:
         expression=f"{promql.increase(semconv.WORKER_SKIPPED, window, by=promql.GROUP[1:])} > 0",
         labels=labels_of("warning", ALL, window),
         summary="messages are lost",
-        text="{count} messages of the topic were gone before a worker read them, over the last "
-        f"{window} ({{service}}): its retention is shorter than the lag. Their units have no outcome, as nobody has seen "
-        "them. Raise the topic's retention.ms, then add workers.",
+        text="{count} messages of the topic were gone before a worker read them, over "
+        f"{window} ({{service}}): its retention is shorter than the lag. Raise the topic's "
+        "retention.ms, then add workers.",
     )
 
 

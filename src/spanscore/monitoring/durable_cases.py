@@ -7,8 +7,9 @@ from math import ceil
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, steady_window
+from spanscore.monitoring.alert import ALL
 from spanscore.monitoring.durable import BRIEF_S, GROWING, OLD, WAITED_S
+from spanscore.monitoring.recorded import steady_window
 from spanscore.monitoring.rule_case import MOST_STEPS, STEPS, RuleTest, series_of
 from spanscore.settings.alerting import MonitoringSettings
 

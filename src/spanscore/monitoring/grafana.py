@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled, literal
+from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled
 from spanscore.monitoring.links import links_of, times_of
 from spanscore.settings.alerting import MonitoringSettings
 
@@ -24,6 +24,7 @@ DATASOURCE = "prometheus"
 EXPRESSION = "__expr__"
 STEP_S = 10
 """Grafana evaluates every so many seconds, or a multiple."""
+_TITLED = ("window", "reason")
 EVERYTHING = -1e9
 """What A returns is wrong, whatever its value."""
 SERVICE = "{{ if $labels.service_name }}{{ $labels.service_name }}{{ else }}{{ $labels.job }}{{ end }}"
@@ -37,7 +38,9 @@ def provisioned(found: Sequence[Alert], shared: MonitoringSettings) -> dict[str,
 
 
 def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
-    title = " ".join([alert.name, *alert.labels.values()])
+    title = " ".join(
+        [alert.name, *(value for name, value in alert.labels.items() if name in _TITLED and "{" not in value)]
+    )
     templates = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
     told = "".join(templates.values())
     figures = {name: one for name, one in {**alert.figures, **times_of(alert)}.items() if f"{{{name}}}" in told}
@@ -48,10 +51,10 @@ def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "lasting": lasting,
         "service": f"service {SERVICE}",
     }
-    parts |= {name: _known(_reduced_as(name), one.form) for name, one in figures.items()}
+    parts |= {name: _known(_reduced_as(name), one) for name, one in figures.items()}
     return {
         "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",
-        "title": title.replace("$", "$$"),  # which Grafana reads as one; by a single one it puts a variable in
+        "title": title,
         "condition": "C",
         "data": [*_condition(alert), *_asked(figures)],
         "noDataState": "OK",
@@ -59,7 +62,7 @@ def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "for": promql.duration(PATIENCE * shared.interval),
         **({"keepFiringFor": promql.duration(alert.keep_s)} if alert.keep_s else {}),
         "annotations": {name: filled(template, parts) for name, template in templates.items()},
-        "labels": {name: literal(value) for name, value in alert.labels.items()},
+        "labels": {name: value.replace("$", "$$") for name, value in alert.labels.items()},  # Grafana reads two as one
         "isPaused": False,
     }
 
@@ -79,7 +82,9 @@ def _asked(figures: Mapping[str, Figure]) -> Iterator[dict[str, Any]]:
 
 
 def _of_all(expression: str) -> str:
-    return expression.replace(f",{promql.OWN}", "").replace(f",{promql.OWN_SERVICE}", "")
+    for own in (promql.OWN, promql.OWN_SERIES, promql.OWN_SERVICE):
+        expression = expression.replace(f",{own}", "").replace(own, "")
+    return expression
 
 
 def _reduced_as(figure: str) -> str:
@@ -99,10 +104,11 @@ def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
     return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": whole}
 
 
-def _known(ref: str, form: str) -> str:
-    """Return what says a value, and nothing where there is none: Grafana has NaN for that."""
-    said = f'{{{{ printf "{form}" .Value }}}}'
-    return f"{{{{ with $values.{ref} }}}}{{{{ if eq .Value .Value }}}}{said}{{{{ end }}}}{{{{ end }}}}"
+def _known(ref: str, figure: Figure) -> str:
+    """Return the template of a figure, empty if there is no value: Grafana has NaN for that."""
+    return (
+        f"{{{{ with $values.{ref} }}}}{{{{ if eq .Value .Value }}}}{figure.written('.Value')}{{{{ end }}}}{{{{ end }}}}"
+    )
 
 
 def _value(ref: str, form: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, Alert, labels_of, literal, steady_window
+from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, by_label, labels_of, listed
 from spanscore.monitoring.names import label, series
+from spanscore.monitoring.recorded import steady_window
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import MonitoringSettings
 
@@ -38,35 +39,37 @@ BINDING_S, BINDING = 21_600.0, 0.5
 """For how long a budget may take more than half of the scores, and the factor on the rates at which it does."""
 
 
-def failing(metric: Metric, shared: MonitoringSettings) -> Alert:
+def failing(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
     """Return the alert on a judge that fails."""
     window = steady_window(shared)
-    where = promql.matching({promql.METRIC: metric.name})
-    share = promql.failed_share(window, where, weighted=metric.scale.range is not None)
+    by_weight: dict[bool, list[str]] = {}
+    for metric in metrics:
+        by_weight.setdefault(metric.scale.range is not None, []).append(metric.name)
+    shares = (promql.failed_share(window, listed(names), weighted=weighted) for weighted, names in by_weight.items())
+    share = f"({' or '.join(shares)})"
     return Alert(
         name="SpanscoreJudgeFailing",
-        expression=f"{share} > {shared.max_failed:g}\nand {promql.failures(window, where)} >= {FAILURES}",
-        labels=labels_of("warning", metric.name, window),
-        summary=f"evaluations of {literal(metric.name)} fail",
-        text=f"A share of {{value}} of the evaluations of {literal(metric.name)} failed over {window} ({{service}}), more than "
-        f"{shared.max_failed:g}. They are missing, not low scores: the mean is of the rest. Which kind: spanscore.outcome of "
+        expression=f"{share} > {shared.max_failed:g}\nand {promql.failures(window)} >= {FAILURES}",
+        labels=labels_of("warning", OF_METRIC, window),
+        summary=f"evaluations of {OF_METRIC} fail",
+        text=f"A share of {{value}} of the evaluations of {OF_METRIC} failed over {window} ({{service}}), more than "
+        f"{shared.max_failed:g}. Their units have no score: the mean is of the rest. Which kind: spanscore.outcome of "
         "spanscore_evaluations_total; why: error.type on the evaluation spans.",
     )
 
 
-def declining(metric: Metric, shared: MonitoringSettings) -> Alert:
+def declining(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
     """Return the alert on a judge that declines."""
     window = steady_window(shared)
-    where = promql.matching({promql.METRIC: metric.name})
-    declined = promql.increase(semconv.DECLINED, window, where)
+    share = promql.declined_share(window, listed(metric.name for metric in metrics))
     return Alert(
         name="SpanscoreJudgeDeclining",
-        expression=f"{promql.declined_share(window, where)} >= {MAX_DECLINED:g}\nand {declined} >= {FAILURES}",
-        labels=labels_of("warning", metric.name, window),
-        summary=f"the judge of {literal(metric.name)} declines",
+        expression=f"{share} >= {MAX_DECLINED:g}\nand {promql.increase(semconv.DECLINED, window)} >= {FAILURES}",
+        labels=labels_of("warning", OF_METRIC, window),
+        summary=f"the judge of {OF_METRIC} declines",
         text=f"The judge, or its provider's filter, declined a share of {{value}} of what it was asked for "
-        f"{literal(metric.name)} over {window} ({{service}}), {MAX_DECLINED:g} or more. These are no random units: the mean is "
-        "of the others. Use another judge for it, or have the filter set for this use.",
+        f"{OF_METRIC} over {window} ({{service}}), {MAX_DECLINED:g} or more. The mean is of the others, which are not "
+        "random. Use another judge or filter.",
     )
 
 
@@ -81,9 +84,9 @@ def breaker() -> Alert:
         expression=f"max by ({by}) (min_over_time({own}[{window}])) >= 1",
         labels=labels_of("warning", ALL, window),
         summary="a judge is away",
-        text=f"{_ACCOUNT} has not answered for {window} ({{service}}): its breaker is open, nothing is sent. Units wait for "
-        "it, up to judge.max_wait, and then end as rate_limited. Where it refuses the key, the model or the account, a person "
-        "must act: scorer.status() says why.",
+        text=f"{_ACCOUNT} has not answered for {window} ({{service}}): its breaker is open. Units wait for it, up to "
+        "judge.max_wait, and then end as rate_limited. If it refuses the key, the model or the account, a person must act: see "
+        "scorer.status().",
     )
 
 
@@ -96,8 +99,8 @@ def binding() -> Alert:
         labels=labels_of("warning", ALL, window),
         summary="a budget takes most of the scores",
         text=f"The budget in {_BUDGET} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
-        "{value} ({service}). The scores are still a fair sample, but fewer than configured: alerts may lack the scores that "
-        "they need. Raise judge.budget, lower the rates, or ask a cheaper model.",
+        "{value} ({service}). The sample stays fair; alerts come later. Raise judge.budget, "
+        "lower the rates, or ask a cheaper model.",
     )
 
 
@@ -106,30 +109,26 @@ _BUDGET = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{lab
 
 
 REMEDIES: Mapping[str, str] = {
-    "queue_full": "The job queue was full: raise limits.queue, limits.queue_bytes or limits.workers",
-    "refused": "The inbox was full: raise limits.inbox or limits.inbox_bytes, or lower the sampling rate",
-    "hold_lost": "Spans were held when the application shut its provider down: shut the scorer down first",
+    "queue_full": "Evaluations were lost as the job queue was full: raise limits.queue, .queue_bytes or .workers",
+    "refused": "Units were lost as the inbox was full: raise limits.inbox or .inbox_bytes, or lower the sampling rate",
+    "hold_lost": "Held spans were lost when the application shut its provider down: shut the scorer down first",
 }
 """Why units are lost → what to do."""
 
 
-def lost(shared: MonitoringSettings) -> Iterator[Alert]:
-    """Yield the alerts on units that are lost, by reason."""
+def lost(shared: MonitoringSettings) -> Alert:
+    """Return the alert on units that are lost, by reason."""
     window = steady_window(shared)
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
-    counters = (
-        ("Evaluations lost", semconv.EVALUATIONS, queue),
-        ("Units lost", semconv.CAPTURE_REFUSED, ""),
-        ("Spans lost", semconv.HOLD_LOST, ""),
+    counters = ((semconv.EVALUATIONS, queue), (semconv.CAPTURE_REFUSED, ""), (semconv.HOLD_LOST, ""))
+    grown = (promql.increase(instrument, window, where, promql.GROUP[1:]) for instrument, where in counters)
+    return Alert(
+        name="SpanscoreUnitsLost",
+        expression=f"({promql.labelled('reason', dict(zip(REMEDIES, grown, strict=True)))}) > 0",
+        labels=labels_of("warning", ALL, window),  # the reason is in the expression
+        summary="units are lost: {{ $labels.reason }}",
+        text=f"{{count}} over {window} ({{service}}). {by_label('reason', REMEDIES)}.",
     )
-    for (reason, remedy), (what, instrument, where) in zip(REMEDIES.items(), counters, strict=True):
-        yield Alert(
-            name="SpanscoreUnitsLost",
-            expression=f"{promql.increase(instrument, window, where, promql.GROUP[1:])} > 0",
-            labels={**labels_of("warning", ALL, window), "reason": reason},
-            summary=f"units are lost: {reason}",
-            text=f"{what}: {{count}} over the last {window} ({{service}}). {remedy}.",
-        )
 
 
 def unaccounted(shared: MonitoringSettings) -> Alert:
@@ -139,9 +138,9 @@ def unaccounted(shared: MonitoringSettings) -> Alert:
     wrong = f"min_over_time({name}[{window}]) > 0\nor max_over_time({name}[{window}]) < 0"
     return Alert(
         name="SpanscoreOutcomesDoNotAddUp",
-        expression=f'label_replace({wrong}, "metric", "$1", "{promql.METRIC}", "(?s)(.*)")',
-        labels={"severity": "warning", "window": window},  # the metric is what the expression says
+        expression=wrong,
+        labels=labels_of("warning", OF_METRIC, window),
         summary="units are unaccounted for",
-        text=f"eligible − outcomes − pending is {{count}} and not 0, over the last {window} ({{service}}): units were lost "
-        "without an outcome. That is a fault of spanscore: please report it, with scorer.status().",
+        text=f"eligible − outcomes − pending is {{count}} and not 0, over {window} ({{service}}): that is a "
+        "fault of spanscore. Please report it with scorer.status().",
     )

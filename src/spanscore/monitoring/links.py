@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import quote
 
+from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, Alert, Figure, literal
 from spanscore.settings.alerting import MonitoringSettings
 from spanscore.settings.durations import seconds_of
@@ -24,21 +24,27 @@ def links_of(alert: Alert, shared: MonitoringSettings) -> dict[str, str]:
     An alert over all metrics has no ``{metric}`` parameter.
     """
     links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
-    found = {name: _about(url, alert.labels.get("metric", ALL)) for name, url in links.items() if url}
-    return found | ({"runbook_url": literal(alert.runbook)} if alert.runbook else {})
+    is_general = alert.labels.get("metric", ALL) == ALL
+    found = {name: _about(url, is_general=is_general) for name, url in links.items() if url}
+    return found | ({"runbook_url": alert.runbook} if alert.runbook else {})
 
 
 def times_of(alert: Alert) -> Mapping[str, Figure]:
-    """Return what ``{from}`` and ``{to}`` are: Unix times in milliseconds, from before the alert's window until now."""
+    """Return ``{from}`` and ``{to}``: Unix times in milliseconds, from before the alert's window until now.
+
+    An alert without a window has a figure ``from`` of its own.
+    """
+    if "window" not in alert.labels:
+        return {"to": Figure("1000 * time()", "%.0f")}
     back = BEFORE * seconds_of(alert.labels["window"])
-    return {"from": Figure(f"1000 * vector(time() - {back:g})", "%.0f"), "to": Figure("1000 * vector(time())", "%.0f")}
+    return {"from": Figure(f"1000 * (time() - {back:g})", "%.0f"), "to": Figure("1000 * time()", "%.0f")}
 
 
-def _about(url: str, metric: str) -> str:
-    if metric == ALL:  # an empty variable shows an empty dashboard; without it there is the default
+def _about(url: str, *, is_general: bool) -> str:
+    if is_general:  # an empty variable shows an empty dashboard; without it there is the default
         url = _NOTHING_ASKED.sub("", _PARAMETER.sub("", url))
-        metric = ""
-    parts = {"{metric}": quote(metric, safe=""), "{service}": SERVICE, "{from}": "{from}", "{to}": "{to}"}
+    metric = "" if is_general else f"{{{{ $labels.{promql.METRIC} | urlquery }}}}"
+    parts = {"{metric}": metric, "{service}": SERVICE, "{from}": "{from}", "{to}": "{to}"}
     return "".join(parts[part] if part in parts else literal(part) for part in _PARTS.split(url))
 
 

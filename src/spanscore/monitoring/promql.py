@@ -1,5 +1,5 @@
-"""The formulas of ``estimates.py`` as PromQL: the one place of every expression in rules and dashboards, but what is normal
-at a time (``normal.py``). Text in, text out.
+"""The formulas of ``estimates.py`` as PromQL, from the counters: for dashboards and for alerts on shares. Text in, text out.
+``recorded.py`` has the rules of means and drops, which are made of recorded sums.
 
 Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed by the
 same labels: without that, nothing on one side of a sign matches anything on the other.
@@ -8,9 +8,7 @@ same labels: without that, nothing on one side of a sign matches anything on the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -21,26 +19,20 @@ from spanscore.otel.instrument_table import MOMENTS
 
 __all__ = [
     "BY_SERIES",
-    "EXCLUDED_SHARE",
     "FAILED",
     "GROUP",
     "INSTANCE",
     "LOWEST_FACTOR",
-    "MEAN_IF_WORST",
     "METRIC",
     "OWN",
+    "OWN_SERIES",
     "OWN_SERVICE",
     "POPULATION",
     "SERIES",
     "TURNED_AWAY",
     "UNACCOUNTED",
-    "WATCHED",
-    "WRITTEN",
-    "Estimate",
     "Sums",
-    "among",
     "any_of",
-    "below",
     "declined_share",
     "duration",
     "entered",
@@ -49,24 +41,22 @@ __all__ = [
     "failed_share",
     "failures",
     "grown",
+    "grown_in",
     "if_best",
     "if_worst",
     "increase",
     "increases",
     "interval",
+    "labelled",
     "lowest_factor",
     "matching",
     "mean",
-    "mean_if_worst",
     "n_eff",
     "now",
-    "recorded_as",
+    "population",
     "replacement",
-    "replicas",
     "standard_error",
     "unaccounted",
-    "watched",
-    "written",
 ]
 
 Sums: TypeAlias = Callable[[str], str]
@@ -80,18 +70,12 @@ BY_SERIES = (*GROUP, SERIES)
 """A series (metric version, judge and votes) of a metric of a service: scores of two of them cannot be compared."""
 UNACCOUNTED = "spanscore:unaccounted"
 """The name under which ``unaccounted()`` is recorded."""
-WRITTEN = "spanscore:written"
-"""The name under which ``written()`` is."""
-WATCHED = "spanscore:watched"
-"""The name under which ``watched()`` is."""
 INSTANCE = "instance"
 POPULATION = f'{label(semconv.STRATUM)}=""'
 """The matcher of the configured judge's own scores: those of a fallback are of another stratum."""
-OWN_SERVICE, OWN = "\nown service", "\nown series"
-"""Stand among matchers for those of the service, and of the series, that an alert is about: a tool puts them in when it tells
-of it. With a line break, which no value in a matcher has."""
-EXCLUDED_SHARE, MEAN_IF_WORST = "excluded_share", "mean_if_worst"
-"""The names, for ``recorded_as``, of what a window's mean lacks; of all units, as what is lost has no segment."""
+OWN_SERVICE, OWN_SERIES, OWN = "\nown service", "\nown series", "\nown segment"
+"""Stand among matchers for the metric and service, for these and the series, and for these and the segment, that an alert is
+about: Prometheus puts the values in when the alert is sent. With a line break, which no value in a matcher has."""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
@@ -149,8 +133,22 @@ def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = 
     Of scores those of the population alone, of units all but what is judged beside it. Prometheus extrapolates at the
     window's ends: right for means, whose sums share the error, not for exact counts.
     """
-    where = _of_stratum(instrument, where)
-    return f"sum by ({', '.join(by)}) (increase({series(instrument)}{_where(where)}[{window}]))"
+    return f"sum by ({', '.join(by)}) ({grown_in(instrument, window, where)})"
+
+
+def grown_in(instrument: str, window: str, where: str = "") -> str:
+    """Return how much each counter of an instrument grew in the window, with all its labels."""
+    return f"increase({series(instrument)}{_where(_of_stratum(instrument, where))}[{window}])"
+
+
+def labelled(name: str, expressions: Mapping[str, str]) -> str:
+    """Return the union of expressions, each with a value of a label."""
+    return "\nor ".join(f'label_replace({one}, "{name}", "{value}", "", "")' for value, one in expressions.items())
+
+
+def population(instrument: str) -> str:
+    """Return the counters of an instrument of which the estimates are made."""
+    return series(instrument) + _where(POPULATION)
 
 
 def grown(instrument: str, step: str, where: str = "", by: Iterable[str] = GROUP) -> str:
@@ -177,11 +175,6 @@ def entered(window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     return (
         f"({increase(semconv.ELIGIBLE, window, where, by)} - {increase(semconv.EVALUATIONS, window, handed_over, by)})"
     )
-
-
-def recorded_as(estimate: str, window: str) -> str:
-    """Return the name under which an estimate is recorded: ``spanscore:mean:1h``."""
-    return f"spanscore:{estimate}:{window}"
 
 
 def mean(sums: Sums) -> str:
@@ -248,11 +241,6 @@ def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
     return lambda name: f"({sums(name)} + {sums(added[name])})" if name in added else sums(name)
 
 
-def mean_if_worst(sums: Sums) -> str:
-    """Return what the mean would be if every lost unit had the worst score."""
-    return mean(if_worst(sums))
-
-
 def excluded_share(window: str, where: str = "", *, weighted: bool = True) -> str:
     """Return the share of the chosen units that have no score of the configured judge, [0, 1].
 
@@ -264,7 +252,7 @@ def excluded_share(window: str, where: str = "", *, weighted: bool = True) -> st
     else:
         lost = increase(semconv.EVALUATIONS, window, _ended_as(LOST, where))
         scored = increase(semconv.SCORED, window, where)
-    return f"({lost} / ({lost} + {scored}))"
+    return _share(lost, scored)
 
 
 def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
@@ -278,7 +266,12 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
         scored = increase(semconv.WEIGHT, window, where)
     else:
         failed, scored = failures(window, where), increase(semconv.SCORED, window, where)
-    return f"({failed} / ({failed} + {scored}))"
+    return _share(failed, scored)
+
+
+def _share(part: str, rest: str) -> str:
+    """Return part ⁄ (part + rest), each written once."""
+    return f"(1 / (1 + {rest} / {part}))"
 
 
 def failures(window: str, where: str = "") -> str:
@@ -292,12 +285,6 @@ def declined_share(window: str, where: str = "") -> str:
     return f"({increase(semconv.DECLINED, window, where)} / {increase(semconv.EVALUATIONS, window, asked)})"
 
 
-def replicas(window: str, where: str = "") -> str:
-    """Return how many processes have scored, by their ``instance``: what is scraped, or ``service.instance.id``."""
-    scored = increase(semconv.SCORED, window, where, (*GROUP, INSTANCE))
-    return f"count by ({', '.join(GROUP)}) ({scored} > 0)"
-
-
 def lowest_factor() -> str:
     """Return by what each budget multiplies the sampling rates; of several replicas, the lowest."""
     by = (label(semconv.BUDGET_UNIT), label(semconv.BUDGET_WINDOW), *GROUP)
@@ -308,62 +295,6 @@ def unaccounted(where: str = "") -> str:
     """Return eligible − Σ outcomes − pending per metric: 0 whenever nothing was lost, in each process and in all together."""
     eligible, ended, pending = (now(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING))
     return f"{eligible} - {ended} - {pending}"
-
-
-def written(windows: Sequence[str]) -> str:
-    """Return the series that are being written now: those with a score in the shortest window in which their metric has one.
-
-    Args:
-        windows: shortest first.
-    """
-    grown = [_grown(window) for window in windows]
-    metric = f"on ({', '.join(GROUP)})"
-    older = [f"({later}\nunless {metric} ({earlier}))" for earlier, later in pairwise(grown)]
-    return "\nor ".join([grown[0], *older])
-
-
-def watched(longest: str) -> str:
-    """Return those written now whose drops are watched: the only one of its metric, or one older than the longest window.
-
-    One that takes the place of another has a normal of its own: what differs from the other's is no drop.
-    """
-    before = f"last_over_time({series(semconv.SCORED)}{_where(POPULATION)}[{longest}] offset {longest})"
-    old = f"sum by ({', '.join(BY_SERIES)}) ({before}) > 0"
-    several = f"count by ({', '.join(GROUP)}) ({_grown(longest)}) > 1"
-    return f"({WRITTEN}\nand {old})\nor ({WRITTEN}\nunless on ({', '.join(GROUP)}) ({several}))"
-
-
-def among(recorded: str, said: str) -> str:
-    """Return what is said of those series that are ``WRITTEN`` or ``WATCHED``, of all units or of a segment."""
-    return f"{said}\nand on ({', '.join(BY_SERIES)}) {recorded}"
-
-
-def _grown(window: str) -> str:
-    return f"{increase(semconv.SCORED, window, by=BY_SERIES)} > 0"
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The expressions of one window's mean, its standard error and its effective number of scores, in one group."""
-
-    mean: str
-    standard_error: str
-    n_eff: str
-
-    @classmethod
-    def of(cls, sums: Sums) -> Estimate:
-        """Return them from sums."""
-        return cls(mean(sums), standard_error(sums), n_eff(sums))
-
-    @classmethod
-    def recorded(cls, window: str, where: str = "") -> Estimate:
-        """Return the names under which they are recorded."""
-        return cls(*(recorded_as(one.name, window) + _where(where) for one in fields(cls)))
-
-
-def below(of: Estimate, *, threshold: float, min_scores: int) -> str:
-    """Return the mean where it is below a plain threshold."""
-    return f"{of.mean} < {threshold:g}\nand {of.n_eff} >= {min_scores}"
 
 
 def _ended_as(outcomes: str, where: str) -> str:

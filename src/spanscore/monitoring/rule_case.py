@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import PATIENCE, SEGMENT
+from spanscore.monitoring.alert import PATIENCE
 from spanscore.monitoring.health import AT_REST
 from spanscore.monitoring.names import series
+from spanscore.monitoring.recorded import SEGMENT
 from spanscore.settings.alerting import MonitoringSettings
 
 __all__ = ["MOST_STEPS", "STEPS", "RuleTest", "series_of", "unit_test"]
@@ -28,6 +29,7 @@ class RuleTest(NamedTuple):
         fires: the alerts' labels, their names among them.
         steps: evaluations, after which is looked.
         of: the alerts that are looked at, for ``=~``.
+        more: further expressions → labels and values that they must return at the end.
     """
 
     name: str
@@ -35,21 +37,26 @@ class RuleTest(NamedTuple):
     fires: Sequence[Mapping[str, str]]
     steps: int = STEPS
     of: str = ".+"
+    more: Mapping[str, Sequence[tuple[Mapping[str, str], float]]] = {}
 
 
 def unit_test(case: RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
     """Return it as promtool reads it."""
-    fires = {
-        "expr": f'count by (alertname, metric, window, {SEGMENT}, reason) (ALERTS{{alertstate="firing",'
-        f'alertname=~"{case.of}"}})',
-        "eval_time": promql.duration(case.steps * shared.interval),
-        "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in case.fires],
-    }
+    alerts = f'ALERTS{{alertstate="firing",alertname=~"{case.of}"}}'
+    fires = f"count by (alertname, metric, window, {SEGMENT}, reason) ({alerts})"
+    asked = {fires: [(labels, 1.0) for labels in case.fires], **case.more}
     return {
         "name": case.name,
         "interval": promql.duration(shared.interval),
         "input_series": list(case.traffic),
-        "promql_expr_test": [fires],
+        "promql_expr_test": [
+            {
+                "expr": expression,
+                "eval_time": promql.duration(case.steps * shared.interval),
+                "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": value} for one, value in expected],
+            }
+            for expression, expected in asked.items()
+        ],
     }
 
 

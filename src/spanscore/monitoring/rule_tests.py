@@ -13,7 +13,7 @@ from typing import Any
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
+from spanscore.monitoring.alert import ALL, PATIENCE, Stream, streams_of
 from spanscore.monitoring.applicability_cases import never_applied
 from spanscore.monitoring.canary import CanaryPlan
 from spanscore.monitoring.drops import KEPT, DropPlan
@@ -21,6 +21,7 @@ from spanscore.monitoring.durable_cases import durable_cases
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.names import label
+from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
 from spanscore.monitoring.rule_case import MOST_STEPS, STEPS, RuleTest, series_of, unit_test
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.protocols import Metric
@@ -75,13 +76,17 @@ class _Traffic:
         self._plans = plans
         self._first = steady_window(shared)
         self._streams = streams_of(shared)[1:] or streams_of(shared)
+        self._each_kind = list({f"{one.scale} {alerts.get(one.name)}": one for one in metrics}.values())
+        """A metric of each scale and settings, for tests of hours: promtool evaluates every rule at every step."""
 
     def cases(self) -> Iterator[RuleTest]:
-        yield RuleTest("good traffic is quiet", self._all(), [])
+        yield RuleTest("good traffic is quiet", self._all(streams=self._streams), [])
         yield from self._drops()
         low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
         if low:
-            yield RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
+            yield RuleTest(
+                "a mean below its threshold is seen", self._all(low, streams=self._streams), self._below(low)
+            )
         failing = self._each("SpanscoreJudgeFailing", window=self._first)
         yield RuleTest("a failing judge is seen", self._all(failed=0.5), failing)
         declining = failing + self._each("SpanscoreJudgeDeclining", window=self._first)
@@ -108,9 +113,11 @@ class _Traffic:
         known = [plan for plan in self._plans if not plan.baseline.is_recorded]
         if known:
             drops = {plan.metric: max(0.0, plan.baseline.level - _fall(plan)) for plan in known}
+            dropped = self._dropped([*drops]) + self._below(drops)
             windows = [promql.duration(window) for window in self._shared.windows]
-            dropped = self._streamed("SpanscoreQualityDrop", [*drops], windows) + self._below(drops)
-            yield RuleTest("a drop is seen in every window and segment", self._all(drops), dropped)
+            seen = {f"count by ({promql.METRIC}, {SEGMENT}) ({DROPPED})": self._seen([*drops], len(windows))}
+            low = self._all(drops, streams=self._streams)
+            yield RuleTest("a drop is seen in every window and segment", low, dropped, more=seen)
             yield self._anotherseries_of(drops)
             yield self._over(drops)
         for plan in self._plans:
@@ -181,9 +188,10 @@ class _Traffic:
                 "series": series_of(semconv.SCORED, {promql.METRIC: metric.name, promql.SERIES: one}),
                 "values": grown,
             }
-            for metric, (one, grown) in product(self._metrics, values.items())
+            for metric, (one, grown) in product(self._each_kind, values.items())
         ]
-        notices = self._each("SpanscoreNewSeries", window=self._first)
+        of_kinds = [metric.name for metric in self._each_kind]
+        notices = [one for one in self._each("SpanscoreNewSeries", window=self._first) if one["metric"] in of_kinds]
         of = "SpanscoreNewSeries|SpanscoreQualityDrop"
         yield RuleTest("another judge is told", traffic, notices, before + told, of)
         yield RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
@@ -205,7 +213,7 @@ class _Traffic:
         self, before: Mapping[str, float], after: Mapping[str, float], more: int, changed: Mapping[str, str]
     ) -> Iterator[Mapping[str, str]]:
         """Yield the sums of processes, then of those that take their place: metric → mean, a good one where none is given."""
-        for metric in self._metrics:
+        for metric in self._each_kind:
             good = self._good(metric.name)
             yield from self._scores(metric, before.get(metric.name, good), UNITS)
             for one in self._scores(metric, after.get(metric.name, good), UNITS, changed):
@@ -214,15 +222,23 @@ class _Traffic:
     def _each(self, alert: str, **labels: str) -> list[dict[str, str]]:
         return [{"alertname": alert, "metric": metric.name, **labels} for metric in self._metrics]
 
-    def _streamed(self, alert: str, metrics: Sequence[str], windows: Sequence[str]) -> list[dict[str, str]]:
+    def _streamed(self, metrics: Sequence[str], **labels: str) -> list[dict[str, str]]:
         return [
-            {"alertname": alert, "metric": metric, "window": window, **({SEGMENT: stream.name} if stream.key else {})}
-            for metric, window, stream in product(metrics, windows, streams_of(self._shared))
+            {**labels, "metric": metric, **({SEGMENT: stream.name} if stream.key else {})}
+            for metric, stream in product(metrics, streams_of(self._shared))
         ]
+
+    def _dropped(self, metrics: Sequence[str]) -> list[dict[str, str]]:
+        return self._streamed(metrics, alertname="SpanscoreQualityDrop")
+
+    def _seen(self, metrics: Sequence[str], windows: int) -> list[tuple[dict[str, str], float]]:
+        """Return by how many windows each stream's drop must be seen."""
+        streams = self._streamed(metrics)
+        return [({promql.METRIC: one.pop("metric"), **one}, windows) for one in streams]
 
     def _below(self, means: Mapping[str, float]) -> list[dict[str, str]]:
         below = [name for name, mean in means.items() if mean < (self._alerts[name].threshold or 0.0)]
-        return self._streamed("SpanscoreQualityBelowThreshold", below, [self._first])
+        return self._streamed(below, alertname="SpanscoreQualityBelowThreshold", window=self._first)
 
     def _all(
         self,
@@ -233,10 +249,12 @@ class _Traffic:
         scored: bool = True,
         missing: int = 0,
         declined: float = 0.0,
+        streams: Sequence[Stream] = (Stream(),),
     ) -> Iterator[dict[str, str]]:
+        """Yield what all counters do; ``streams``: segments in which there are scores."""
         for metric in self._metrics:
             failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
-            yield _counter(semconv.EXCLUDED_WEIGHT, failures, UNITS * failed * len(self._streams))
+            yield _counter(semconv.EXCLUDED_WEIGHT, failures, UNITS * failed)
             name = {promql.METRIC: metric.name}
             ended = {
                 Outcome.SCORED: UNITS * (1 - failed) if scored else 0,
@@ -251,7 +269,7 @@ class _Traffic:
             yield {"series": series_of(semconv.PENDING, name), "values": f"0x{STEPS}"}
             mean = (means or {}).get(metric.name, self._good(metric.name))
             units = UNITS * (1 - failed) if scored else 0
-            yield from self._scores(metric, mean, units)
+            yield from self._scores(metric, mean, units, streams=streams)
         yield _counter(semconv.CAPTURE_REFUSED, {}, lost)
         yield _counter(semconv.HOLD_LOST, {}, lost)
 
@@ -261,12 +279,17 @@ class _Traffic:
         return max(*normal, alert.threshold or 0.5, 0.0)
 
     def _scores(
-        self, metric: Metric, mean: float, units: float, labels: Mapping[str, str] | None = None
+        self,
+        metric: Metric,
+        mean: float,
+        units: float,
+        labels: Mapping[str, str] | None = None,
+        streams: Sequence[Stream] = (Stream(),),
     ) -> Iterator[dict[str, str]]:
         """Yield the sums of each segment; of the series that is watched unless the labels name another."""
         alert = self._alerts.get(metric.name, AlertSettings())
         own = {promql.METRIC: metric.name, promql.SERIES: alert.series or "1", **(labels or {})}
-        for stream in self._streams:
+        for stream in streams:
             labels = {**own, **stream.labels}
             for instrument, rate in _rates(metric, mean, units):
                 yield _counter(instrument, labels, rate)
@@ -282,7 +305,7 @@ class _Traffic:
         normal = [_normal(plan, (step - 0.5) * interval) for step in range(1, steps + 1)]
         fallen = [max(0.0, mean - _fall(plan)) for mean in normal]
         less = self._changing(name, normal[:-less_for] + fallen[-less_for:])
-        fires = self._streamed(drop, [name], [*map(promql.duration, windows)])
+        fires = self._dropped([name])
         yield RuleTest(f"{name}: what is normal at this time", self._changing(name, normal), [], steps, of=drop)
         yield RuleTest(f"{name}: less than is normal at this time", less, fires, steps, of=drop)
 
@@ -322,7 +345,7 @@ def _rates(metric: Metric, mean: float, units: float) -> Iterator[tuple[str, flo
     for power in (semconv.WEIGHT, semconv.WEIGHT2):  # every unit is scored, so w = 1
         yield power, units
         yield f"{power}.quality", units * mean
-        yield f"{power}.quality2", units * square
+    yield semconv.WEIGHT2_QUALITY2, units * square
 
 
 def _growing(rates: Sequence[float]) -> str:

@@ -9,23 +9,21 @@ grafana/alerting/spanscore.yaml               for those who alert in Grafana ins
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import PATIENCE, SEGMENT, Alert, Figure, filled, literal, streams_of
+from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled
 from spanscore.monitoring.alerts import alerts_of
-from spanscore.monitoring.baselines import baseline_records
-from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of
+from spanscore.monitoring.calibration_file import calibrations_of
 from spanscore.monitoring.calibration_rules import corrected_records, refuse_unknown
-from spanscore.monitoring.canary import canary_plans
-from spanscore.monitoring.drops import DropPlan, drop_records, plans_of
+from spanscore.monitoring.canary import canary_plans, canary_records
+from spanscore.monitoring.drops import least_of, plan_records, plans_of
 from spanscore.monitoring.durable import durable_records
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.links import links_of, times_of
+from spanscore.monitoring.recorded import MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.monitoring.silence import silences
 from spanscore.monitoring.yaml_files import as_yaml
@@ -41,10 +39,7 @@ RULES_TEST = "prometheus/spanscore.rules_test.yml"
 ALERTMANAGER = "alertmanager/alertmanager.yml"
 GRAFANA = "grafana/alerting/spanscore.yaml"
 
-_SERVICE = (
-    "{{ with $labels.service_name }}service {{ . }}{{ else }}{{ with $labels.job }}job {{ . }}{{ else }}any service"
-    "{{ end }}{{ end }}"
-)
+_SERVICE = "service {{ or $labels.service_name $labels.job }}"
 
 
 def rule_files(
@@ -72,8 +67,16 @@ def rule_files(
     canaries = canary_plans(canary, alerts, metrics, shared)
     plans = plans_of(alerts, metrics, shared, canaries)
     found = alerts_of(plans, alerts, metrics, shared, canaries)
+    records = [
+        *_numbers(alerts, metrics),
+        *estimate_records(shared),
+        *_accounts(shared),
+        *(one for calibration in calibrations.values() for one in corrected_records(calibration, shared)),
+        *canary_records(canaries),
+        *plan_records(plans, shared),
+    ]
     return {
-        RULES: as_yaml(_rules(found, plans, shared, calibrations.values())),
+        RULES: as_yaml(_rules(records, found, shared)),
         RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared, canaries)),
         ALERTMANAGER: _ROUTE,
         GRAFANA: as_yaml(provisioned(found, shared)),
@@ -93,42 +96,30 @@ def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> No
             )
 
 
-def _rules(
-    found: Sequence[Alert],
-    plans: Sequence[DropPlan],
-    shared: MonitoringSettings,
-    calibrations: Iterable[SavedCalibration],
-) -> dict[str, Any]:
+def _rules(records: Sequence[dict[str, Any]], found: Sequence[Alert], shared: MonitoringSettings) -> dict[str, Any]:
     """Return one group: its rules are evaluated one after the other, so each sees what those before it have recorded."""
-    rules = [*_records(shared)]
-    for calibration in calibrations:
-        rules += corrected_records(calibration, shared)
-    for plan in plans:
-        rules += baseline_records(plan.metric, plan.baseline, plan.least, shared)
-    rules += [*drop_records(plans, shared), *(_alert(one, shared) for one in found)]
+    rules = [*records, *(_alert(one, shared) for one in found)]
     return {"groups": [{"name": "spanscore", "interval": promql.duration(shared.interval), "rules": rules}]}
 
 
-def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
-    """Yield each window's estimates, what its mean lacks, the series, backlogs, what is unaccounted for, the budgets."""
-    for window, stream in product(map(promql.duration, shared.windows), streams_of(shared)):
-        sums = promql.increases(window, stream.where, promql.BY_SERIES)
-        segment = {"labels": {SEGMENT: stream.name}} if stream.key else {}
-        for name, expression in asdict(promql.Estimate.of(sums)).items():
-            yield {"record": promql.recorded_as(name, window), "expr": expression, **segment}
-    for window in map(promql.duration, shared.windows):
-        yield {"record": promql.recorded_as(promql.EXCLUDED_SHARE, window), "expr": promql.excluded_share(window)}
-        lowest = promql.mean_if_worst(promql.increases(window))
-        yield {"record": promql.recorded_as(promql.MEAN_IF_WORST, window), "expr": lowest}
-    yield {"record": promql.WRITTEN, "expr": promql.written([promql.duration(one) for one in sorted(shared.windows)])}
-    yield {"record": promql.WATCHED, "expr": promql.watched(promql.duration(max(shared.windows)))}
+def _numbers(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of each metric that do not depend on a baseline."""
+    for metric in metrics:
+        own = alerts.get(metric.name, AlertSettings())
+        yield constant(MIN_SCORES, least_of(own), metric.name)
+        if own.threshold is not None:
+            yield constant(THRESHOLD, own.threshold, metric.name)
+
+
+def _accounts(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+    """Yield silences, backlogs, what is unaccounted for, the budgets."""
     yield from ({"record": name, "expr": expression} for name, expression in (*silences(shared), *durable_records()))
     yield {"record": promql.UNACCOUNTED, "expr": promql.unaccounted()}
     yield {"record": promql.LOWEST_FACTOR, "expr": promql.lowest_factor()}
 
 
 def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
-    figures = {name: _asked(figure) for name, figure in {**alert.figures, **times_of(alert)}.items()}
+    figures = {name: _asked(figure) for name, figure in {**times_of(alert), **alert.figures}.items()}
     value = {
         "value": '{{ $value | printf "%.3g" }}',
         "count": '{{ $value | printf "%.0f" }}',
@@ -141,20 +132,39 @@ def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "expr": alert.expression,
         "for": promql.duration(PATIENCE * shared.interval),
         **({"keep_firing_for": promql.duration(alert.keep_s)} if alert.keep_s else {}),
-        "labels": {name: literal(value) for name, value in alert.labels.items()},
-        "annotations": {name: filled(template, parts) for name, template in annotations.items()},
+        "labels": dict(alert.labels),
+        "annotations": {name: _declared(filled(template, parts)) for name, template in annotations.items()},
     }
 
 
 def _asked(figure: Figure) -> str:
-    """Return the template that asks Prometheus for a figure of the alert's own service and series."""
-    quoted = figure.expression.replace("%", "%%").replace("\\", r"\\").replace('"', r"\"")
-    asked = _OWN.sub(lambda found: ",".join(f"{name}=%q" for name in _OWNED[found[0]]), quoted).replace("\n", " ")
-    values = "".join(f" $labels.{name}" for found in _OWN.findall(quoted) for name in _OWNED[found])
-    return f'{{{{ with printf "{asked}"{values} | query }}}}{{{{ . | first | value | printf "{figure.form}" }}}}{{{{ end }}}}'
+    """Return the template that asks Prometheus for a figure. ``_declared`` declares the variables in it."""
+    text = figure.expression.replace("\\", r"\\").replace('"', r"\"")
+    own = list(dict.fromkeys(_OWN.findall(text)))
+    if not own:  # a number that is always there
+        return figure.written(f'query "{text}" | first | value')
+    text = text.replace("%", "%%")
+    for number, place in enumerate(own, 1):
+        text = text.replace(place, "%s" if text.count(place) == len(own) == 1 else f"%[{number}]s")
+    query = f'printf "{text}" {" ".join(_OWNED[place][0] for place in own)}'.replace("\n", " ")
+    return f"{{{{ with {query} | query }}}}{figure.written('. | first | value')}{{{{ end }}}}"
 
 
-_OWNED = {promql.OWN_SERVICE: ("service_name", "job"), promql.OWN: ("service_name", "job", promql.SERIES)}
+def _declared(template: str) -> str:
+    """Return a template behind the variables in it: the matchers of what the alert is about."""
+    for variable, labels in _OWNED.values():
+        if f"{variable} " in template:
+            matchers, values = ",".join(f"{name}=%q" for name in labels), " ".join(f"$labels.{name}" for name in labels)
+            template = f'{{{{ {variable} := printf "{matchers}" {values} }}}}{template}'
+    return template
+
+
+_OWNED = {
+    promql.OWN_SERVICE: ("$service", promql.GROUP),
+    promql.OWN_SERIES: ("$series", promql.BY_SERIES),
+    promql.OWN: ("$own", (*promql.BY_SERIES, SEGMENT)),
+}
+"""A place among matchers → the variable of these, and their labels."""
 _OWN = re.compile("|".join(_OWNED))
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import Alert, Figure, labels_of, literal, steady_window
+from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, by_label, labels_of, listed
 from spanscore.monitoring.names import label, series
+from spanscore.monitoring.recorded import MIN_SCORES, steady_window
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import MonitoringSettings
@@ -75,70 +76,75 @@ def silences(shared: MonitoringSettings) -> Iterator[tuple[str, str]]:
         yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{remembered})"
 
 
-def silence(metric: Metric, shared: MonitoringSettings) -> Iterator[Alert]:
-    """Yield the alerts on a metric without scores."""
-    where = promql.matching({promql.METRIC: metric.name})
-    yield _unscored(metric, where, shared)
-    yield _silent(metric, where, shared)
-    yield _silent_replica(metric, where, shared)
-    yield _absent(metric, where, shared)
+def silence(metrics: Sequence[Metric], shared: MonitoringSettings) -> Iterator[Alert]:
+    """Yield the alerts on metrics without scores."""
+    yield _unscored(metrics, shared)
+    yield _silent(listed(metric.name for metric in metrics), shared)
 
 
-def _unscored(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
+def _unscored(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
     window = steady_window(shared)
-    outcome = label(semconv.OUTCOME)
-    # what a condition leaves out is no silence: it has an alert of its own
-    nothing = f"{promql.TURNED_AWAY}|{Outcome.UNDEFINED}" if is_conditional(metric) else promql.TURNED_AWAY
-    asked = f'{where},{outcome}!~"{nothing}",{promql.POPULATION}'
-    chosen = f"{promql.increase(semconv.EVALUATIONS, window, asked, REPLICAS)}\nunless {_hands_over(window, where)}"
-    to_be_scored = f"sum by ({', '.join(promql.GROUP)}) ({chosen}) >= {EVALUATED}"
+    by_condition: dict[bool, list[str]] = {}
+    for metric in metrics:
+        by_condition.setdefault(is_conditional(metric), []).append(metric.name)
+    ended = " or ".join(_ended(window, listed(names), conditional=one) for one, names in by_condition.items())
+    to_be_scored = f"sum by ({', '.join(promql.GROUP)}) (({ended})\nunless {_hands_over(window)}) >= {EVALUATED}"
     return Alert(
         name="SpanscoreNoScores",
-        expression=f"{to_be_scored}\nand {promql.increase(semconv.SCORED, window, where)} == 0",
-        labels={**labels_of("critical", metric.name, window), "reason": UNSCORED},
-        summary=f"{literal(metric.name)} has no scores",
-        text=f"{{count}} units were to be evaluated by {literal(metric.name)} over {window}, and none got a score "
-        "({service}). spanscore.outcome of spanscore_evaluations_total tells how they ended.",
+        expression=f"{to_be_scored}\nand {promql.increase(semconv.SCORED, window)} == 0",
+        labels={**labels_of("critical", OF_METRIC, window), "reason": UNSCORED},
+        summary=f"{OF_METRIC} has no scores",
+        text=f"{{count}} units were to be evaluated by {OF_METRIC} over {window}, and none got a score "
+        "({service}). See spanscore.outcome of spanscore_evaluations_total.",
     )
 
 
-def _silent(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
+def _ended(window: str, where: str, *, conditional: bool) -> str:
+    """Return how many units that were to be scored ended, per replica."""
+    # units that a condition leaves out have an alert of their own
+    nothing = f"{promql.TURNED_AWAY}|{Outcome.UNDEFINED}" if conditional else promql.TURNED_AWAY
+    asked = f'{where},{label(semconv.OUTCOME)}!~"{nothing}",{promql.POPULATION}'
+    return promql.increase(semconv.EVALUATIONS, window, asked, REPLICAS)
+
+
+def _silent(where: str, shared: MonitoringSettings) -> Alert:
+    why = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: _is_absent(shared)}
+    no_score = f"No score of {OF_METRIC} for {{lasting}}"
+    texts = {
+        SILENT: f"{no_score}{{rate}} ({{service}}): no traffic, no scorer or no way here. Gone for good? Name the others in "
+        "monitoring.services.",
+        REPLICA: f"{no_score} from {{{{ $labels.{promql.INSTANCE} }}}}, to which units come, while others of its service "
+        "score ({service}).",
+        ABSENT: f"There is no counter of {OF_METRIC}, and no score has ever come ({{service}}): no scorer, or no way here.",
+    }
     return Alert(
         name="SpanscoreNoScores",
-        expression=_is_silent(where, shared),
-        labels={**labels_of("critical", metric.name, promql.duration(shortest(shared))), "reason": SILENT},
-        summary=f"{literal(metric.name)} has no scores",
-        text=f"No score of {literal(metric.name)} for {{lasting}}{{rate}} ({{service}}): no traffic, no scorer or no way here. "
-        "No other alert on it can fire meanwhile. Gone for good? Name the other services in monitoring.services.",
-        figures={"rate": Figure(f"{SCORES_PER_HOUR}{{{where},{promql.OWN_SERVICE}}}", ", after %.3g an hour")},
+        expression=promql.labelled("reason", why),
+        labels=labels_of("critical", OF_METRIC, promql.duration(shortest(shared))),  # the reason is in the expression
+        summary=f"{OF_METRIC} has no scores",
+        text=f"{by_label('reason', texts)} No other alert on it can fire meanwhile.",
+        figures={"rate": Figure(f"{SCORES_PER_HOUR}{{{promql.OWN_SERVICE}}}", ", after %.3g an hour")},
     )
 
 
-def _silent_replica(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
+def _is_silent_replica(where: str, shared: MonitoringSettings) -> str:
     least = shortest(shared)
-    due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}{{{where}}}, {least:g}, {max(least, LONGEST_S):g})"
+    due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
     service = f"on ({', '.join(promql.GROUP)})"
     window = promql.duration(least)  # no longer: to a worker whose partitions are others' now nothing comes
-    units = f"{promql.increase(semconv.ELIGIBLE, window, where, REPLICAS)} > 0 unless {_hands_over(window, where)}"
-    return Alert(
-        name="SpanscoreNoScores",
-        expression=f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}\nand ({units})\n"
-        f"unless {service} ({_is_silent(where, shared)})",
-        labels={**labels_of("critical", metric.name, promql.duration(least)), "reason": REPLICA},
-        summary=f"{literal(metric.name)} has no scores of a replica",
-        text=f"No score of {literal(metric.name)} for {{lasting}} from {{{{ $labels.{promql.INSTANCE} }}}}, to which units "
-        "come, while others of its service score ({service}).",
-    )
+    units = f"{promql.increase(semconv.ELIGIBLE, window, by=REPLICAS)} > 0 unless {_hands_over(window)}"
+    late = f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}"
+    return f"{late}\nand ({units})\nunless {service} ({_is_silent(where, shared)})"
 
 
-def _hands_over(window: str, where: str) -> str:
+def _hands_over(window: str) -> str:
     """Return the replicas that leave units to other processes: what ends with them is no sign of whether these score."""
-    left = f"{where},{promql.matching({label(semconv.OUTCOME): Outcome.HANDED_OVER})},{promql.POPULATION}"
+    left = f"{promql.matching({label(semconv.OUTCOME): Outcome.HANDED_OVER})},{promql.POPULATION}"
     return f"{promql.increase(semconv.EVALUATIONS, window, left, REPLICAS)} > 0"
 
 
 def _is_silent(where: str, shared: MonitoringSettings) -> str:
-    due = f"clamp({EXPECTED * 3_600} / {SCORES_PER_HOUR}{{{where}}}, {SHORTEST_S:g}, {LONGEST_S:g})"
+    due = f"clamp({EXPECTED * 3_600} / {SCORES_PER_HOUR}, {SHORTEST_S:g}, {LONGEST_S:g})"
     limit = f"{shared.no_scores_after:g}" if shared.no_scores_after else due
     return f"{_of(SILENT_SECONDS, where, shared.services)} >= {limit}"
 
@@ -146,26 +152,20 @@ def _is_silent(where: str, shared: MonitoringSettings) -> str:
 def _of(counter: str, where: str, services: Sequence[str]) -> str:
     """Return a series of all services, or of those that are named."""
     if not services:
-        return f"{counter}{{{where}}}"
+        return f"{counter}{{{where}}}" if where else counter
     named = promql.any_of(services)
     # the label of a scrape, and that of remote write, which puts the service's namespace before it
     matchers = (f'service_name=~"{named}"', f'job=~"(.+/)?({named})"')
-    return f"({' or '.join(f'{counter}{{{where},{one}}}' for one in matchers)})"
+    return f"({' or '.join(f'{counter}{{{where}{where and chr(44)}{one}}}' for one in matchers)})"
 
 
-def _absent(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
-    return Alert(
-        name="SpanscoreNoScores",
-        expression="\nor ".join(_is_absent(where, name) for name in shared.services or [""]),
-        labels={**labels_of("critical", metric.name, promql.duration(shortest(shared))), "reason": ABSENT},
-        summary=f"{literal(metric.name)} is not here",
-        text=f"There is no counter of {literal(metric.name)}, and no score has ever come ({{service}}): no scorer, or no way "
-        "from it to here. No other alert on it can fire meanwhile.",
-    )
+def _is_absent(shared: MonitoringSettings) -> str:
+    return "\nor ".join(map(_has_nothing, shared.services or [""]))
 
 
-def _is_absent(where: str, service: str) -> str:
+def _has_nothing(service: str) -> str:
     named = [service] if service else []
-    expected = (_of(SILENT_SECONDS, where, named), _of(series(semconv.SCORED), f"{where},{promql.POPULATION}", named))
-    nothing = f"absent({expected[0]}) and absent({expected[1]})"
-    return f'label_replace({nothing}, "job", "{promql.replacement(service)}", "", "")' if service else nothing
+    here = (_of(SILENT_SECONDS, "", named), _of(series(semconv.SCORED), promql.POPULATION, named))
+    nothing = "".join(f" unless on ({promql.METRIC}) {one}" for one in here)
+    job = f'label_replace({MIN_SCORES}, "job", "{promql.replacement(service)}", "", "")' if service else MIN_SCORES
+    return f"{job}{nothing}"

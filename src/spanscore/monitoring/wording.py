@@ -1,60 +1,72 @@
-"""What an alert says of a mean: whose it is, on which scale, of how many scores and replicas, by which judge.
+"""What an alert says of a mean: of which metric and segment, on which scale, and what it lacks.
 
-A mean is told as quality, on which baselines are; beside it stands the raw one wherever that is another number.
+A mean is written as quality, as baselines are; if the raw mean is another number, it stands beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from spanscore.model.score import UNIT_INTERVAL, Scale
-from spanscore.monitoring import promql
-from spanscore.monitoring.alert import Figure, Stream, literal, suffix_of
+from spanscore.monitoring import promql, recorded
+from spanscore.monitoring.alert import OF_METRIC, Figure, of_metric
 from spanscore.monitoring.estimates import WORTH_TELLING
 
-__all__ = ["evidence_of", "figures_of", "mean_of"]
+__all__ = ["FOR_SEGMENT", "figures_of", "mean_of"]
+
+FOR_SEGMENT = f"{{{{ with $labels.{recorded.SEGMENT} }}}} for {{{{ . }}}}{{{{ end }}}}"
 
 
-def evidence_of(stream: Stream) -> str:
-    """Return what a mean stands on: the series is metric version, judge and votes."""
-    lost = "" if stream.key else "{excluded}{worst}"  # what is lost has no segment
-    return f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{promql.SERIES} }}}}.{lost}"
+class Scaled(Protocol):
+    """A metric and its scale."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def scale(self) -> Scale: ...
 
 
-def mean_of(metric: str, scale: Scale, stream: Stream) -> str:
-    """Return what is told of: ``Mean quality of hedging (lower is better; raw mean {raw}) for tier=gold``."""
-    return f"Mean quality of {literal(metric)}{_raw_of(scale)}{suffix_of(stream)}"
+def mean_of(metrics: Sequence[Scaled]) -> str:
+    """Return the subject: ``Quality of hedging (lower is better; raw mean {raw}) for tier=gold``."""
+    return f"Quality of {OF_METRIC}{of_metric({one.name: _raw_of(one) for one in metrics})}{FOR_SEGMENT}"
 
 
-def _raw_of(scale: Scale) -> str:
-    if (scale.range, scale.direction) == (UNIT_INTERVAL.range, UNIT_INTERVAL.direction):
+def _raw_of(metric: Scaled) -> str:
+    scale, (low, high) = metric.scale, _ends(metric.scale)
+    if _is_quality(scale):
         return ""
-    low, high = _ends(scale)
     within = "" if (low, high) == UNIT_INTERVAL.range else f", {low:g} to {high:g}"
-    return f" ({scale.direction} is better{within}; raw mean {{raw}})"
+    return f" ({scale.direction} is better{within}; raw mean {{{_raw_name(scale)}}})"
 
 
-def figures_of(metric: str, scale: Scale, stream: Stream, of: promql.Estimate, window: str) -> Mapping[str, Figure]:
-    """Return the figures of ``mean_of`` and ``evidence_of``.
+def figures_of(metrics: Sequence[Scaled], value: str, window: str) -> Mapping[str, Figure]:
+    """Return the figures of ``mean_of``, and ``{worst}``, which is empty if few units lack a score.
 
     Args:
-        of: what is recorded of the alert's own service and series: with ``promql.OWN`` among its matchers.
+        value: the expression of the alert's own mean, with ``promql.OWN``.
+        window: over which the share of units without a score is counted.
     """
-    where = ",".join(filter(None, (promql.matching({promql.METRIC: metric}), stream.where, promql.OWN)))
-    found = {"scores": Figure(of.n_eff, "%.0f"), "replicas": Figure(promql.replicas(window, where), "%.0f")}
-    if _raw_of(scale):
-        found["raw"] = Figure(_value_at(of.mean, scale), "%.2f")
-    return found if stream.key else {**found, **_excluded(metric, window)}
-
-
-def _excluded(metric: str, window: str) -> Mapping[str, Figure]:
-    where = f"{{{promql.matching({promql.METRIC: metric})},{promql.OWN_SERVICE}}}"
-    share = f"{promql.recorded_as(promql.EXCLUDED_SHARE, window)}{where} >= {WORTH_TELLING:g}"
-    lowest = promql.recorded_as(promql.MEAN_IF_WORST, window) + where
+    share = f'{recorded.EXCLUDED_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
+    rest = f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({share}))"
     return {
-        "excluded": Figure(f"100 * ({share})", " %.0f %% of the chosen units were not scored: the mean is of the rest"),
-        "worst": Figure(f"{lowest}\nand {share}", ", at worst %.2f."),
+        "worst": Figure(f"{value} * {rest}", " At worst %.2f, if all units without a score failed."),
+        **{
+            _raw_name(one.scale): Figure(_value_at(value, one.scale), "%.2f")
+            for one in metrics
+            if not _is_quality(one.scale)
+        },
     }
+
+
+def _is_quality(scale: Scale) -> bool:
+    return (scale.range, scale.direction) == (UNIT_INTERVAL.range, UNIT_INTERVAL.direction)
+
+
+def _raw_name(scale: Scale) -> str:
+    """Return the name of the figure of a raw mean, one per scale."""
+    return re.sub(r"\W", "_", f"raw_{scale.direction}_{_ends(scale)}")
 
 
 def _value_at(quality: str, scale: Scale) -> str:

@@ -1,4 +1,4 @@
-"""Every instrument of the library but the drop detector's, made once per meter, on whichever provider the application uses.
+"""Every instrument of the library, made once per meter, on whichever provider the application uses.
 
 Sums are kept here and read by observable counters, so that closed label sets are there as 0 from the first collection on, a
 forked child begins at 0 instead of counting its parent's again, and a reader that comes late misses nothing. Several scorers on
