@@ -45,6 +45,7 @@ class Seen:
         ended: when all alerts had ended, in words.
         names: of all alerts that were told.
         overdue: what did not come while it was waited for; empty = everything did.
+        drops: how many alerts on drops there were, each of other labels.
     """
 
     notice: Mapping[str, Any] | None = None
@@ -52,6 +53,7 @@ class Seen:
     ended: str = "–"
     names: frozenset[str] = frozenset()
     overdue: str = ""
+    drops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +245,15 @@ def _seen(scenario: Scenario, stage: Stage, ready: threading.Barrier) -> Seen:
             scenario.play(act)
         except TimeoutError as error:
             overdue = str(error).partition(";")[0]
-        return replace(act.seen, names=frozenset(stage.names(scenario.name)), overdue=overdue)
+        drops = {tuple(sorted(told["labels"].items())) for told in stage.told(scenario.name, DROP)}
+        return replace(act.seen, names=frozenset(stage.names(scenario.name)), overdue=overdue, drops=len(drops))
 
 
 def _wrong(scenario: Scenario, seen: Seen) -> str:
     missing, more = scenario.must - seen.names, seen.names - scenario.must - scenario.may
     told = {"missing": missing, "too much": more, "overdue": {seen.overdue} - {""}}
+    if seen.drops > 1:
+        told["one drop"] = {f"{seen.drops} alerts"}
     return "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in told.items() if names)
 
 

@@ -21,7 +21,7 @@ def test_every_operand_is_summed_by_the_same_labels() -> None:
     sums = promql.increases("1h", 'job="bot"', ["gen_ai_evaluation_name"])
     one = 'sum by (gen_ai_evaluation_name) (increase(spanscore_{}_total{{job="bot",spanscore_stratum=""}}[1h]))'
 
-    assert promql.mean(sums) == f"({one.format('weight_quality')} / {one.format('weight')})"
+    assert promql.mean(sums) == f"clamp({one.format('weight_quality')} / {one.format('weight')}, 0, 1)"
     assert promql.standard_error(sums).count("sum by (gen_ai_evaluation_name)") == promql.standard_error(sums).count(
         "sum"
     )

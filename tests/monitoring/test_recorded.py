@@ -89,6 +89,34 @@ def test_the_recorded_estimates_are_those_of_python(prometheus: ModuleType, tmp_
     check(prometheus, tmp_path, counters(SKEWED), expected)
 
 
+def test_a_mean_after_a_restart_is_at_most_1(prometheus: ModuleType, tmp_path: Path) -> None:
+    """Of two samples of a new process ``increase()`` reaches back to 0 for one counter and not for the other."""
+    (tmp_path / "r.yml").write_text(rule_files({}, [Metric()], MonitoringSettings(interval=60, windows=[300]))[RULES])
+    names = {"spanscore_weight_total": "_x4 100 180", "spanscore_weight_quality_total": "_x4 80 155"}
+    series = [
+        {"series": f'{name}{{gen_ai_evaluation_name="polite"}}', "values": values} for name, values in names.items()
+    ]
+    raw = "increase(spanscore_weight_quality_total[5m]) / increase(spanscore_weight_total[5m])"
+    asked = [
+        {"expr": expression, "eval_time": "5m", "exp_samples": [{"labels": "{}", "value": 1}]}
+        for expression in (f"count({raw} > 1.2)", "count(spanscore:mean == 1)")
+    ]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
+    tree = {"rule_files": ["r.yml"], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "t.yml").write_text(yaml.safe_dump(tree))
+
+    assert "SUCCESS" in prometheus.promtool("test", "rules", tmp_path / "t.yml")
+
+
+def test_the_sums_of_a_window_are_recorded_by_one_rule() -> None:
+    """All are increases over the same samples, even if a scrape arrives while the rules are evaluated."""
+    group = yaml.safe_load(rule_files({}, [Metric()], MonitoringSettings(windows=[300, 3_600]))[RULES])["groups"][0]
+
+    sums = [rule["expr"] for rule in group["rules"] if rule.get("record") == "spanscore:sums"]
+    assert len(sums) == 2
+    assert all("spanscore_weight_total" in one and "spanscore_weight_quality_total" in one for one in sums)
+
+
 def test_a_segment_has_estimates_of_its_own_and_what_is_not_listed_has_none(
     prometheus: ModuleType, tmp_path: Path
 ) -> None:

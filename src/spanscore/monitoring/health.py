@@ -98,9 +98,9 @@ def binding() -> Alert:
         expression=f"max_over_time({promql.LOWEST_FACTOR}[{window}]) < {BINDING:g}\nand {promql.LOWEST_FACTOR} offset {window}",
         labels=labels_of("warning", ALL, window),
         summary="a budget takes most of the scores",
-        text=f"The budget in {_BUDGET} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
-        "{value} ({service}). The sample stays fair; alerts come later. Raise judge.budget, "
-        "lower the rates, or ask a cheaper model.",
+        text=f"The budget in {_BUDGET} multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
+        "{value} ({service}). The sample stays fair, alerts come later. Raise judge.budget, "
+        "lower the rates, or use a cheaper model.",
     )
 
 
@@ -109,9 +109,9 @@ _BUDGET = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{lab
 
 
 REMEDIES: Mapping[str, str] = {
-    "queue_full": "Evaluations were lost as the job queue was full: raise limits.queue, .queue_bytes or .workers",
-    "refused": "Units were lost as the inbox was full: raise limits.inbox or .inbox_bytes, or lower the sampling rate",
-    "hold_lost": "Held spans were lost when the application shut its provider down: shut the scorer down first",
+    "queue_full": "Evaluations were lost as the job queue was full: raise limits.queue, limits.queue_bytes or limits.workers",
+    "refused": "Units were lost as the inbox was full: raise limits.inbox or limits.inbox_bytes, or lower the sampling rate",
+    "hold_lost": "Held spans were lost at the shutdown of the provider: shut the scorer down first",
 }
 """Why units are lost → what to do."""
 

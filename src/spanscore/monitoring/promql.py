@@ -178,8 +178,11 @@ def entered(window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
 
 
 def mean(sums: Sums) -> str:
-    """Return the weighted mean quality, [0, 1]."""
-    return f"({sums(semconv.WEIGHT_QUALITY)} / {sums(semconv.WEIGHT)})"
+    """Return the weighted mean quality, [0, 1].
+
+    ``increase()`` extrapolates each counter by itself: near the start of a process a ratio of two can be above 1.
+    """
+    return f"clamp({sums(semconv.WEIGHT_QUALITY)} / {sums(semconv.WEIGHT)}, 0, 1)"
 
 
 def standard_error(sums: Sums) -> str:
