@@ -175,7 +175,7 @@ def test_a_judge_that_labels_have_taught_is_a_new_series_and_no_drop(
         dropped = watch.query('count_over_time(ALERTS{alertname="SpanscoreQualityDrop"}[15m])')
 
     assert after < BASELINE - MIN_DROP < before
-    assert "version of metric and prompt" in told[0]["annotations"]["description"]
+    assert ": version 3+" in told[0]["annotations"]["description"]
     assert dropped == []
 
 
@@ -199,7 +199,8 @@ def _mean_of(
 
 
 def _recorded(watch: prometheus.Prometheus, what: str, series: str) -> float:
-    found = watch.query(f'spanscore:{what}:40s{{gen_ai_evaluation_name="polite",spanscore_series="{series}"}}')
+    of = f'gen_ai_evaluation_name="polite",spanscore_series="{series}",window="40s"'
+    found = watch.query(f"spanscore:{what}{{{of}}}")
     return float(found[0]["value"][1]) if found else 0.0
 
 
@@ -222,7 +223,7 @@ def _rules() -> str:
 def _a_drop_of_any_series() -> str:
     """Return what would be a drop, were it one of a series that is watched."""
     rules = [rule for group in yaml.safe_load(_rules())["groups"] for rule in group["rules"]]
-    (drop,) = (rule["expr"] for rule in rules if rule.get("record") == "spanscore:dropped:20s")
+    (drop,) = (rule["expr"] for rule in rules if rule.get("record") == "spanscore:dropped")
     evidence, _, watched = str(drop).rpartition("\nand on")
     assert "spanscore:watched" in watched
     return evidence
