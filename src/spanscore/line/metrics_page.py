@@ -52,9 +52,14 @@ class MetricsPage:
             from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
             name, told = self._line.providers.service_name, [self._line.telemetry, *beside]
-            self.endpoint = page = ScrapeEndpoint(name, told, port=port, host=host, unready=self.unready)
-            self._line.providers.read_otherwise["metrics"] = lambda: f"read at {page.url}" if page.scraped else ""
-            return page.port
+            self.endpoint = ScrapeEndpoint(
+                name, told, port=port, host=host, unready=self.unready, on_scrape=self._note_scrape
+            )
+            return self.endpoint.port
+
+    def _note_scrape(self) -> None:
+        if where := self.url:
+            self._line.providers.read_otherwise["metrics"] = lambda: f"read at {where}"
 
     def close(self) -> None:
         """Stop."""

@@ -59,6 +59,7 @@ class ScrapeEndpoint:
         port: 0 = any free one.
         host: the address to listen on.
         unready: why no work is to be sent to this process at first; empty = it may be sent.
+        on_scrape: called after each reading of the metrics; must not block.
 
     Raises:
         ConfigurationError: nothing can listen there.
@@ -67,7 +68,6 @@ class ScrapeEndpoint:
     Attributes:
         port: the one that is listened on.
         url: of the page.
-        scraped: whether a client has read the metrics.
         meter: what is recorded on it, is served.
         unready: why no work is to be sent to this process; empty where it may. Any thread.
         pages: first part of a path → what stands there, of the rest of the path. Any thread; a ``ConfigurationError`` is the
@@ -75,13 +75,20 @@ class ScrapeEndpoint:
     """
 
     def __init__(
-        self, service_name: Callable[[], str], sums: Sequence[Sums] = (), *, port: int, host: str, unready: str = ""
+        self,
+        service_name: Callable[[], str],
+        sums: Sequence[Sums] = (),
+        *,
+        port: int,
+        host: str,
+        unready: str = "",
+        on_scrape: Callable[[], object] = object,
     ) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         from opentelemetry.sdk.resources import Resource
 
-        self.scraped = False
+        self._on_scrape = on_scrape
         self.unready: Callable[[], str] = lambda: unready
         self.pages: Mapping[str, Callable[[str], str]] = {}
         self._exposition = Exposition()
@@ -125,7 +132,7 @@ class ScrapeEndpoint:
             collected = self._reader.get_metrics_data()
             common = {"service_name": self._service_name()}  # what remote write tells as ``job``
             page = self._exposition.text(collected, common, accept)
-            self.scraped = True
+            self._on_scrape()
             return page
 
 
