@@ -99,6 +99,24 @@ def test_metrics_and_segments_share_the_budget() -> None:
     assert [plan.windows[3_600] for plan in both] == [pytest.approx(4.4, abs=0.01)] * 2  # four streams
 
 
+def test_services_that_are_listed_share_the_budget() -> None:
+    one = {"harmless": ALERTS["harmless"]}
+    (of_ten,) = plans_of(one, METRICS, MonitoringSettings(services=[f"bot-{number}" for number in range(10)]))
+
+    assert of_ten.windows[3_600] == pytest.approx(4.61, abs=0.01)  # as of 50 windows of one service
+
+
+@pytest.mark.parametrize(
+    ("slack", "promise"),
+    [(None, "in 30d, if quality does not swing by itself."), (0.01, "in 30d, of this service.")],
+)
+def test_the_number_of_false_alarms_is_promised_of_a_learned_baseline_alone(slack: float | None, promise: str) -> None:
+    files = made(alerts={"harmless": AlertSettings(baseline=0.9, slack=slack)})
+    (drop,) = [alert for alert in alerts_in(files) if alert["alert"] == "SpanscoreQualityDrop"]
+
+    assert promise in drop["annotations"]["description"]
+
+
 def test_every_alert_tells_metric_window_and_where_to_click() -> None:
     for alert in alerts_in(made()):
         assert {"severity", "metric"} <= alert["labels"].keys()

@@ -52,8 +52,8 @@ __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume",
 WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
 """Time since a drop began for which it is told how small a drop is seen → its seconds."""
 _WHERE_IT_DOES_NOT = (
-    "stays; `spanscore baseline` tells whether it swings with the day, and writes one for that",
-    "repeats itself; `spanscore baseline` tells whether it wanders, or answers come in bursts, and the slack that takes",
+    "stays: after a week of scores run `spanscore baseline`, which finds whether it swings with the day",
+    "repeats itself: after a week of scores run `spanscore baseline`, which finds whether it wanders",
 )
 
 _BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
@@ -335,7 +335,7 @@ def _alert_notes(plan: DropPlan | None, scale: Scale) -> Iterator[str]:
     baseline = plan.baseline
     if not plan.holds:
         yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a metric of degrees"
-    if not baseline.hours and not baseline.slack:
+    if not baseline.is_learned:
         yield f"false_alarm_every holds for independent scores around a mean that {_WHERE_IT_DOES_NOT[bool(baseline.offset_s)]}"
     if baseline.offset_s:
         yield "what was before follows a slow decline, which then alarms nobody"

@@ -42,6 +42,11 @@ class Baseline:
         return bool(self.hours or self.offset_s)
 
     @property
+    def is_learned(self) -> bool:
+        """Whether it knows how far the mean strays by itself: only with such a one the number of false alarms is held."""
+        return bool(self.hours or self.slack)
+
+    @property
     def short(self) -> str:
         """It in a few words: ``0.85``, ``0.82 to 0.87 by hour``, ``that of 7 d before``."""
         if self.offset_s:

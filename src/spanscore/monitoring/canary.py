@@ -87,6 +87,7 @@ def canary_plans(
     watched = watched_by(canary, {metric.name: metric for metric in metrics})
     dropping = [one for one in metrics if alerts.get(one.name, _UNWATCHED).baseline is not None and one.scale.range]
     shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(watched)
+    shares *= max(1, len(shared.services))
     return [_plan(name, canary.every_s, alerts.get(name, _UNWATCHED), shares) for name in watched]
 
 

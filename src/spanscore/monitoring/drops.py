@@ -103,7 +103,7 @@ def plans_of(
     shared: MonitoringSettings,
     canaries: Sequence[CanaryPlan] = (),
 ) -> list[DropPlan]:
-    """Return how the drops of each metric with a baseline are watched; they, all segments and canaries share the budget.
+    """Return how the drops of each metric with a baseline are watched; all, canaries and listed services share the budget.
 
     Raises:
         ConfigurationError: a baseline's file is not there or does not name the metric, or a baseline does not fit the windows.
@@ -111,7 +111,7 @@ def plans_of(
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
     dropping = [(metric, one) for metric, one in known if one.baseline is not None and metric.scale.range is not None]
     shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(canaries)
-    return [_plan(metric, one, shared, shares) for metric, one in dropping]
+    return [_plan(metric, one, shared, shares * max(1, len(shared.services))) for metric, one in dropping]
 
 
 def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, shares: int) -> DropPlan:
@@ -227,7 +227,8 @@ def _promise(plan: DropPlan) -> str:
     if not plan.holds:
         return "Baseline below 0.5: for a continuous metric false alarms may be more frequent than configured."
     every = promql.duration(plan.settings.false_alarm_every)
-    return f"At most one false alarm in {every}, over all windows, metrics and segments."
+    where = "of this service" if plan.baseline.is_learned else "if quality does not swing by itself"
+    return f"At most one false alarm in {every}, {where}."
 
 
 def _runbook(plan: DropPlan) -> str:

@@ -126,7 +126,8 @@ class MonitoringSettings(SettingsPart):
         windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
         no_scores_after: without a single score for this long, something is broken; None = for the time of 15 scores, by those
             of the last day, at least 30 min and at most 24 h.
-        services: which are to score; one that ever did and is not among them is not missed. Empty = each that ever did.
+        services: which are to score; one that ever did and is not among them is not missed. Empty = each that ever did. They
+            share the budget of false alarms; if the list is empty, each service has a budget of its own.
         max_failed: highest acceptable share of failed evaluations.
         dashboard_url: what an alert links to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
         trace_url: where the traces of failed units are listed, with the same places. None = no link.
