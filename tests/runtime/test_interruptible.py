@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -71,3 +73,37 @@ def test_results_and_errors_come_back() -> None:
             await run_interruptibly(None, divmod, 1, 0)
 
     asyncio.run(run())
+
+
+ENDED_THEN_PROFILED = """
+import sys, threading
+from contextlib import suppress
+from spanscore.runtime.interruptible import AbandonedError, _Interruptible
+
+def end(call):
+    def run():
+        with suppress(AbandonedError):
+            call.run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    begun.wait()
+    call.end()
+    thread.join()
+
+def loop():
+    begun.set()
+    while True:
+        pass
+
+for work in (loop, lambda: begun.set()):
+    for _ in range(20):
+        begun = threading.Event()
+        end(_Interruptible(work))
+sys.setprofile(lambda *_: None)
+(lambda: None)()
+sys.setprofile(None)
+"""
+
+
+def test_a_thread_that_is_profiled_goes_on_after_calls_were_ended() -> None:
+    subprocess.run([sys.executable, "-c", ENDED_THEN_PROFILED], timeout=30, check=True)

@@ -74,17 +74,18 @@ class _Interruptible(Generic[T]):
         """Raise AbandonedError in the thread that runs it, or as soon as one does. Does not wait."""
         with self._guard:
             if self._thread is not None and not self._is_ended:
-                _raise_in(self._thread, AbandonedError)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._thread), ctypes.py_object(AbandonedError)
+                )
             self._is_ended = True
 
     def _leave(self) -> None:
+        """Let no exception reach the thread from now on: one that has not come yet comes here.
+
+        It is not taken back through the API: CPython 3.11 then takes one to be pending for ever, and each thread of the process
+        that is profiled or traced stops at its next call.
+        """
         with self._guard:
-            if self._thread is not None and self._is_ended:
-                _raise_in(self._thread, None)  # it may not have come yet
             self._thread = None
-
-
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Have an exception raised in a thread at its next instruction; None takes back one that was not raised yet."""
-    raised = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+        for _ in range(2):
+            pass  # an exception that is pending is raised at a jump
