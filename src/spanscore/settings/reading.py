@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -92,11 +93,15 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
 
 
 def _long_forms(given: dict[str, Any], tree: type[Settings]) -> dict[str, Any]:
-    """Return sections that are written as one value with their keys, so that a variable of the environment can set another."""
+    """Return sections that are written as one value with their keys, so that a variable of the environment can set another.
+
+    A value that has no long form stays: the validation of the tree finds its fault.
+    """
     for name in given.keys() & tree.model_fields.keys():
         for short in tree.model_fields[name].metadata:
             if isinstance(short, BeforeValidator):
-                given[name] = short.func(given[name])  # type: ignore[call-arg]  # ours take the value alone
+                with suppress(ValueError):
+                    given[name] = short.func(given[name])  # type: ignore[call-arg]  # ours take the value alone
     return given
 
 
