@@ -40,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     application.judged = partial(beside.judged, application.judged)  # type: ignore[assignment]
 
 
+class OfAnother(Witness):
+    """A metric in another version: one that two scorers have in the same version scores a run once."""
+
+    base_version = "beside"
+
+
 class Beside:
     """Runs each request under both, and notes how what they give differs."""
 
@@ -58,7 +64,7 @@ class Beside:
 
     def judged(self, judged: Judge, run: Callable[[Any], Any], **options: Any) -> list[Judged]:
         """Return what our own capture gives; note how the other differs."""
-        sink, witnesses = MemorySink(), (Witness("single_turn"), Witness("multi_turn"))
+        sink, witnesses = MemorySink(), (OfAnother("single_turn"), OfAnother("multi_turn"))
         same = {name: value for name, value in options.items() if name not in ("trace", "sinks")}
         with self._instrumented.scored(*witnesses, sinks=[sink], **same) as (scorer, trace):
             ours = judged(run, **options)

@@ -333,11 +333,13 @@ class ForeignSpans:
         return is_step
 
     def _is_scored_by_another(self, key: UnitKey) -> bool:
-        """Whether the processor of a scorer that has all metrics of this one has seen a unit before."""
+        """Whether the processor of a running scorer that has all metrics of this one has seen a unit before."""
         for one in self.others:
             other = one()
-            unit = None if other is None else other.unit_at(key)
-            if other is not None and unit is not None and unit.key == key:
+            if other is None or other.closed:
+                continue
+            unit = other.unit_at(key)
+            if unit is not None and unit.key == key:
                 return self.identity.versions.keys() <= self.identity.meet(other.identity)
         return False
 
