@@ -28,6 +28,7 @@ from spanscore.dialects.view import (
     ModelRun,
     Side,
     View,
+    asked_before,
     calls_tools,
     is_human,
     is_resume,
@@ -144,7 +145,7 @@ def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_
         found = _asked_of(held, said, answering)
         asked = found.text if found.text and said.asked_for([found.text]) else None
         yield _Guess(asked, Source.MATCHED, found.torn)
-        yield _Guess(last_human_text(view.history), Source.MESSAGES)
+        yield _Guess(last_human_text(view.history or asked_before(view.unit)), Source.MESSAGES)
         if held or is_resume(input.value):
             return  # the user's words came with an earlier request; a prompt of now is the application's
     yield torn

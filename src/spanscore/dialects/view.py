@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ __all__ = [
     "ToolRun",
     "View",
     "ancestors",
+    "asked_before",
     "by_id",
     "calls_tools",
     "human_turns",
@@ -220,10 +221,23 @@ def _kept_without_id(
 
 def _id_in_steps(text: str, unit: Unit) -> str | None:
     """Return the id under which a step of the unit was given a human's text; None if no step was."""
-    given = [span.attributes.get(semconv.INPUT_MESSAGES) for span in unit.spans if span is not unit.root]
-    messages = [one for listed in given if isinstance(listed, list) for one in listed if isinstance(one, dict)]
-    same = (one["id"] for one in messages if one.get("id") and is_human(one) and message_text(one) == text)
+    same = (one["id"] for given in _humans_in_steps(unit) for one in given if message_text(one) == text)
     return next(map(str, same), None)
+
+
+def asked_before(unit: Unit) -> Sequence[GenAIMessage]:
+    """Return the last human message of the first state that a step of the unit was given; empty if no step was given one."""
+    return next(_humans_in_steps(unit), [])[-1:]
+
+
+def _humans_in_steps(unit: Unit) -> Iterator[Sequence[GenAIMessage]]:
+    """Yield the human messages that have ids, as those of a state do, of each step that was given any."""
+    for span in unit.spans:
+        given = span.attributes.get(semconv.INPUT_MESSAGES)
+        listed = given if isinstance(given, list) and span is not unit.root else []
+        humans = [one for one in listed if isinstance(one, dict) and one.get("id") and is_human(one)]
+        if humans:
+            yield humans
 
 
 def _is_replaced(text: str, kept: str | None, models: Sequence[ModelRun]) -> bool:
