@@ -157,8 +157,14 @@ def checked(folder: Path, baseline: str) -> Any:
 @pytest.mark.parametrize(
     ("baseline", "words"),
     [
-        ("{baseline: 0.85}", "independent scores around a mean that stays: after a week of scores run `spanscore baseline`"),
-        ("{baseline: {offset: 7d}}", "around a mean that repeats itself: after a week of scores run `spanscore baseline`"),
+        (
+            "{baseline: 0.85}",
+            "independent scores around a mean that stays: after a week of scores run `spanscore baseline`",
+        ),
+        (
+            "{baseline: {offset: 7d}}",
+            "around a mean that repeats itself: after a week of scores run `spanscore baseline`",
+        ),
         ("{baseline: {offset: 7d}}", "below that of 7 d before"),
         ("{baseline: {offset: 7d}}", "follows a slow decline"),
         (f"{{baseline: {{hour_of_week: {SHIPPED}}}}}", "0.05 or more below 0.75 to 0.83 by hour"),

@@ -98,9 +98,9 @@ def binding() -> Alert:
         expression=f"max_over_time({promql.LOWEST_FACTOR}[{window}]) < {BINDING:g}\nand {promql.LOWEST_FACTOR} offset {window}",
         labels=labels_of("warning", ALL, window),
         summary="a budget takes most of the scores",
-        text=f"The budget in {_BUDGET} multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
+        text=f"The budget in {_BUDGET} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
         "{value} ({service}). The sample stays fair, alerts come later. Raise judge.budget, "
-        "lower the rates, or use a cheaper model.",
+        "lower rates, or use a cheaper model.",
     )
 
 
