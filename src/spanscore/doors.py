@@ -69,8 +69,8 @@ class Doors:
         self.submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer, turns=self._turns)
         line.receivers.append(self.submitted)
         if line.telemetry is not None:
-            line.telemetry.gauges[semconv.CAPTURE_UNITS] = lambda: _sum_of(line, "units")
-            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = lambda: _sum_of(line, "abandoned")
+            line.telemetry.gauges[semconv.CAPTURE_UNITS] = partial(line.sum_of, "units")
+            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = partial(line.sum_of, "abandoned")
         self.reset()
 
     def reset(self) -> None:
@@ -80,7 +80,7 @@ class Doors:
     @property
     def units(self) -> int:
         """Roots that were let in."""
-        return _sum_of(self._line, "units")
+        return self._line.sum_of("units")
 
     def attached(self) -> Attachment:
         """Return the callback."""
@@ -282,12 +282,6 @@ class Doors:
 def _count_models(line: Line, models: ModelMetrics) -> None:
     if not line.over:
         models.start(line.tracer(), line.providers)
-
-
-def _sum_of(line: Line, count: str) -> int:
-    """Return the sum of what the receivers of a line count under a name; a receiver without that count adds 0."""
-    counts: list[int] = [getattr(receiver, count, 0) for receiver in list(line.receivers)]
-    return sum(counts)
 
 
 def _nowhere(*_: object) -> None: ...

@@ -379,6 +379,10 @@ class Line:
             receiver.close()
         self.receivers.append(receiver)
 
+    def sum_of(self, count: str) -> int:
+        """Return the sum of a count of the receivers, by its name; a receiver without that count adds 0. Any thread."""
+        return sum(int(getattr(receiver, count, 0)) for receiver in list(self.receivers))
+
     def close_receivers(self) -> None:
         """Let nothing further in, also by a receiver that is yet to be made. Any thread."""
         self.closed = True

@@ -84,8 +84,7 @@ def status_of(
 def _rates(line: Line, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
     """Return the least and the most of each metric's rate: 1 for a submitted sample; no rule raises one of sessions."""
     rates = {name: line.options.rates_of(name) for name in line.metrics}
-    unsampled: int = sum(getattr(receiver, "unsampled", 0) for receiver in list(line.receivers))
-    if unsampled:
+    if unsampled := line.sum_of("unsampled"):
         rates = {name: (1.0 if eligible[name] <= unsampled else least, 1.0) for name, (least, _) in rates.items()}
     return rates | {name: (line.options.rates_of(name)[0],) * 2 for name in line.of_sessions}
 

@@ -202,6 +202,7 @@ class RunCapture:
         root.record_content = root.may or self.content
         if root.record_content:
             root.input = take(input_)
+            root.asked = None
             root.expected = context.current_expectation()
         root.task = own_task()
         self.memory.units += 1

@@ -342,5 +342,5 @@ def _note_step(root: Root, run_id: int, name: str | None, inputs: Any) -> None:
     """Keep what only a step that gets no span knows: which one asks a store of messages, and the user's message in a state."""
     if name == _HISTORY_STEP:
         root.history_step = run_id
-    if root.asked is None and root.record_content:
+    if root.asked is None:
         root.asked = codec.last_human(inputs)

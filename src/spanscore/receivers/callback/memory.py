@@ -80,7 +80,8 @@ class RunMemory:
             self.roots.pop(root.id, None)
         if self.spans is not None and not root.ignored:
             self.spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
-        root.input = root.history = root.asked = root.given = None  # its content is not remembered with it
+        root.input = root.history = root.given = None  # its content is not remembered with it
+        root.asked = ()
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             if (run := self.runs.get(run_id)) is None or run.root is root:
                 self.runs[run_id] = root

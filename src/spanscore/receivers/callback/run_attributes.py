@@ -158,7 +158,7 @@ def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
         return partial(_with_expected, content, run.root.expected) if run is run.root else content
     if run is run.root:
         root = run.root
-        return partial(codec.root_content, root.input, output, root.expected, root.history, root.asked)
+        return partial(codec.root_content, root.input, output, root.expected, root.history, root.asked or None)
     return dict  # a step's text stands on its neighbours already
 
 

@@ -86,7 +86,7 @@ class Root(Run):
         given: metadata and input of the start event, by reference, with its thread or task, until the end of the run. Another
             start under the same id has others.
         expected: references given by ``spanscore.expected``.
-        asked: the last human message of the first state that a step was given; None if no step was given one.
+        asked: the last human message of the first state that a step was given; None while none was; () if nobody looks for it.
         history: what a store of messages gave to the run; None where none was asked.
         history_step: id of the step that asks it.
         open: id → run of every descendant whose end the span thread has not read; None for a step that has not ended.
@@ -156,7 +156,7 @@ class Root(Run):
         self.record_content = False
         self.session: str | None = None
         self.expected: Mapping[str, Any] | None = None
-        self.asked: Any = None
+        self.asked: Any = ()
         self.history: Any = None
         self.history_step = 0
         self.open: dict[int, Run | None] = {}
