@@ -32,8 +32,8 @@ class UnitsById:
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
         attachment = self._doors.attachment
-        key = None if attachment is None else attachment.handler.memory.root_unit(attachment.handler.id_here(run_id))
-        return None if key is None else f"{key.trace_id:032x}"
+        known = None if attachment is None else attachment.handler.trace_id(run_id)
+        return None if known is None else f"{known:032x}"
 
     def unit_id(self, run_id: UUID | str) -> UnitId | None:
         """Return both ids of the unit that a run is of, for the page that shows its answer; None when it is not known.
