@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +23,7 @@ from tests.servers.kafka import PASSWORD, READER, Kafka
 from tests.servers.server import free_port
 
 pytest.importorskip("confluent_kafka")
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from spanscore.elsewhere.carrier import UnitCopy
 from spanscore.elsewhere.confluent_kafka_carrier import KafkaCarrier
@@ -42,6 +45,10 @@ def carrying(topic: str, **config: Any) -> Iterator[tuple[KafkaCarrier, SimpleQu
     carrier = KafkaCarrier({name.replace("_", "."): value for name, value in config.items()} | {"log_level": 0}, topic)
     yield carrier, SimpleQueue()
     carrier.close(0.0)
+
+
+def clients() -> set[int]:
+    return {id(client) for client in gc.get_objects() if isinstance(client, Producer)}
 
 
 def test_each_copy_is_answered_for_once() -> None:
@@ -77,21 +84,41 @@ def test_a_carrier_that_carries_nothing_ends_at_once() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_carries_its_own_and_the_parent_goes_on() -> None:
-    told: list[str | None] = []
+    answers: SimpleQueue[str | None] = SimpleQueue()
     carrier = KafkaCarrier(MOCKED, "otlp_spans")
-    carrier.send(copy(1), told.append)
+    carrier.send(copy(1), answers.put)
+    # glibc resets no lock of getaddrinfo at a fork: a child forked within it resolves no name.
+    first = answers.get(timeout=ANSWER_WITHIN_S)
 
     if not (child := os.fork()):
+        signal.alarm(int(ANSWER_WITHIN_S))  # a child that hangs would hold the pipes of the test's servers
         mine: list[str | None] = []
         carrier.reset()
         carrier.send(copy(2), mine.append)
         carrier.close(ANSWER_WITHIN_S)
         os._exit(0 if mine == [None] else 1)
-    carrier.send(copy(3), told.append)
+    carrier.send(copy(3), answers.put)
     carrier.close(ANSWER_WITHIN_S)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert told == [None, None]
+    assert [first, answers.get(timeout=ANSWER_WITHIN_S)] == [None, None]
+
+
+def test_a_closed_carrier_leaves_no_client_to_the_garbage_collector() -> None:
+    """A client that a forked child collects waits for threads that only its parent has."""
+    before = clients()
+    carrier = KafkaCarrier(MOCKED, "otlp_spans")
+    carrier.send(copy(1), lambda _: None)
+    late: list[str | None] = []
+
+    carrier.close(ANSWER_WITHIN_S)
+    carrier.send(copy(2), late.append)
+
+    assert late == ["this process ends"]
+    deadline = time.monotonic() + ANSWER_WITHIN_S
+    while left := clients() - before:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 @pytest.mark.server

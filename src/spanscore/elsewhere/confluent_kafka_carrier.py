@@ -79,6 +79,9 @@ class KafkaCarrier:
 
     def send(self, copy: UnitCopy, told: Told) -> None:
         """Take a copy on; it is told on the thread that hears of messages."""
+        if self._over:
+            told("this process ends")
+            return
         try:
             self._ready().produce(
                 self._topic, copy.request, f"{copy.key.trace_id:032x}", on_delivery=partial(self._delivered, told)
@@ -105,6 +108,9 @@ class KafkaCarrier:
         producer.flush(timeout_s)
         self._over = True
         producer.purge()
+        # The listening thread drops the last reference. Left to the garbage collector, the client could be destroyed in a child
+        # of a later fork, where its threads are missing: that crashes or never ends.
+        self._producer = None
 
     def _ready(self) -> Producer:
         with self._lock:
