@@ -14,7 +14,7 @@ from spanscore.line.given import id_of, only_unit
 from spanscore.model.label import HumanLabel
 from spanscore.model.replayed import ReplayState
 from spanscore.model.span import UnitKey
-from spanscore.receivers.beside import Identity, is_recorded_by_others
+from spanscore.receivers.beside import Identity, recorded_by_others
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.log import log_once
@@ -274,7 +274,8 @@ class Doors:
 
         def is_at_work() -> bool:
             attachment = None if (found := doors()) is None else found.attachment
-            return (attachment is not None and attachment.handler.is_at_work) or is_recorded_by_others(identity)
+            is_ours = attachment is not None and attachment.handler.is_at_work
+            return is_ours or identity.is_among(recorded_by_others(identity))
 
         return is_at_work
 

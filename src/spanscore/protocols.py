@@ -7,7 +7,7 @@ Each says on which thread it is called. What is built in and a user's own pass t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
 from spanscore.model.counted import Counted
@@ -106,12 +106,11 @@ class Translation(Protocol):
 class Recorded(Protocol):
     """Where receivers hand on what they heard. Span thread only."""
 
-    def opened(self, key: UnitKey, now_ns: int, eligible: Collection[str] | None = None) -> None:
-        """Say that a unit began.
+    def shared(self, key: UnitKey, metrics: Set[str]) -> None:
+        """Name metrics that another scorer of the process gives a unit that is about to begin: they do not score it here."""
 
-        Args:
-            eligible: metrics that may score it; None = all.
-        """
+    def opened(self, key: UnitKey, now_ns: int) -> None:
+        """Say that a unit began."""
 
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Say that a span of a unit that may be scored began."""

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 from langgraph.graph import END, START, MessagesState, StateGraph
+from tests.line.sessions import Turns
 from tests.live import ANSWER, QUESTION, Grounded, a_line, a_trace, identity_holds, model, rag
 
-from spanscore import ScoringSpanProcessor, semconv
+from spanscore import ScoringSpanProcessor, semconv, session
 from spanscore.metrics import Finding
 
 
@@ -146,27 +147,87 @@ def traced(provider, scope="openinference.instrumentation.langchain"):
     provider.get_tracer(scope).start_span("chain", attributes=attributes).end()
 
 
+@pytest.mark.parametrize("kind", ["CHAIN", "TOOL"])
+@pytest.mark.parametrize("rate", [1.0, 0.0])
 @pytest.mark.parametrize("more", [[], ["own"]])
-def test_two_processors_on_one_provider_score_a_unit_once_if_their_metrics_are_the_same(more):
+def test_two_processors_on_one_provider_score_a_unit_once_by_each_metric(more, rate, kind):
     trace = a_trace()
     second = [Answered(name) for name in ("answered", *more)]
-    with a_line(Answered(), trace=trace) as (one, _), a_line(*second, trace=trace) as (two, _):
+    with a_line(Answered(), trace=trace) as (one, _), a_line(*second, trace=trace, sample_rate=rate) as (two, _):
         for scorer in (one, two):
             trace.provider.add_span_processor(ScoringSpanProcessor(scorer))
-        traced(trace.provider)
-        counts = scored(one), scored(two)
+        if kind == "TOOL":
+            within_a_tool(trace.provider)
+        else:
+            traced(trace.provider)
+        for scorer in (one, two):
+            assert scorer.flush(5)
+            assert identity_holds(scorer)
+        outcomes = one.status().outcomes["answered"], {k: v for k, v in two.status().outcomes.items() if v}
 
-    assert counts == ({"answered": 1}, {"answered": 0} if not more else {"answered": 1, "own": 1})
+    assert outcomes == ({"scored": 1}, dict.fromkeys(more, {"scored": 1} if rate else {"not_sampled": 1}))
 
 
-@pytest.mark.parametrize(("name", "judged"), [("answered", 0), ("own", 1)])
-def test_a_processor_leaves_chains_to_another_scorer_s_callback_that_has_its_metrics(name, judged):
+def within_a_tool(provider):
+    """End the span of a tool with that of a chain below it: the chain is the unit."""
+    tracer = provider.get_tracer("openinference.instrumentation.langchain")
+    with tracer.start_as_current_span("search", attributes={"openinference.span.kind": "TOOL"}):
+        traced(provider)
+
+
+@pytest.mark.parametrize(
+    ("names", "judged"), [(["answered"], {}), (["answered", "own"], {"own": 1}), (["own"], {"own": 1})]
+)
+def test_a_processor_leaves_to_another_scorer_s_callback_the_metrics_that_both_have(names, judged):
     trace = a_trace()
-    with a_line(Answered(), trace=trace) as (one, _), a_line(Answered(name), trace=trace) as (two, _):
+    second = [Answered(name) for name in names]
+    with a_line(Answered(), trace=trace) as (one, _), a_line(*second, trace=trace) as (two, _):
         trace.provider.add_span_processor(ScoringSpanProcessor(two))
         one.install()
         traced(trace.provider)
         rag().invoke(QUESTION)
+        counts = scored(one), {name: times for name, times in scored(two).items() if times}
+
+    assert counts == ({"answered": 1}, judged)
+
+
+def test_a_processor_shares_no_spans_of_another_library_with_a_callback():
+    trace = a_trace()
+    with a_line(Answered(), trace=trace) as (one, _), a_line(Answered(), trace=trace) as (two, _):
+        trace.provider.add_span_processor(ScoringSpanProcessor(two))
+        one.install()
+        traced(trace.provider, "openinference.instrumentation.crewai")
         counts = scored(one), scored(two)
 
-    assert counts == ({"answered": 1}, {name: judged})
+    assert counts == ({"answered": 0}, {"answered": 1})
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.0])
+@pytest.mark.parametrize("way", ["callbacks", "processors"])
+def test_a_conversation_is_scored_once_by_a_metric_that_both_have(way, rate):
+    trace = a_trace()
+    with (
+        a_line(session_metrics=[Turns()], trace=trace) as (one, _),
+        a_line(Answered(), session_metrics=[Turns(), Turns("own")], trace=trace, sample_rate=rate) as (two, _),
+    ):
+        if way == "processors":
+            for scorer in (one, two):
+                trace.provider.add_span_processor(ScoringSpanProcessor(scorer))
+        for _ in range(2):
+            with session("talk"):
+                if way == "processors":
+                    traced(trace.provider)
+                else:
+                    run_once("callbacks", one, two)
+        for scorer in (one, two):
+            scorer.end_session("talk")
+            assert scorer.flush(5)
+            assert identity_holds(scorer)
+        first, second = (scorer.status() for scorer in (one, two))
+
+    how = "scored" if rate else "not_sampled"
+    assert (first.outcomes["turns"], second.outcomes) == (
+        {"scored": 1},
+        {"turns": {}, "own": {how: 1}, "answered": {how: 2}},
+    )
+    assert second.eligible == {"turns": 0, "own": 1, "answered": 2}

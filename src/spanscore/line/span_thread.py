@@ -6,7 +6,7 @@ So an application's slow exporter stalls neither the application nor the loop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -202,6 +202,8 @@ class SpanThread:
 
     def _answer_markers(self) -> None:
         """Tell those who wait for units that these are out; all are looked at only when the last one of somebody's is."""
+        if parts := self._units.take_parts():
+            self._wait_for_parts(parts)
         ended = self._units.in_flight
         if all(last in ended for _, _, last in self._markers):
             return
@@ -213,6 +215,11 @@ class SpanThread:
         self._markers = [
             (keys, done, next((key for key in reversed(ended) if key in keys), None)) for keys, done in left if keys
         ]
+
+    def _wait_for_parts(self, parts: Mapping[UnitKey, Collection[UnitKey]]) -> None:
+        """Have those who wait for a topmost span wait for the units that its spans make."""
+        for keys, _, _ in self._markers:
+            keys.update(*(parts[key] for key in keys & parts.keys()))
 
 
 def _then(work: Callable[[], None], done: threading.Event) -> None:

@@ -254,6 +254,7 @@ class Unit:
         revision: 0, or how often it was closed before, with fewer spans.
         session: of a conversation, whose last turn ``key`` and ``spans`` are; None of any other.
         eligible: metrics that another process has decided on: for the others it counts there. None = it is for all.
+        shared: metrics, also of conversations, that another scorer of this process gives it.
         top: the topmost span of an instrumentation above the root, if there is one (a tool call around an agent, for example).
             Its ids and trace state decide on sampling, as the decision must be known when it starts. None: the root's do.
     """
@@ -264,6 +265,7 @@ class Unit:
     revision: int = 0
     session: Session | None = None
     eligible: frozenset[str] | None = None
+    shared: frozenset[str] = frozenset()
     top: SpanData | None = None
 
     @property

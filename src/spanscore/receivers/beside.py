@@ -7,7 +7,7 @@ With one scorer in the process there is nothing to look at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from random import getrandbits
 from threading import Lock
@@ -21,7 +21,7 @@ from spanscore.receivers.callback.memory import RunMemory
 from spanscore.receivers.callback.runs import Root
 from spanscore.runtime.fork import reset_in_child
 
-__all__ = ["Identity", "borrow", "handlers", "is_recorded_by_others", "processors", "span_elsewhere"]
+__all__ = ["Identity", "borrow", "handlers", "processors", "recorded_by_others", "span_elsewhere"]
 
 
 @dataclass(slots=True)
@@ -43,6 +43,10 @@ class Identity:
         shared = frozenset(name for name, version in self.versions.items() if other.versions.get(name) == version)
         self.met[other.name] = other.met[self.name] = tuple(sorted(shared))
         return shared
+
+    def is_among(self, shared: Set[str]) -> bool:
+        """Whether the scorer has no metric but shared ones."""
+        return bool(shared) and shared >= self.versions.keys()
 
     def notes(self) -> list[str]:
         """Return a note for `status()` on each other scorer."""
@@ -104,25 +108,27 @@ class _Living(Generic[_One]):
                 if (receiver := one()) is not None:
                     receiver.others = tuple(other for other in self._living if other is not one)
 
-    def found(self) -> list[_One]:
-        """Return them all."""
-        return [receiver for one in self._living if (receiver := one()) is not None]
+    def of_others(self, identity: Identity) -> list[_One]:
+        """Return those of other scorers."""
+        return [found for one in self._living if (found := one()) is not None and found.identity is not identity]
 
 
 handlers: _Living[BesideHandler] = _Living()
 processors: _Living[BesideOthers] = _Living()
 
 
-def is_recorded_by_others(identity: Identity) -> bool:
-    """Whether another scorer's handler records LangChain's runs and has all the metrics of this scorer."""
-    others = [one for one in handlers.found() if one.identity is not identity and one.is_at_work]
-    return any(identity.versions.keys() <= identity.meet(one.identity) for one in others)
+def recorded_by_others(identity: Identity) -> frozenset[str]:
+    """Return the metrics of a scorer that others have whose handlers record LangChain's runs."""
+    return frozenset().union(*(identity.meet(one.identity) for one in handlers.of_others(identity) if one.is_at_work))
 
 
-def borrow(handler: BesideHandler, root: Root, run_id: int) -> bool:
-    """Take over ids and context of a root that another handler has opened for the same run; False: none has.
+def borrow(handler: BesideHandler, root: Root, run_id: int) -> Set[str] | None:
+    """Take over ids and context of a root that another handler has opened for the same run.
 
-    The root's ``lent`` names the metrics that this scorer alone has, and that score it here, perhaps none.
+    The root's ``shared`` names the metrics that both scorers have: they do not score it here.
+
+    Returns:
+        The metrics that are left to score it here; None: no other handler has opened it.
     """
     for one in handler.others:
         other = one()
@@ -131,15 +137,14 @@ def borrow(handler: BesideHandler, root: Root, run_id: int) -> bool:
         their_id = other.id_here(UUID(int=run_id))
         run, theirs = other.memory.runs.get(their_id), other.memory.roots.get(their_id)
         if run is not None and run.root.start_ns < handler.installed_ns:  # a step of a run that began before
-            root.lent, root.key = frozenset(), run.root.key
-            return True
-        if theirs is not None and theirs.key is not None and not theirs.ignored and theirs.lent is None:
-            shared = handler.identity.meet(other.identity)
-            root.lent = handler.identity.versions.keys() - shared
+            root.shared, root.key = frozenset(handler.identity.versions), run.root.key
+            return frozenset()
+        if theirs is not None and theirs.key is not None and not theirs.ignored and theirs.shared is None:
+            root.shared = handler.identity.meet(other.identity)
             root.key, root.is_trace_root, root.trace_state = theirs.key, theirs.is_trace_root, theirs.trace_state
             root.context, root.span = theirs.context, span_elsewhere(theirs.key.trace_id, theirs.key.span_id)
-            return True
-    return False
+            return handler.identity.versions.keys() - root.shared
+    return None
 
 
 def span_elsewhere(trace_id: int, span_id: int | None = None) -> NonRecordingSpan:

@@ -10,7 +10,7 @@ from typing import Final
 from spanscore import semconv
 from spanscore.runtime.log import log_once
 
-__all__ = ["Role", "Scopes", "scope_notes"]
+__all__ = ["Role", "Scopes", "library_of", "scope_notes"]
 
 _MOST: Final = 1_000
 """Different scopes remembered: a name that holds an id would make one per request."""
@@ -118,7 +118,7 @@ class Scopes:
             return Role.IGNORED
         if not listed and not self._known(scope):
             return Role.GENERAL if scope.startswith(_GENERAL) else Role.UNKNOWN
-        return Role.CLAIMED if self._is_heard(_library(scope), scope) else Role.IGNORED
+        return Role.CLAIMED if self._is_heard(library_of(scope), scope) else Role.IGNORED
 
     def _is_heard(self, library: str, scope: str) -> bool:
         if library == "langchain" and self._captures():
@@ -160,7 +160,8 @@ def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]
     return notes + [f"units.scopes has {name!r}, which begins the scope of no span so far" for name in missing]
 
 
-def _library(scope: str) -> str:
+def library_of(scope: str) -> str:
+    """Return the name of the library that an instrumentation's scope traces."""
     if scope == semconv.CAPTURE_SCOPE:
         return "langchain"
     last = _VERSION.sub("", scope).rpartition(".")[2].lower()

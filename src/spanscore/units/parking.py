@@ -26,6 +26,7 @@ class Parking:
         hold: where what waits for scores waits.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
         in_flight: units whose root has ended and that are not out yet, oldest first.
+        parts: topmost span → the units that its spans were found to make, until somebody takes note.
 
     Args:
         hold_root_ns: how long a unit that is its trace's root waits after its end; any other waits for ``hold_ns``.
@@ -50,6 +51,7 @@ class Parking:
         self._roots: dict[UnitKey, PendingSpan] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.in_flight: dict[UnitKey, None] = {}
+        self.parts: dict[UnitKey, set[UnitKey]] = {}
 
     def ended(self, key: UnitKey) -> None:
         """Note that a unit's root has ended."""
@@ -74,10 +76,13 @@ class Parking:
     def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
         """Return the units that the spans below a topmost span make; if the topmost one is no root, its spans leave."""
         units = split(unit)
-        if [one.key for one in units] != [unit.key]:
-            self.turn_back(unit.key, {}, now_ns)
-            for one in units:
-                self.ended(one.key)
+        keys = {one.key for one in units}
+        if keys != {unit.key}:
+            if unit.key not in keys:
+                self.turn_back(unit.key, {}, now_ns)
+            for key in keys:
+                self.ended(key)
+            self.parts[unit.key] = keys
         return units
 
     def park(self, unit: Unit, now_ns: int) -> float:

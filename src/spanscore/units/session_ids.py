@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Set
+from typing import Any, Final
 
 from spanscore.model.outcome import Outcome
 
 __all__ = ["SessionIds"]
+
+_NONE: Final[Set[str]] = frozenset()
 
 
 class SessionIds:
@@ -25,11 +28,23 @@ class SessionIds:
         self._open: dict[str, int] = {}  # → when the latest turn began, in ns
         self._ending: dict[str, None] = {}
         self._missed: dict[str, Outcome] = {}
+        self._shared: dict[str, Set[str]] = {}
 
-    def began(self, session_id: str, start_ns: int) -> None:
-        """Note that a turn began."""
+    def began(self, session_id: str, start_ns: int, shared: Set[str] = _NONE) -> None:
+        """Note that a turn began, and the metrics that another scorer of the process gives it."""
         self._open[session_id] = start_ns
         self._make_room(self._open)
+        if shared:
+            self.share(session_id, shared)
+
+    def share(self, session_id: str, metrics: Set[str]) -> None:
+        """Note metrics that another scorer of the process gives a turn, and so the conversation: they do not score it here."""
+        self._shared[session_id] = metrics
+        self._make_room(self._shared)
+
+    def shared(self, session_id: str) -> Set[str]:
+        """Return the metrics that do not score a conversation here."""
+        return self._shared.get(session_id, _NONE)
 
     def missed(self, session_id: str, outcome: Outcome) -> None:
         """Note that a turn was turned away: nothing of it will come, and what is gathered is not the whole."""

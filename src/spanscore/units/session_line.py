@@ -157,11 +157,13 @@ class SessionLine:
             self.without_id += 1
         elif facts.conversation_id is not None and not self.wants(facts):
             with self._lock:
-                self._leave_out(session_key(facts.conversation_id))
+                self._leave_out(facts.conversation_id)
 
     def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
         """Take in a turn."""
         session_id, root, now_ns = facts.conversation_id or "", unit.root, self._clock_ns()
+        if unit.shared:
+            self.ids.share(session_id, unit.shared)
         self.ids.seen(session_id, now_ns if root is None else root.start_ns)
         turn = Turn(
             session_id, facts.key, self._named(unit, session_id), now_ns if root is None else root.end_ns, samples
@@ -268,9 +270,11 @@ class SessionLine:
             return root
         return unit.in_conversation(self._shown(session_id)).root
 
-    def _leave_out(self, key: UnitKey) -> None:
+    def _leave_out(self, session_id: str) -> None:
+        key = session_key(session_id)
         if key not in self._left_out:
-            self.ledger.record_rejected(Outcome.NOT_SAMPLED)
+            self.ledger.enter(key, self._own(session_id))
+            self.ledger.settle_all(key, Outcome.NOT_SAMPLED)
             self._left_out[key] = None
             if len(self._left_out) > self._most_left_out:
                 self._left_out.popitem(last=False)
@@ -319,18 +323,27 @@ class SessionLine:
 
     def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
         """Make a session that has ended eligible, and return the decisions of the metrics that take it; the others end."""
-        taken = self._taken(session)
         self.ended[session.end] += 1
-        self.ledger.enter(session.key)
+        if (own := self._own(session.id)) == []:
+            return {}
+        taken = self._taken(session)
+        self.ledger.enter(session.key, own)
         self.ledger.belongs(session.unit)
-        for name in self._metrics:
+        for name in own or self._metrics:
             if name not in taken:
                 self.ledger.settle(session.key, name, Outcome.NOT_SAMPLED)
         self.ledger.choose(session.key, taken)
         return taken
 
+    def _own(self, session_id: str) -> list[str] | None:
+        """Return the metrics that score a conversation here; None = all, as no other scorer of the process gives it any."""
+        shared = self.ids.shared(session_id)
+        return [name for name in self._metrics if name not in shared] if shared else None
+
     def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
-        decisions = {name: self._sampler.session(session.id, name) for name in self._metrics}
+        own = self._own(session.id)
+        names = self._metrics if own is None else own
+        decisions = {name: self._sampler.session(session.id, name) for name in names}
         return {name: decision for name, decision in decisions.items() if decision.take}
 
     def _lose(

@@ -10,7 +10,7 @@ then they leave with the scores that are in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from time import monotonic
 from types import MappingProxyType
@@ -112,7 +112,7 @@ class Units:
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, AtWork] = {}
-        self._eligible: dict[UnitKey, frozenset[str]] = {}
+        self._shared: dict[UnitKey, frozenset[str]] = {}
         self.notes = Notes()
 
     @property
@@ -120,13 +120,21 @@ class Units:
         """Units whose root has ended and that are not out yet, oldest first."""
         return self._parking.in_flight
 
+    def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
+        """Return topmost spans whose spans were found to make other units since the last call, and these."""
+        parts, self._parking.parts = self._parking.parts, {}
+        return parts
+
     # --- Recorded ----------------------------------------------------------------------------------------------
 
-    def opened(self, key: UnitKey, now_ns: int, eligible: Collection[str] | None = None) -> None:
+    def shared(self, key: UnitKey, metrics: Set[str]) -> None:
+        """Note metrics that do not score a unit here, before it is opened."""
+        self._shared[key] = frozenset(metrics)
+
+    def opened(self, key: UnitKey, now_ns: int) -> None:
         """Make the unit eligible."""
-        if eligible is not None:
-            eligible = self._eligible[key] = frozenset(self._metrics).intersection(eligible)
-        self._ledger.enter(key, eligible)
+        shared = self._shared.get(key)
+        self._ledger.enter(key, None if shared is None else frozenset(self._metrics) - shared)
 
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Keep the unit open until that span has ended."""
@@ -209,8 +217,8 @@ class Units:
     def tick(self, now_ns: int) -> None:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
         for unit in self._assembler.due(now_ns):
-            for one in self._parking.split(unit, now_ns):
-                self._ledger.enter(one.key)
+            for one in self._parking.split(self._left_of(unit), now_ns):
+                self._ledger.enter(one.key, one.eligible)
                 self._close(one, now_ns)
             yield_gil()
         if self._chosen:
@@ -282,7 +290,7 @@ class Units:
             if self._hold.holds(key):
                 self._let_go(key, "shutdown")
             self._at_work.pop(key, None)
-            self._eligible.pop(key, None)
+            self._shared.pop(key, None)
             self._lanes.leave(key)
             facts = Facts(key) if unit is None else unit.facts()
             if unit is not None:
@@ -314,10 +322,13 @@ class Units:
             attributes[semconv.REASON] = ",".join(filter(None, (attributes.get(semconv.REASON), reason)))
         self._hold.release(key, attributes, reason)
 
+    def _left_of(self, unit: Unit) -> Unit:
+        """Return a unit with the metrics that score it here, if another scorer gives it some."""
+        shared = self._shared.pop(unit.key, None)
+        return unit if shared is None else replace(unit, shared=shared, eligible=frozenset(self._metrics) - shared)
+
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE) -> None:
         try:
-            if (eligible := self._eligible.pop(unit.key, None)) is not None:
-                unit = replace(unit, eligible=eligible)
             self._ledger.belongs(unit)
             facts = unit.facts()
             if unit.complete:

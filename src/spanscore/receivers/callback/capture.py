@@ -233,7 +233,7 @@ class RunCapture:
     def _announce(self, root: Root) -> None:
         """Tell the span thread of a root; of one that nobody looks at before, its end tells."""
         spans = self.memory.spans
-        if self._turns is not None or spans is None or root.lent is not None or not spans.unseen:
+        if self._turns is not None or spans is None or root.shared is not None or not spans.unseen:
             self._inbox.put(self.receiver, (root, 0, None, None), must=True)
         else:
             root.told = []
@@ -249,7 +249,7 @@ class RunCapture:
             return facts
         conversation = conversation_of(root) or ""
         if conversation:
-            self._turns.began(conversation, root.start_ns)
+            self._turns.began(conversation, root.start_ns, root.shared or frozenset())
         return facts._replace(conversation_id=conversation)
 
     def _admit(self, root: Root, heard_as: int) -> bool:
@@ -260,10 +260,11 @@ class RunCapture:
         if not self._inbox.admits():
             self._turn_away(root, Outcome.REFUSED)
             return False
-        if self.others and borrow(self, root, heard_as or root.id):
-            if root.lent:
+        left = borrow(self, root, heard_as or root.id) if self.others else None
+        if left is not None:
+            if left:
                 self._ready()
-            return bool(root.lent)
+            return bool(left)
         spans = self.memory.spans
         if spans is None:
             self._ready()

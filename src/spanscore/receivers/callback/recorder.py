@@ -220,7 +220,7 @@ class Recorder:
         assert key is not None
         run.closed = True
         on_span, render = attributes, content_of(run, output)
-        if root.lent is not None:  # another scorer makes the spans: they are read, and scores are evaluation spans
+        if root.shared is not None:  # another scorer makes the spans: they are read, and scores are evaluation spans
             held = Attributes(attributes, render)
             self._port.ended(key, span_data_of(run, self._span_of(run), end_ns, held, error), None, now_ns)
             return
@@ -244,7 +244,7 @@ class Recorder:
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
         """Count a model's run that has ended; how long one took that never does is not known."""
-        if self._models is None or run.operation not in MODELS or run.span is None or run.root.lent is not None:
+        if self._models is None or run.operation not in MODELS or run.span is None or run.root.shared is not None:
             return
         if run is not run.root or not run.root.broken:  # a root that was given up
             self._models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
@@ -254,7 +254,7 @@ class Recorder:
         if run.span is None:
             parent = run.parent
             assert parent is not None
-            if run.root.lent is not None and run.root.key is not None:
+            if run.root.shared is not None and run.root.key is not None:
                 run.span = span_elsewhere(run.root.key.trace_id)
                 return run.span
             run.span = self._run_spans().child(run, self._span_of(parent), attributes or {})
@@ -314,10 +314,9 @@ class Recorder:
         if made and root.key is not None:
             root.opened_ns = now_ns
             self._open[root.key] = root
-            if root.lent is None:
-                self._port.opened(root.key, now_ns)
-            else:
-                self._port.opened(root.key, now_ns, root.lent)
+            if root.shared:
+                self._port.shared(root.key, root.shared)
+            self._port.opened(root.key, now_ns)
 
     def _finish_if_whole(self, root: Root, now_ns: int) -> None:
         if root.key is not None and not any(list(root.open.values())):

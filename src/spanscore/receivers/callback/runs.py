@@ -95,7 +95,7 @@ class Root(Run):
         told_bytes: of their content, roughly.
         heard: the span thread knows of it.
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
-        lent: of a root whose spans another scorer makes: the metrics that score it here; None = its spans are made here.
+        shared: of a root whose spans another scorer makes: the metrics that both have; None = its spans are made here.
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
         failed_inside: a step that gets no span ended in error, handled or not.
@@ -123,13 +123,13 @@ class Root(Run):
         "interrupted",
         "is_trace_root",
         "key",
-        "lent",
         "may",
         "open",
         "opened_ns",
         "record_content",
         "sampling",
         "session",
+        "shared",
         "task",
         "told",
         "told_bytes",
@@ -171,7 +171,7 @@ class Root(Run):
         self.is_trace_root = False
         self.trace_state = ""
         self.given: tuple[Any, Any, int] | None = None
-        self.lent: Set[str] | None = None
+        self.shared: Set[str] | None = None
         self.counted_texts: set[int] | None = None
 
 

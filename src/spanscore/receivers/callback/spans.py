@@ -73,7 +73,7 @@ class RunSpans:
 
     def attach(self, run: Run) -> None:
         """Make a tool's span the current one until the run's ``tool_context`` ends. A tracer that is not the SDK's cannot."""
-        if self._chosen is not None and run.root.lent is None and run.root.key is not None:
+        if self._chosen is not None and run.root.shared is None and run.root.key is not None:
             run.tool_context = ToolContext(run, self._chosen)
 
     @property

@@ -170,6 +170,8 @@ class ForeignReading:
 
     def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
         unit.handed_on = True
+        if unit.shared:
+            self._port.shared(unit.key, unit.shared)
         if unit.role is RootRole.ROOT:
             self._port.opened(unit.key, now_ns)
         early, unit.early = unit.early, []

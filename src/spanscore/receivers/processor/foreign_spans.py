@@ -27,7 +27,7 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, UnitKey
 from spanscore.otel.beside import processors_beside
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
-from spanscore.receivers.beside import Identity, processors
+from spanscore.receivers.beside import Identity, handlers, processors, recorded_by_others
 from spanscore.receivers.processor.foreign_reading import Event, ForeignReading, Signal
 from spanscore.receivers.processor.foreign_unit import (
     FollowedUnit,
@@ -40,7 +40,7 @@ from spanscore.receivers.processor.foreign_unit import (
 from spanscore.receivers.processor.held_span import pass_on
 from spanscore.receivers.processor.plain_spans import PlainSpans
 from spanscore.receivers.root_roles import root_role
-from spanscore.receivers.scopes import Role, Scopes
+from spanscore.receivers.scopes import Role, Scopes, library_of
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.inbox import Inbox
 from spanscore.units.roots import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
@@ -332,38 +332,40 @@ class ForeignSpans:
         self.untaken[_BEFORE] += is_step
         return is_step
 
-    def _is_scored_by_another(self, key: UnitKey) -> bool:
-        """Whether the processor of a running scorer that has all metrics of this one has seen a unit before."""
+    def _shared(self, key: UnitKey, scope: str) -> frozenset[str]:
+        """Return the metrics that other running scorers give a unit: their processors saw it before, or their callbacks did."""
+        shared: frozenset[str] = frozenset()
+        if handlers.of_others(self.identity) and library_of(scope) == "langchain":
+            shared = recorded_by_others(self.identity)
         for one in self.others:
             other = one()
             if other is None or other.closed:
                 continue
             unit = other.unit_at(key)
             if unit is not None and unit.key == key:
-                return self.identity.versions.keys() <= self.identity.meet(other.identity)
-        return False
+                shared |= self.identity.meet(other.identity)
+        return shared
 
     def unit_at(self, ids: Ids) -> ForeignUnit | None:
         """Return the open unit that a span belongs to; None where none is known."""
         return self._open.of.get(ids)
 
     def _admitted(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ForeignUnit:
-        if self.others and self._is_scored_by_another(key):
+        shared, session = self._shared(key, _scope(span)), context.current_session()
+        if self.identity.is_among(shared):
             return ForeignUnit(key=key, settled=True)
-        session = context.current_session()
         if not self._inbox.admits():
-            self._admission.record_rejected(Outcome.REFUSED)
-            if session is not None and self._turns is not None:
-                self._turns.missed(session, Outcome.REFUSED)
+            self._refuse(session)
             return ForeignUnit(key=key, settled=True)
         if not self._is_ready:
             self._ready(span)
             self._is_ready = True
         facts = _facts(key, span, session)
         if session is not None and self._turns is not None:
-            self._turns.began(session, span.start_time)
-        own = self._sampler.may(facts)
-        if not own and not (above is not None and any(map(self._may, above.open_line()))):
+            self._turns.began(session, span.start_time, shared)
+        # A shared unit is followed whatever sampling says: it is counted for some metrics alone.
+        own = bool(shared) or self._sampler.may(facts)
+        if not own and (above is None or not any(map(self._may, above.open_line()))):
             return ForeignUnit(key=key, facts=facts, around=above)
         self.units += 1
         return FollowedUnit(
@@ -373,9 +375,16 @@ class ForeignSpans:
             root=span,
             front=front,
             own=own,
+            shared=shared,
             session=session,
             open={key.span_id: None},
         )
+
+    def _refuse(self, session: str | None) -> None:
+        """Count a unit for which there is no room."""
+        self._admission.record_rejected(Outcome.REFUSED)
+        if session is not None and self._turns is not None:
+            self._turns.missed(session, Outcome.REFUSED)
 
     def _may(self, plain: PlainSpan) -> bool:
         """Whether a unit with this span as its root may be scored."""

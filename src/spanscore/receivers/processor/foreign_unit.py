@@ -83,6 +83,7 @@ class FollowedUnit(ForeignUnit):
         front: the processor that saw it begin.
         own: whether it may be scored with this root; else only with a span above it as the root.
         parts: units that became parts of this one, as its root was recognised after they had begun.
+        shared: metrics that other scorers of the process give it.
         session: id of the conversation, where ``spanscore.session`` gives one; else its root may.
         open: its spans that have not ended: the application's threads add them, the span thread takes them away.
         broken: spans of it were passed on unread.
@@ -102,6 +103,7 @@ class FollowedUnit(ForeignUnit):
     front: object
     own: bool = True
     parts: list[FollowedUnit] = field(default_factory=list)
+    shared: frozenset[str] = frozenset()
     session: str | None = None
     open: dict[int, None] = field(default_factory=dict)
     broken: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
 from typing import Any, Final
@@ -155,7 +155,10 @@ class _Port:
         self.opened_units: list[UnitKey] = []
         self.handed_on: Counter[UnitKey] = Counter()
 
-    def opened(self, key: UnitKey, now_ns: int, eligible: Collection[str] | None = None) -> None:
+    def shared(self, key: UnitKey, metrics: Set[str]) -> None:
+        pass
+
+    def opened(self, key: UnitKey, now_ns: int) -> None:
         self.opened_units.append(key)
 
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
