@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from one_metric import one_metric
+from operators import operators
 from overview import overview
 
 
@@ -18,7 +19,7 @@ def main(arguments: list[str]) -> None:
     """Write every dashboard into the folder, by default the one beside this file."""
     folder = Path(arguments[0]) if arguments else Path(__file__).with_name("dashboards")
     folder.mkdir(parents=True, exist_ok=True)
-    for dashboard in (overview(), one_metric()):
+    for dashboard in (overview(), operators(), one_metric()):
         text = JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False).encode(dashboard)
         (folder / f"{dashboard.uid}.json").write_text(f"{text}\n", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Panels of scores that others made: beside ours, and in none of the panels of ours."""
+"""Panels of external scores: beside the scores of spanscore, and in none of their panels."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.names import label
 
 FOREIGN = f'{q.OF_SERVICE},{label(semconv.STRATUM)}="{semconv.STRATUM_FOREIGN}"'
-"""Of whichever name: they are none of the chosen metrics, though they may be called alike."""
+"""External scores of any name: an external score with the name of a chosen metric is not of that metric."""
 
 
 def of_others() -> list[Any]:
-    """Return a table of what came, and its means over time."""
+    """Return a table of the scores that arrived, and their means over time."""
     by_label = (promql.METRIC, q.PASS, q.SERVICE)
     return [
         rows(
-            "Scores of others",
-            "Evaluations that others made and that `spanscore serve` received: events `gen_ai.evaluation.result`, evaluators of"
-            " OpenInference, other spanscores. They are in no mean of ours and in no alert. `other`: names and labels past the"
-            " first hundred, and those that are no words.",
+            "External scores",
+            "Evaluations that other tools made and `spanscore serve` received: events `gen_ai.evaluation.result`, evaluators of"
+            " OpenInference, other installations of spanscore. They are in no mean of ours and in no alert. *other*: names and"
+            " labels after the first hundred, and malformed names.",
             [
                 ("scores", q.counted(semconv.SCORED, where=FOREIGN, by=by_label)),
                 ("mean", promql.mean(q.sums(q.RANGE, where=FOREIGN, by=by_label))),
@@ -32,9 +32,9 @@ def of_others() -> list[Any]:
             unit=COUNT,
         ),
         lines(
-            "Mean of scores of others",
-            "Their scales are not declared: the mean of a name whose values were all from 0 to 1, where 1 need not be good."
-            " Each point looks back over *Window*.",
+            "Mean of external scores",
+            "The scale of an external score is not declared: shown is the mean of each name whose values were all between 0 and"
+            " 1, and 1 need not be good. Each point looks back over *Window*.",
             over_time(promql.mean(q.sums(where=FOREIGN)), q.NAMED),
             unit=SHARE,
         ),

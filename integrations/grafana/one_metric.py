@@ -6,7 +6,7 @@ from typing import Any
 
 import queries as q
 from grafana_foundation_sdk.models.dashboard import Dashboard
-from overview import ONE_METRIC, UID
+from overview import ONE_METRIC, OPERATORS, UID
 from panels import (
     GREEN,
     ORANGE,
@@ -31,6 +31,7 @@ from panels import (
     steps,
     window,
 )
+from releases import release_choices, two_releases
 
 from spanscore import semconv
 from spanscore.monitoring import promql
@@ -67,11 +68,22 @@ def one_metric() -> Dashboard:
         address("jaeger", "Jaeger's page"),
         choice("service", "Service", f"label_values({entered}, {q.SERVICE})"),
         choice("metric", "Metric", f"label_values({entered}{{{q.OF_SERVICE}}}, {promql.METRIC})", several=False),
+        *release_choices(),
         window(),
     ]
-    parts = {"Now": _now(), "Distribution": _distribution(), "Where it differs": _differs(), "Traces": _traces()}
+    parts = {
+        "Now": _now(),
+        "Distribution": _distribution(),
+        "Where it differs": _differs(),
+        "Two releases": two_releases(),
+        "Traces": _traces(),
+    }
     about = "One metric in full. The dots of the heatmap are traces: a click opens one."
-    links = [link("Overview", UID), outside("Failed ones in Jaeger", FAILED_IN_JAEGER, _CHOOSE)]
+    links = [
+        link("Overview", UID),
+        link("Operators", OPERATORS),
+        outside("Failed ones in Jaeger", FAILED_IN_JAEGER, _CHOOSE),
+    ]
     return board("spanscore: one metric", ONE_METRIC, about, variables, links, parts)
 
 

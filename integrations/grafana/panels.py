@@ -19,6 +19,7 @@ from grafana_foundation_sdk.builders import (
 from grafana_foundation_sdk.models.common import (
     BarGaugeDisplayMode,
     BigValueColorMode,
+    BigValueGraphMode,
     DataSourceRef,
     GraphDrawStyle,
     LegendDisplayMode,
@@ -48,6 +49,19 @@ GREEN, ORANGE, RED, GREY = "green", "orange", "red", "text"
 
 Panel = Any
 """A builder of the SDK; its panel classes share no type that has ``title`` and ``span``."""
+DASHED, IN_FRONT = "/^(low|high) /", "/^spent in /"
+"""Legends of lines that bound another line, and of a sum that is drawn over the stack of its parts."""
+_DASHED = [
+    DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [4, 6]}),
+    DynamicConfigValue("custom.lineWidth", 1),
+    DynamicConfigValue("color", {"mode": "fixed", "fixedColor": GREY}),
+]
+_IN_FRONT = [
+    DynamicConfigValue("custom.drawStyle", GraphDrawStyle.LINE),
+    DynamicConfigValue("custom.stacking", {"mode": StackingMode.NONE, "group": "A"}),
+    DynamicConfigValue("custom.lineWidth", 2),
+    DynamicConfigValue("custom.fillOpacity", 0),
+]
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------
@@ -83,26 +97,25 @@ def in_traces(traceql: str) -> tempo.Dataquery:
 
 
 def lines(title: str, about: str, *queries: prometheus.Dataquery, unit: str = COUNT, width: int = 12) -> Panel:
-    """Return lines over time; those whose legend begins with *low* or *high* are dashed."""
+    """Return lines over time; lines whose legend begins with *low* or *high* are dashed and grey."""
     panel = _with(timeseries.Panel(), title, about, queries, width=width).unit(unit).min(0)
     if unit == SHARE:
         panel.max(1)
-    dashed = {"fill": "dash", "dash": [4, 6]}
-    return (
-        panel.legend(_legend())
-        .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI))
-        .span_nulls(False)
-        .override_by_regexp(
-            "/^(low|high)/", [DynamicConfigValue("custom.lineStyle", dashed), DynamicConfigValue("custom.lineWidth", 1)]
-        )
-    )
+    return panel.legend(_legend()).tooltip(_all_series()).span_nulls(False).override_by_regexp(DASHED, _DASHED)
 
 
 def stacked(title: str, about: str, *queries: prometheus.Dataquery, unit: str = COUNT, width: int = 12) -> Panel:
-    """Return stacked bars over time."""
+    """Return stacked bars over time; a series whose legend begins with *spent* is a line in front of them."""
     panel = _with(timeseries.Panel(), title, about, queries, width=width).unit(unit).min(0).legend(_legend())
-    stacking = common.StackingConfig().mode(StackingMode.NORMAL)
-    return panel.draw_style(GraphDrawStyle.BARS).fill_opacity(70).line_width(0).stacking(stacking)
+    panel.draw_style(GraphDrawStyle.BARS).fill_opacity(70).line_width(0).stacking(_stacking(StackingMode.NORMAL))
+    return panel.tooltip(_all_series()).override_by_regexp(IN_FRONT, _IN_FRONT)
+
+
+def shares(title: str, about: str, *queries: prometheus.Dataquery, width: int = 12) -> Panel:
+    """Return stacked areas of shares of one whole, from 0 % to at least 10 %."""
+    panel = _with(timeseries.Panel(), title, about, queries, width=width).unit(SHARE).min(0).axis_soft_max(0.1)
+    panel.fill_opacity(50).line_width(1).stacking(_stacking(StackingMode.NORMAL)).no_value("0 %")
+    return panel.legend(_legend()).tooltip(_all_series())
 
 
 def bars(title: str, about: str, *queries: prometheus.Dataquery, unit: str = COUNT, width: int = 12) -> Panel:
@@ -118,11 +131,20 @@ def number(
     *,
     unit: str = COUNT,
     steps: Sequence[Threshold] = (),
+    width: int = 4,
     height: int = 4,
     empty: str = "no data",
+    trend: bool = False,
 ) -> Panel:
-    """Return one number, coloured by thresholds where there are any; ``empty`` is what stands there where there is none."""
-    panel = _with(stat.Panel(), title, about, [query], width=4, height=height).unit(unit).no_value(empty)
+    """Return one number.
+
+    Args:
+        steps: thresholds of its colour; empty = grey.
+        empty: text that is shown if there is no number.
+        trend: whether its course is drawn behind the number; the query is one over time.
+    """
+    panel = _with(stat.Panel(), title, about, [query], width=width, height=height).unit(unit).no_value(empty)
+    panel.graph_mode(BigValueGraphMode.AREA if trend else BigValueGraphMode.NONE)
     chosen = list(steps) or [Threshold(color=GREY, value=None)]
     colours = dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(chosen)
     return panel.thresholds(colours).color_mode(BigValueColorMode.VALUE)
@@ -167,6 +189,14 @@ def _ref(place: int) -> str:
     return chr(ord("A") + place)
 
 
+def _stacking(mode: StackingMode) -> common.StackingConfig:
+    return common.StackingConfig().mode(mode)
+
+
+def _all_series() -> common.VizTooltipOptions:
+    return common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI)
+
+
 def _legend() -> common.VizLegendOptions:
     shown = common.VizLegendOptions().show_legend(True).display_mode(LegendDisplayMode.LIST)
     return shown.placement(LegendPlacement.BOTTOM)
@@ -188,6 +218,12 @@ def choice(name: str, label: str, query: str, *, several: bool = True) -> dashbo
         return variable
     everything = VariableOption(selected=True, text=["All"], value=["$__all"])
     return variable.multi(True).include_all(True).all_value(".*").current(everything)
+
+
+def segment(name: str, label: str, query: str) -> dashboard.QueryVariable:
+    """Return the choice of one value of a label that not every series has; *All* selects the series without the label."""
+    everything = VariableOption(selected=True, text="All", value="$__all")
+    return choice(name, label, query, several=False).include_all(True).all_value("^$").current(everything)
 
 
 def window() -> dashboard.CustomVariable:
@@ -216,7 +252,7 @@ def link(title: str, uid: str) -> dashboard.DashboardLink:
 def board(
     title: str, uid: str, about: str, variables: Sequence[Any], links: Sequence[Any], parts: dict[str, list[Panel]]
 ) -> Dashboard:
-    """Return a dashboard of rows (title → panels); panels are numbered in their order."""
+    """Return a dashboard of rows (title → panels); an empty title = panels without a row. Panels are numbered in order."""
     made = dashboard.Dashboard(title).uid(uid).description(about).tags(["spanscore"]).time("now-24h", "now")
     made.refresh("1m").timezone("browser").tooltip(DashboardCursorSync.CROSSHAIR).readonly()
     for variable in variables:
@@ -224,7 +260,8 @@ def board(
     for one in links:
         made.link(one)
     for heading, panels in parts.items():
-        made.with_row(dashboard.Row(heading))
+        if heading:
+            made.with_row(dashboard.Row(heading))
         for panel in panels:
             made.with_panel(panel)
     built = made.build()

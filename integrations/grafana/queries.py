@@ -1,4 +1,4 @@
-"""What the panels ask: ``spanscore.monitoring.promql``, with the dashboards' variables put in."""
+"""PromQL of the panels: ``spanscore.monitoring.promql`` with the dashboards' variables filled in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.names import label, series
+from spanscore.monitoring.recorded import SEGMENT, SUM, SUMS, WINDOW
 
 SERVICE = "job"
 """Both ways in have it: remote write makes it of ``service.name``, and so does our scrape configuration."""
@@ -14,9 +15,9 @@ MODEL, TOKENS, ERROR = label(semconv.REQUEST_MODEL), label(semconv.TOKEN_TYPE), 
 OUTCOME, PASS, SERIES = label(semconv.OUTCOME), label(semconv.EVALUATION_SCORE_LABEL), label(semconv.SERIES)
 WORKFLOW, AGENT = label(semconv.WORKFLOW_NAME), label(semconv.AGENT_NAME)
 REASON = "reason"
-ACCOUNT = (label(semconv.PROVIDER_NAME), MODEL, SERVICE)
+ACCOUNT = (label(semconv.PROVIDER_NAME), MODEL)
 OF_ACCOUNT = " ".join(f"{{{{{name}}}}}" for name in ACCOUNT)
-"""A legend: who judges, and the service that asks it."""
+"""A legend: the provider and the model of the judge."""
 RESULT = label(semconv.RESULT)
 UNIT, OVER = label(semconv.BUDGET_UNIT), label(semconv.BUDGET_WINDOW)
 OF_SERVICE = f'{SERVICE}=~"$service"'
@@ -53,6 +54,42 @@ def outcomes(over: str, matcher: str, *, by: Sequence[str] = EACH) -> str:
     return counted(semconv.EVALUATIONS, over, by=by, only=[f"{OUTCOME}{matcher}"])
 
 
+def per_second(
+    instrument: str, over: str = STEP, *, where: str = WHERE, by: Sequence[str] = EACH, only: Sequence[str] = ()
+) -> str:
+    """Return how much a counter grew per second: unlike the growth per step, it does not change with the zoom."""
+    return counted(instrument, over, where=where, by=by, only=only).replace("(increase(", "(rate(", 1)
+
+
+def outcomes_per_minute(matcher: str, *, by: Sequence[str]) -> str:
+    """Return the evaluations per minute whose outcome matches."""
+    return f"{per_second(semconv.EVALUATIONS, by=by, only=[f'{OUTCOME}{matcher}'])} * 60"
+
+
+def failed_shares(over: str = MOVING) -> str:
+    """Return the share of the tried evaluations that failed, by outcome, [0, 1]."""
+    failed = outcomes(over, f'=~"{promql.FAILED}"', by=(OUTCOME,))
+    tried = outcomes(over, f'=~"scored|{promql.FAILED}"', by=())
+    return f"{failed} / on () group_left () {tried}"
+
+
+_RECORDED = {
+    semconv.WEIGHT: "w",
+    semconv.WEIGHT_QUALITY: "wy",
+    semconv.WEIGHT2: "w2",
+    semconv.WEIGHT2_QUALITY: "w2y",
+    semconv.WEIGHT2_QUALITY2: "w2y2",
+}
+"""Instrument → the value of the label ``of`` of the recorded sums."""
+
+
+def segment_sums(instrument: str) -> str:
+    """Return a recorded sum of the chosen metrics, of the segment that is chosen; nothing while none is."""
+    where = f'{WHERE},{SUM}="{_RECORDED[instrument]}",{WINDOW}="{MOVING}"'
+    chosen = f'{SEGMENT}=~"$segment",{SEGMENT}!=""'
+    return f"sum by ({', '.join((*EACH, SEGMENT))}) ({SUMS}{{{where},{chosen}}})"
+
+
 def pass_rate(over: str = MOVING, *, by: Sequence[str] = EACH) -> str:
     """Return the weighted share of scored units whose label is *pass*, [0, 1]."""
     passed = counted(semconv.WEIGHT, over, by=by, only=[f'{PASS}="pass"'])
@@ -62,11 +99,6 @@ def pass_rate(over: str = MOVING, *, by: Sequence[str] = EACH) -> str:
 def recorded(name: str) -> str:
     """Return what the rules have recorded of the chosen metrics under a name, of whichever series is written now."""
     return f"max by ({', '.join(EACH)}) ({name}{{{WHERE}}})"
-
-
-def coverage(over: str = MOVING) -> str:
-    """Return the share of eligible units that got a score, [0, 1]."""
-    return f"{counted(semconv.SCORED, over)} / {promql.entered(over, WHERE, EACH)}"
 
 
 def level(instrument: str, *, where: str = OF_SERVICE, by: Sequence[str] = (SERVICE,)) -> str:

@@ -18,7 +18,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring.rules import RULES, RULES_TEST
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
-DASHBOARDS = {"grafana/dashboards/spanscore-overview.json", "grafana/dashboards/spanscore-metric.json"}
+DASHBOARDS = {f"grafana/dashboards/spanscore-{name}.json" for name in ("overview", "operators", "metric")}
 MADE = {RULES, RULES_TEST, "alertmanager/alertmanager.yml", "grafana/alerting/spanscore.yaml"}
 
 
@@ -112,6 +112,7 @@ def test_a_cluster_gets_objects_that_kubernetes_takes_and_a_prometheus_selects(t
         "prometheusrule.yaml": (coreos, "PrometheusRule"),
         "podmonitor.yaml": (coreos, "PodMonitor"),
         "dashboard-spanscore-overview.yaml": ("v1", "ConfigMap"),
+        "dashboard-spanscore-operators.yaml": ("v1", "ConfigMap"),
         "dashboard-spanscore-metric.yaml": ("v1", "ConfigMap"),
     }
     for one in made.values():

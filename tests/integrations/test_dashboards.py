@@ -16,13 +16,58 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from tests.integrations.stage import INTEGRATIONS, dashboards, panels
 
-UIDS = {"spanscore-overview", "spanscore-metric"}
+UIDS = {"spanscore-overview", "spanscore-operators", "spanscore-metric"}
 GRAFANAS_OWN = {"__range", "__rate_interval"}
 WIDTH = 24
 
 
-def test_there_are_two() -> None:
+def test_there_are_three() -> None:
     assert dashboards().keys() == UIDS
+
+
+def test_the_overview_has_six_panels_without_rows() -> None:
+    assert [panel["title"] for panel in dashboards()["spanscore-overview"]["panels"]] == [
+        "Mean quality of $metric",
+        "How evaluations end, per minute",
+        "Evaluations not accounted for",
+        "Failed evaluations, by reason",
+        "Cost of the judge per day",
+        "Queue: units that wait for a score",
+    ]
+
+
+def test_the_mean_is_drawn_for_each_chosen_metric_with_its_interval() -> None:
+    mean = dashboards()["spanscore-overview"]["panels"][0]
+
+    assert mean["repeat"] == "metric"
+    assert [target["legendFormat"].split()[0] for target in mean["targets"]] == 2 * ["mean", "low", "high"]
+
+
+def test_the_operators_have_a_row_for_each_part() -> None:
+    placed = dashboards()["spanscore-operators"]["panels"]
+
+    assert [panel["title"] for panel in placed if panel["type"] == "row"] == [
+        "Receivers",
+        "Spool and workers",
+        "Scores and labels from outside",
+        "Judges",
+        "Accounts of the judges",
+    ]
+
+
+@pytest.mark.parametrize("uid", sorted(UIDS))
+def test_dashboards_lead_to_each_other(uid: str) -> None:
+    linked = {link["url"] for link in dashboards()[uid]["links"] if link["url"].startswith("/d/")}
+
+    assert linked == {f"/d/{other}" for other in UIDS - {uid}}
+
+
+@pytest.mark.parametrize("uid", ["spanscore-overview", "spanscore-operators"])
+def test_every_number_has_a_unit_and_no_title_is_used_twice(uid: str) -> None:
+    shown = panels(dashboards()[uid])
+
+    assert [panel["title"] for panel in shown if not panel["fieldConfig"]["defaults"].get("unit")] == []
+    assert len({panel["title"] for panel in shown}) == len(shown)
 
 
 def test_the_committed_json_is_what_the_code_makes(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def _asked() -> str:
     return "\n".join([*_expressions(), *(model["expr"] for model in models if "expr" in model)])
 
 
-COUNTED = re.compile(r"increase\(spanscore_(eligible|evaluations)_total(?:\{([^}]*)\})?\[")
+COUNTED = re.compile(r"(?:increase|rate)\(spanscore_(eligible|evaluations)_total(?:\{([^}]*)\})?\[")
 
 
 def _is_once(instrument: str, matchers: str, expression: str) -> bool:
@@ -220,7 +220,7 @@ def test_scores_of_others_are_asked_for_by_their_own_panels_alone() -> None:
         if _selects(matchers, "foreign")
     }
 
-    assert asking == {"Scores of others", "Mean of scores of others"}
+    assert asking == {"External scores", "Mean of external scores"}
 
 
 def test_every_instrument_is_shown_by_a_panel_or_a_rule() -> None:

@@ -24,12 +24,14 @@ VARIABLES = {
     "$__range": "1h",
     "$window": "1h",
     "$service": ".*",
+    "$segment": ".+",
     "$before": "1.4",
     "$after": "1.5",
 }
 DOORS = ("written", "scraped")
 METRIC = {
     "spanscore-overview": ".*",
+    "spanscore-operators": ".*",
     "spanscore-metric": "priced|capitals",
 }  # one knows what it costs, one has a condition
 WITHOUT_DATA = {
