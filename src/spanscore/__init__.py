@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from spanscore.model.score import Outcome as Outcome
     from spanscore.model.score import Score as Score
     from spanscore.receivers.callback.handler import SpanCallbackHandler as SpanCallbackHandler
+    from spanscore.receivers.processor.log_processor import ScoringLogRecordProcessor as ScoringLogRecordProcessor
     from spanscore.receivers.processor.processor import ScoringSpanProcessor as ScoringSpanProcessor
     from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
@@ -63,6 +64,7 @@ _PUBLIC = {
     "Sessions": "spanscore.settings.sessions",
     "Spool": "spanscore.settings.spool",
     "SingleTurnSample": "spanscore.model.sample",
+    "ScoringLogRecordProcessor": "spanscore.receivers.processor.log_processor",
     "ScoringSpanProcessor": "spanscore.receivers.processor.processor",
     "SpanCallbackHandler": "spanscore.receivers.callback.handler",
     "SpanscoreError": "spanscore.errors",

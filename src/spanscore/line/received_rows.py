@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spanscore.model.received import ForeignCount, ForeignCounts, Received, TopicState
+from spanscore.model.received import ForeignCount, ForeignCounts, LogRecords, Received, TopicState
 
 __all__ = ["received_rows"]
 
@@ -12,10 +12,12 @@ _KB, _MB = 1_000, 1_000_000
 
 
 def received_rows(received: Received) -> Iterator[str]:
-    """Yield a row each of the door, of units, of dialects, of scores of others, of a topic, and of a proxy's way on."""
+    """Yield a row each of the door, units, dialects, log records, scores of others, of a topic, and of a proxy's way on."""
     yield "; ".join(_door(received))
     yield "; ".join(_units(received))
     yield "; ".join(_dialects(received))
+    if received.logs is not None:
+        yield "; ".join(_logs(received.logs))
     if received.foreign is not None:
         yield "; ".join(_foreign(received.foreign))
     if received.topic is not None:
@@ -57,6 +59,14 @@ def _dialects(received: Received) -> Iterator[str]:
     yield f"dialects: {', '.join(read) or 'none read yet'}"
     if received.unclaimed:
         yield f"{_number(received.unclaimed, 'span')} of other things"
+
+
+def _logs(counts: LogRecords) -> Iterator[str]:
+    yield f"content in log records: {counts.joined:,} joined to their span, {counts.waiting:,} waiting for it"
+    if counts.unjoined:
+        yield f"{_number(counts.unjoined, 'record')} whose span did not come in time, or was read before (units.quiet)"
+    if counts.dropped:
+        yield f"no room for {_number(counts.dropped, 'record')} (units.bytes)"
 
 
 def _foreign(counts: ForeignCounts) -> Iterator[str]:

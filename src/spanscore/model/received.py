@@ -66,6 +66,22 @@ class TopicState(NamedTuple):
     wrong: str
 
 
+class LogRecords(NamedTuple):
+    """Log records that hold content.
+
+    Attributes:
+        joined: to their span.
+        waiting: for their span.
+        unjoined: whose span did not come in time, or came before them and was read.
+        dropped: for which there was no room.
+    """
+
+    joined: int
+    waiting: int
+    unjoined: int
+    dropped: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """What came to the door of ``spanscore serve``, what waits behind it, and what left by it.
@@ -88,6 +104,7 @@ class Received:
         forward: of a proxy, requests that it sent on, those that failed, and what is wrong; None where nothing is sent on.
         topic: of a worker; None where none is read.
         foreign: scores that others made; None where none came.
+        logs: log records that hold content; None if none came.
     """
 
     requests: int
@@ -107,3 +124,4 @@ class Received:
     forward: tuple[int, int, str] | None = None
     topic: TopicState | None = None
     foreign: ForeignCounts | None = None
+    logs: LogRecords | None = None

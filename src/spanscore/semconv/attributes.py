@@ -200,6 +200,8 @@ COMPLETION: Final = "gen_ai.completion"
 """One JSON, or flat: followed by a position and ``role``, ``content``, ``tool_calls.`` and so on."""
 EVENT_CONTENT: Final = "gen_ai.event.content"
 """Of a span event: the message, as JSON."""
+BODY_SIDES: Final = ("input", "output")
+"""Keys of the body of a log record of AWS's distribution; each holds ``messages``."""
 PROMPT_EVENT: Final = "gen_ai.content.prompt"
 COMPLETION_EVENT: Final = "gen_ai.content.completion"
 CHOICE_EVENT: Final = "gen_ai.choice"

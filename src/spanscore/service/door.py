@@ -13,6 +13,7 @@ from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from spanscore.codec.log_content import ContentRecord
 from spanscore.codec.wire import Taken, UnreadableRequest, WireSpan, from_json, taken_apart
 from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.evaluations import LogResults, results_in_logs
@@ -93,6 +94,9 @@ class SpanTaker(Protocol):
 
     def overloaded(self) -> str | None:
         """Return what there is too much of; None where there is room. Any thread."""
+
+    def take_logs(self, records: Sequence[ContentRecord]) -> None:
+        """Keep content that came in log records for its spans. Any thread."""
 
     def take(self, taken: Taken) -> Sequence[WireSpan]:
         """Take the spans of a request. Any thread."""
@@ -219,22 +223,29 @@ class Door:
             return gunzipped(body, self._inflated)
 
     def _logs(self, request: ExportRequest) -> Answer:
-        """Of logs the scores of others are read; an SDK sends all signals to one endpoint, and is not to complain."""
-        counts, foreign, is_json = self._spans.counts, self._spans.foreign, request.is_json
-        if foreign is None or self._onward is not None:
-            counts.came(len(request.body))
-            answer = accepted("logs", is_json=is_json) if self._onward is None else self._onward.signal(request)
-            if foreign is not None and not answer.grpc:
+        """Read scores of others and content of spans. Other records are accepted: an SDK sends all signals to one endpoint."""
+        if self._onward is not None:
+            self._spans.counts.came(len(request.body))
+            answer = self._onward.signal(request)
+            if not answer.grpc:
                 with suppress(*_UNFIT):  # its backend has it, as it is
-                    foreign.read_logs(self._results_in(request)[1])
+                    self._read_logs(request)
             return answer
         try:
-            size, found = self._results_in(request)
+            size, found = self._read_logs(request)
         except _UNFIT as error:
-            return self._refuse_unfit(error, is_json=is_json)
-        counts.came(size)
-        foreign.read_logs(found)
-        return _accepted("logs", found.rejected, is_json=is_json)
+            return self._refuse_unfit(error, is_json=request.is_json)
+        self._spans.counts.came(size)
+        return _accepted("logs", found.rejected, is_json=request.is_json)
+
+    def _read_logs(self, request: ExportRequest) -> tuple[int, LogResults]:
+        """Take what is read of a request of logs; return its bytes without compression, and what was found."""
+        size, found = self._results_in(request)
+        if self._spans.foreign is not None:
+            self._spans.foreign.read_logs(found)
+        if found.content:
+            self._spans.take_logs(found.content)
+        return size, found
 
     def _results_in(self, request: ExportRequest) -> tuple[int, LogResults]:
         """Return the bytes of a request of logs without compression, and what is told in it."""

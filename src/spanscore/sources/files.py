@@ -8,13 +8,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from spanscore.codec.log_content import content_in_logs
 from spanscore.codec.wire import UnreadableRequest, from_json, taken_apart
+from spanscore.codec.wire_json import logs_from_json
 from spanscore.errors import ConfigurationError
 from spanscore.sources.gathering import GatheredTraces
 from spanscore.sources.stored import StoredTrace, Unread
 
 __all__ = ["OtlpFiles"]
 
+_LOGS: Final = b'"resourceLogs"'
 _ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
 
 
@@ -73,6 +76,9 @@ def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:
 
 def _take(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
     try:
+        if _LOGS in line:
+            gathered.add_logs(content_in_logs(logs_from_json(line)))
+            return
         taken = taken_apart(from_json(line))
     except UnreadableRequest as error:
         yield Unread(name, f"no OTLP trace request ({error.because})")

@@ -13,7 +13,11 @@ from struct import Struct
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from spanscore.codec.wire import WireSpan, request_of, taken_apart
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore.codec.log_content import ContentRecord, event_bytes
+from spanscore.codec.wire import Origin, WireSpan, request_of, taken_apart
 from spanscore.sources.stored import StoredTrace
 
 __all__ = ["GatheredTraces"]
@@ -24,6 +28,8 @@ _PARTS: Final = 256
 _SPAN_BYTES: Final = 400
 """What a span takes beside its own bytes."""
 _LENGTH: Final = Struct(">Q")
+_LOG_RECORD: Final = "spanscore.log_record"
+_FRAGMENT: Final = Origin(b"", InstrumentationScope(name=_LOG_RECORD).SerializeToString(), _LOG_RECORD)
 
 
 class GatheredTraces:
@@ -56,6 +62,10 @@ class GatheredTraces:
         if self._bytes > self._most_bytes:
             self._put_away()
 
+    def add_logs(self, records: Iterable[ContentRecord]) -> None:
+        """Take content in that stands in log records, for spans that came, or will."""
+        self.add([_fragment(record) for record in records])
+
     def traces(self) -> Iterator[StoredTrace]:
         """Yield each trace once, in the order of their first spans; where some are on the disk, of those of one file."""
         if self._folder is None:
@@ -84,7 +94,27 @@ class GatheredTraces:
 
 def _each(spans: dict[bytes, list[WireSpan]]) -> Iterator[StoredTrace]:
     for trace_id in [*spans]:
-        yield StoredTrace(trace_id, spans.pop(trace_id))
+        if whole := _joined(spans.pop(trace_id)):
+            yield StoredTrace(trace_id, whole)
+
+
+def _fragment(record: ContentRecord) -> WireSpan:
+    """Return a record as a span that has its ids and its event alone, so that it is gathered, and put away, as spans are."""
+    trace_id, span_id = record.ids[0].to_bytes(16), record.ids[1].to_bytes(8)
+    ids = Span(trace_id=trace_id, span_id=span_id, name=_LOG_RECORD, start_time_unix_nano=1, end_time_unix_nano=1)
+    return WireSpan(trace_id, span_id, b"", False, ids.SerializeToString() + event_bytes(record.event), _FRAGMENT)
+
+
+def _joined(spans: list[WireSpan]) -> list[WireSpan]:
+    """Return the spans of a trace, each with the events that came in log records."""
+    records = [span for span in spans if span.origin.scope_name == _LOG_RECORD]
+    if not records:
+        return spans
+    events: dict[bytes, bytes] = defaultdict(bytes)
+    for record in records:
+        events[record.span_id] += Span(events=Span.FromString(record.raw).events).SerializeToString()
+    whole = [span for span in spans if span.origin.scope_name != _LOG_RECORD]
+    return [span._replace(raw=span.raw + events[span.span_id]) if span.span_id in events else span for span in whole]
 
 
 def _read(file: Path) -> Iterator[WireSpan]:

@@ -210,7 +210,7 @@ def test_older_names_of_plain_attributes_are_read() -> None:
     ("switch", "reason"),
     [
         ("NO_CONTENT", "content is not on the spans (genai)"),
-        ("EVENT_ONLY", "content is on log events, not on the spans (genai)"),
+        ("EVENT_ONLY", "content is in log records, not on the spans (genai)"),
     ],
 )
 def test_a_unit_without_content_says_why(monkeypatch: pytest.MonkeyPatch, switch: str, reason: str) -> None:

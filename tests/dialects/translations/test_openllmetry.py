@@ -150,7 +150,7 @@ def test_content_on_log_events_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     emits_events = SimpleNamespace(Config=SimpleNamespace(use_legacy_attributes=False))
     monkeypatch.setitem(sys.modules, f"{LANGCHAIN}.config", emits_events)
 
-    assert samples_of(of("workflow")).reason == "content is on log events, not on the spans (openllmetry)"
+    assert samples_of(of("workflow")).reason == "content is in log records, not on the spans (openllmetry)"
 
 
 NAMES = st.sampled_from(

@@ -140,13 +140,13 @@ def test_a_log_record_is_a_result_by_its_event_new_or_old() -> None:
 def test_other_records_are_left_alone_and_those_of_spanscore_come_as_spans() -> None:
     other = logs(result("tone", 0.5), event="exception")
 
-    assert results_in_logs(other) == ([], {})
-    assert results_in_logs(other + logs(result("tone", 0.5), scope=semconv.SCOPE)) == ([], {})
+    assert results_in_logs(other) == ([], {}, [])
+    assert results_in_logs(other + logs(result("tone", 0.5), scope=semconv.SCOPE)) == ([], {}, [])
 
 
 @pytest.mark.parametrize("name", [None, "", "  ", 7], ids=repr)
 def test_a_record_without_a_name_is_rejected(name: Any) -> None:
-    assert results_in_logs(logs(result(name, 0.5))) == ([], {"an evaluation that has no name": 1})
+    assert results_in_logs(logs(result(name, 0.5))) == ([], {"an evaluation that has no name": 1}, [])
 
 
 def test_a_record_that_says_neither_when_nor_of_what_cannot_be_known_again() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "named",
     "plain_of",
     "renamed",
+    "rendered",
     "wire_of",
 ]
 
@@ -92,7 +93,7 @@ def in_genai_names(
         quoted = {name: value for name, value in quoted.items() if name not in cut}
         known[semconv.CONTENT_CUT] = True
         nothing = CUT
-    content = partial(_rendered, render, dict(quoted)) if quoted else None
+    content = partial(rendered, render, dict(quoted)) if quoted else None
     told = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
         told = {**told, semconv.FEEDBACK_METADATA: key}
@@ -185,7 +186,8 @@ def _plain(value: Any) -> Any:
     return None
 
 
-def _rendered(render: Render, quoted: Mapping[str, Any]) -> Mapping[str, Any]:
+def rendered(render: Render, quoted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the content that a span's raw attributes make; none where they are in a form that no reader foresaw."""
     try:
         return {name: value for name, value in render(quoted).items() if value is not None}
     except Exception as error:  # noqa: BLE001  (a payload that no reader foresaw: the unit is read without it)

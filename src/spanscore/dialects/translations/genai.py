@@ -60,16 +60,18 @@ OPERATION_OF_RUN: Final[Mapping[str, str]] = {
     "embedding": semconv.EMBEDDINGS,
 }
 """LangSmith's run type → operation; any other is a chain."""
-_SWITCH: Final = (
-    "set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY and"
-    " OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental for the traced application; instrumentations from before"
-    " these know 'true' for the first, and some have a switch of their own"
+_OFF: Final = NoContent(
+    "content is not on the spans (genai)",
+    "set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY for the traced application; instrumentations from before"
+    " 2026 need OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental as well or know 'true' alone, and some have a"
+    " switch of their own. Content in log records is read, too, if they are sent where the spans are",
 )
-_OFF: Final = NoContent("content is not on the spans (genai)", _SWITCH)
-_ON_EVENTS: Final = NoContent(
-    "content is on log events, not on the spans (genai)", f"Log events are not read: {_SWITCH}"
+_IN_RECORDS: Final = NoContent(
+    "content is in log records, not on the spans (genai)",
+    "add ScoringLogRecordProcessor(scorer) to the LoggerProvider, beside ScoringSpanProcessor; or set"
+    " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY",
 )
-_ON_EVENTS_VALUES: Final = frozenset({"event_only", "true"})
+_RECORDS_VALUES: Final = frozenset({"event_only", "true"})
 
 
 class GenAITranslation:
@@ -255,7 +257,7 @@ def _named_otherwise(operation: str, raw: Mapping[str, Any], newest: Sequence[st
 def _nothing() -> NoContent:
     """Say why nothing is there: the application may be this process, and tell what it did with its content."""
     switch = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().lower()
-    return _ON_EVENTS if switch in _ON_EVENTS_VALUES else _OFF
+    return _IN_RECORDS if switch in _RECORDS_VALUES else _OFF
 
 
 def _tool(quoted: Mapping[str, Any]) -> Mapping[str, Any]:

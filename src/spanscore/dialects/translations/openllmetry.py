@@ -46,9 +46,10 @@ _OFF: Final = NoContent(
     "content is not on the spans (openllmetry)",
     "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
 )
-_ON_EVENTS: Final = NoContent(
-    "content is on log events, not on the spans (openllmetry)",
-    "OpenLLMetry's instrumentor was made with use_legacy_attributes=False; log events are not read: leave that argument out",
+_IN_RECORDS: Final = NoContent(
+    "content is in log records, not on the spans (openllmetry)",
+    "OpenLLMetry's instrumentor was made with use_legacy_attributes=False: leave that argument out, or add"
+    " ScoringLogRecordProcessor(scorer) to the LoggerProvider, beside ScoringSpanProcessor",
 )
 _INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT, semconv.TOOL_CALL_ARGUMENTS)
 _OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT, semconv.TOOL_CALL_RESULT)
@@ -165,7 +166,7 @@ def _nothing(scope: str) -> NoContent:
     parts = scope.split(".")[:3]
     modules = (sys.modules.get(".".join([*parts, *rest])) for rest in (["config"], ["shared", "config"]))
     legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
-    return _ON_EVENTS if False in legacy else _OFF
+    return _IN_RECORDS if False in legacy else _OFF
 
 
 def _of(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:

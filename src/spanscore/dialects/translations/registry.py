@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spanscore import semconv
+from spanscore.dialects.translations.bodies import with_body
 from spanscore.model.evolve import evolve
 from spanscore.model.span import CUT, SpanData
 from spanscore.protocols import Translation
@@ -111,6 +112,8 @@ class Translator:
                 found = translation, translation.translate(span)
                 if found[1].no_content is None:
                     break
+        if found is not None and found[1].no_content is not None and span.events:
+            return found[0], with_body(found[1], span.events)
         return found
 
     def _count(self, name: str, span: SpanData) -> None:

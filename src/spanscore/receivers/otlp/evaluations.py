@@ -8,7 +8,7 @@ another spanscore. Explanations, which quote, are never looked at.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
+from spanscore.codec.log_content import MAY_HOLD_CONTENT, ContentRecord, record_of
 from spanscore.codec.otlp_pairs import attributes_of
 from spanscore.codec.text import plain_number
 from spanscore.codec.wire import UnreadableRequest, WireSpan
@@ -26,7 +27,6 @@ from spanscore.sampling.threshold import decode_threshold, probability, upstream
 
 __all__ = ["MARKS", "ForeignResult", "LogResults", "ToldOf", "holds", "results_in_logs", "results_on"]
 
-_EVENT: Final = semconv.EVALUATION_EVENT.encode()
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
 _SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
 _SCORES: Final = _SCORE.removesuffix(b"value")
@@ -87,10 +87,12 @@ class LogResults(NamedTuple):
         told: each with the bytes of its record, by which it is known when it comes again; empty where nothing says when or of
             what it is.
         rejected: what is wrong → how many records; it quotes nothing of them.
+        content: of spans.
     """
 
     told: list[tuple[bytes, ForeignResult]]
     rejected: Mapping[str, int]
+    content: Sequence[ContentRecord]
 
 
 def holds(body: bytes, mark: bytes) -> bool:
@@ -138,19 +140,28 @@ def _beside(evaluator: Span, way: Literal["event", "span"]) -> ToldOf:
 
 
 def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
-    """Return the results in an ``ExportLogsServiceRequest``; other records are left alone, and so is a request of others alone.
+    """Return what is read of an ``ExportLogsServiceRequest``: results of evaluations, and content of spans.
+
+    Other records are left alone, and so is a request that holds none of the two.
 
     Raises:
         UnreadableRequest: it is none.
     """
-    if _EVENT not in body:
-        return LogResults([], {})
+    if not any(mark in body for mark in MAY_HOLD_CONTENT):
+        return LogResults([], {}, [])
     try:
         request = ExportLogsServiceRequest.FromString(logs_from_json(body) if is_json else body)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error), "ExportLogsServiceRequest") from None
+    records = [*_records(request)]
+    told, rejected = _told_in(record for _, record in records)
+    content = [found for scope, record in records if (found := record_of(record, scope)) is not None]
+    return LogResults(told, {why: of for why, of in rejected.items() if of}, content)
+
+
+def _told_in(records: Iterable[Any]) -> tuple[list[tuple[bytes, ForeignResult]], dict[str, int]]:
     told, rejected = list[tuple[bytes, ForeignResult]](), dict.fromkeys((_NAMELESS, _UNREADABLE), 0)
-    for record in _records(request):
+    for record in records:
         held = attributes_of(record.attributes)
         if not record.ByteSize():
             rejected[_UNREADABLE] += 1
@@ -159,15 +170,16 @@ def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
             results = [*_results([held], of)]
             rejected[_NAMELESS] += not results
             told += [(_known_by(record), result) for result in results]
-    return LogResults(told, {why: records for why, records in rejected.items() if records})
+    return told, rejected
 
 
-def _records(request: Any) -> Iterator[Any]:
+def _records(request: Any) -> Iterator[tuple[str, Any]]:
     """Yield the records, but for spanscore's own: an evaluation span tells of each, and of which series it is."""
     for resource_logs in request.resource_logs:
         for scope_logs in resource_logs.scope_logs:
             if scope_logs.scope.name != semconv.SCOPE:
-                yield from scope_logs.log_records
+                for record in scope_logs.log_records:
+                    yield scope_logs.scope.name, record
 
 
 def _known_by(record: Any) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from spanscore.codec.wire import span_data_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.span import SpanData, Unit
+from spanscore.receivers.log_content import LogContent
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.roots import split
 from spanscore.units.traces import ClosedUnit
@@ -16,7 +17,9 @@ from spanscore.units.traces import ClosedUnit
 __all__ = ["units_of"]
 
 
-def units_of(closed: ClosedUnit, translator: Translator, mended: Counter[str]) -> list[Unit]:
+def units_of(
+    closed: ClosedUnit, translator: Translator, mended: Counter[str], logs: LogContent | None = None
+) -> list[Unit]:
     """Return the units of a topmost span and all below it; empty if they make none.
 
     If spans are missing, only the topmost one is read: its facts give the probability that the unit was chosen.
@@ -25,13 +28,14 @@ def units_of(closed: ClosedUnit, translator: Translator, mended: Counter[str]) -
         closed: the spans that came.
         translator: counts the spans it reads.
         mended: counts spans by what was wrong with them.
+        logs: content that came in log records; None: none is read.
     """
     complete = closed.outcome is None
     spans: list[SpanData] = []
     for span in closed.spans if complete else (closed.root,):
         try:
             data = span_data_of(span, mended)
-            translated = translator.translate(data)
+            translated = translator.translate(data) if logs is None else logs.translated(data, translator)
         except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
             log_internal_error("read a span", error)
             complete = False

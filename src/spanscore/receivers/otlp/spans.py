@@ -12,12 +12,14 @@ from dataclasses import replace
 from threading import Event
 from typing import Final
 
+from spanscore.codec.log_content import ContentRecord
 from spanscore.codec.wire import Origin, SpanPlace, Taken, WireSpan, kept, trace_state_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.received import Received, TopicState
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, UnitKey
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
+from spanscore.receivers.log_content import LogContent
 from spanscore.receivers.otlp.arrived import Arrived, Looked, StreamRead
 from spanscore.receivers.otlp.claims import ScopeClaim, WireClaims
 from spanscore.receivers.otlp.copies import UnitCopies
@@ -41,6 +43,8 @@ _OURS: Final = Role.OURS
 _ROOT: Final = RootRole.ROOT
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _FEW: Final = 32
+_LOGS_SHARE: Final = 4
+"""The part of ``Bounds.bytes`` that log records may take while they wait for their spans, beside it."""
 """Units that nobody scores, of which each takes microseconds."""
 
 
@@ -96,6 +100,7 @@ class OtlpSpans:
         self._closed = False
         self.counts = DoorCounts()
         self.copies = UnitCopies(metrics)
+        self._logs = LogContent(bounds.bytes // _LOGS_SHARE, bounds.orphan_wait_ns)
         self.foreign = foreign
         self.table = self._table(bounds)
         self.streams = Streams()
@@ -112,6 +117,7 @@ class OtlpSpans:
         self.streams.reset()
         self._kept.reset()
         self.copies.reset()
+        self._logs.reset()
         if self.foreign is not None:
             self.foreign.reset()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
@@ -136,6 +142,11 @@ class OtlpSpans:
         looked = self.look(taken, keep=exit is not None)
         self.take_in(looked, exit)
         return looked.kept
+
+    def take_logs(self, records: Iterable[ContentRecord]) -> None:
+        """Keep content that came in log records until its spans are read; of traces that may be scored. Any thread."""
+        if not self._closed:
+            self._logs.add(one for one in records if self._sampler.would_sample(one.ids[0].to_bytes(16)) is not False)
 
     def read(self, taken: Taken) -> Arrived | None:
         """Return what ``hand_over`` is to be given of a request that was read, and not received. None: nothing is taken."""
@@ -329,6 +340,7 @@ class OtlpSpans:
             forward=None if self.forward is None else self.forward(),
             topic=None if self.topic is None else self.topic(),
             foreign=None if self.foreign is None else self.foreign.counts(),
+            logs=self._logs.counts(),
         )
 
     def notes(self) -> list[str]:
@@ -392,7 +404,7 @@ class OtlpSpans:
         """Hand on the units of a topmost span; return how many there are that cannot be scored."""
         if self._claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
             return self._claims.roots(closed)
-        units = [] if self._claims.is_none(closed) else units_of(closed, self._translator, self._mended)
+        units = [] if self._claims.is_none(closed) else units_of(closed, self._translator, self._mended, self._logs)
         if closed.revision and [unit.key for unit in units] != [closed.key]:
             self.table.late += 1  # the span that came late changes which spans are roots: these have been scored
             return 0

@@ -14,6 +14,7 @@ from spanscore.codec.sdk import span_data
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.protocols import Recorded
+from spanscore.receivers.log_content import LogContent
 from spanscore.receivers.processor.foreign_unit import FollowedUnit, ForeignUnit, facts_of
 from spanscore.receivers.processor.held_span import HeldSpan, pass_on
 from spanscore.runtime.log import log_internal_error
@@ -28,6 +29,9 @@ _PLAIN_GRACE_NS: Final = 2_000_000_000
 """How long a unit waits for the open spans above it, of which one may turn out to be its root."""
 _MOST_EARLY: Final = 100
 """Spans kept until it is known whether they make a unit, and with which root; with more they do, with the one that is known."""
+_LOG_BYTES: Final = 16_000_000
+_LOG_WAIT_NS: Final = 600_000_000_000
+"""How long, and in how much memory, content in log records waits for its span to end."""
 _UNIT_ROLES: Final = (RootRole.ROOT, RootRole.STEP)
 
 
@@ -54,6 +58,7 @@ class ForeignReading:
         translator: puts spans into GenAI names.
 
     Attributes:
+        logs: content that came in log records.
         closing: units whose root has ended and that wait.
         units: topmost spans of which an event was read.
         late: spans that came after their unit was closed.
@@ -62,6 +67,7 @@ class ForeignReading:
     def __init__(self, port: Recorded, translator: Translator) -> None:
         self._port = port
         self._translator = translator
+        self.logs = LogContent(_LOG_BYTES, _LOG_WAIT_NS)
         self.closing: dict[UnitKey, FollowedUnit] = {}
         self.units = self.late = 0
 
@@ -146,7 +152,7 @@ class ForeignReading:
         """Return a span in GenAI names; one that no translation claims has no attributes."""
         data = span_data(span)
         try:
-            translated = self._translator.translate(data)
+            translated = self.logs.translated(data, self._translator)
         except Exception as error:  # noqa: BLE001  (the span is the application's: it leaves whatever is wrong with it)
             log_internal_error("read a span", error)
             translated, unit.broken, unit.is_unit = None, True, True

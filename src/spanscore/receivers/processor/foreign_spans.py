@@ -21,6 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import context, semconv
+from spanscore.codec.log_content import ContentRecord
 from spanscore.codec.sdk import attributes_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.score import Outcome
@@ -346,6 +347,12 @@ class ForeignSpans:
                 shared |= self.identity.meet(other.identity)
         return shared
 
+    def take_log(self, record: ContentRecord) -> None:
+        """Keep content that came in a log record until its span is read, unless the span will not be scored. Any thread."""
+        unit = self._open.of.get(record.ids)
+        if not self.closed and (unit is None or isinstance(unit, FollowedUnit)):
+            self._reading.logs.add([record])
+
     def unit_at(self, ids: Ids) -> ForeignUnit | None:
         """Return the open unit that a span belongs to; None where none is known."""
         return self._open.of.get(ids)
@@ -518,6 +525,10 @@ class ForeignSpans:
         untaken = self.untaken.copy()
         if self.late:
             untaken["spans came after their unit was closed"] = self.late
+        logs = self._reading.logs.counts()
+        if logs is not None:
+            untaken["log records with content came for no span that ended after them"] = logs.unjoined
+            untaken["log records with content had no room"] = logs.dropped
         counted = [f"{spans:,} {reason}" for reason, spans in untaken.items() if spans]
         return [*self.scopes.notes(), *self.translator.notes(), *counted]
 

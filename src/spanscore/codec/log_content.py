@@ -1,0 +1,105 @@
+"""Prompts and answers in log records: a record → the event of the span that it belongs to, as older writers put it there.
+
+Three forms are read: ``gen_ai.client.inference.operation.details``, whose attributes have the names that content has on spans;
+the older family ``gen_ai.user.message`` … ``gen_ai.choice``, whose body is a message; and the records of AWS's distribution,
+whose event is named as the instrumentation scope and whose body holds ``input`` and ``output`` with ``messages``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore import semconv
+from spanscore.codec.otlp_pairs import attributes_of
+
+__all__ = ["MAY_HOLD_CONTENT", "ContentRecord", "content_in_logs", "emitted", "event_bytes", "event_of", "record_of"]
+
+MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages")
+"""One of these stands in each request that holds such a record."""
+_MESSAGES: Final = frozenset({*semconv.MESSAGE_EVENTS, semconv.CHOICE_EVENT})
+_RECORD_BYTES: Final = 400
+"""What a record takes beside its text."""
+
+Event = tuple[str, Mapping[str, Any]]
+"""Name and attributes."""
+
+
+class ContentRecord(NamedTuple):
+    """Content of one span that came in a log record.
+
+    Attributes:
+        ids: of trace and span.
+        scope: of the instrumentation that wrote it.
+        event: what it says, as an event of the span.
+        size: bytes that it takes, roughly.
+    """
+
+    ids: tuple[int, int]
+    scope: str
+    event: Event
+    size: int
+
+
+def content_in_logs(body: bytes) -> list[ContentRecord]:
+    """Return the content in an ``ExportLogsServiceRequest``."""
+    found = [
+        record_of(record, scope_logs.scope.name)
+        for resource_logs in ExportLogsServiceRequest.FromString(body).resource_logs
+        for scope_logs in resource_logs.scope_logs
+        for record in scope_logs.log_records
+    ]
+    return [record for record in found if record is not None]
+
+
+def record_of(record: Any, scope: str) -> ContentRecord | None:
+    """Return the content in a ``LogRecord`` message; None if it holds none, or names no span."""
+    ids = int.from_bytes(record.trace_id), int.from_bytes(record.span_id)
+    if not all(ids):
+        return None
+    held = attributes_of(record.attributes)
+    body = attributes_of([*record.body.kvlist_value.values]) if record.body.HasField("kvlist_value") else None
+    text = record.body.string_value
+    event = event_of(record.event_name or held.get(semconv.EVENT_NAME), scope, held, text if body is None else body)
+    size = record.ByteSize() + _RECORD_BYTES
+    return None if event is None else ContentRecord(ids, scope, event, size)
+
+
+def emitted(record: Any, scope: str) -> ContentRecord | None:
+    """Return the content in a record of OpenTelemetry's SDK; None if it holds none, or names no span."""
+    ids = record.trace_id or 0, record.span_id or 0
+    held = record.attributes or {}
+    event = event_of(record.event_name or held.get(semconv.EVENT_NAME), scope, held, record.body) if all(ids) else None
+    return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + len(str(event[1])))
+
+
+def event_of(name: Any, scope: str, held: Mapping[str, Any], body: Any) -> Event | None:
+    """Return the span event that a log record would be; None if it holds no content.
+
+    Args:
+        name: of the record's event.
+        scope: of the instrumentation that wrote it.
+        held: its attributes.
+        body: its body, as plain values.
+    """
+    pairs = body if isinstance(body, Mapping) else {}
+    if name == semconv.DETAILS_EVENT:
+        return semconv.DETAILS_EVENT, {**held, **pairs}
+    if name in _MESSAGES:
+        return str(name), {**held, semconv.EVENT_CONTENT: body} if body else held
+    sides = {side: pairs[side] for side in semconv.BODY_SIDES if isinstance(pairs.get(side), Mapping)}
+    return (semconv.DETAILS_EVENT, sides) if name == scope and sides else None
+
+
+def event_bytes(event: Event) -> bytes:
+    """Return what makes a span have one event more if it is appended to the span's bytes; structures are JSON in it."""
+    span = Span()
+    more = span.events.add(name=event[0])
+    for name, value in event[1].items():
+        pair = more.attributes.add(key=name)
+        pair.value.string_value = value if isinstance(value, str) else json.dumps(value, default=str)
+    return bytes(span.SerializeToString())

@@ -1,0 +1,101 @@
+"""LogContent: content that came in log records → the spans that it belongs to, by trace and span id."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Final
+
+from spanscore.codec.log_content import ContentRecord, Event
+from spanscore.dialects.translations.registry import Translator
+from spanscore.model.evolve import evolve
+from spanscore.model.received import LogRecords
+from spanscore.model.span import NoContent, SpanData
+from spanscore.runtime.clock import steady_ns
+
+__all__ = ["LogContent"]
+
+_MOST_SCOPES: Final = 100
+_NOT_JOINED: Final = NoContent(
+    "content is in log records, and none of the span had come when its unit was closed",
+    "send log records as soon as spans (OTEL_BLRP_SCHEDULE_DELAY of the traced application), or have units wait for longer"
+    " (units.quiet); or have the content on the spans",
+)
+
+
+class LogContent:
+    """Keeps records until their span is read, for a bounded time and in bounded memory. Any thread.
+
+    Args:
+        most_bytes: of records that wait for their span; the oldest go first.
+        keep_ns: how long a record waits.
+        clock: nanoseconds, monotonic.
+    """
+
+    def __init__(self, most_bytes: int, keep_ns: int, clock: Callable[[], int] = steady_ns) -> None:
+        self._most_bytes = most_bytes
+        self._keep_ns = keep_ns
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what came, and count from zero: in a forked child."""
+        self._lock = Lock()
+        self._waiting: OrderedDict[tuple[int, int], tuple[int, list[ContentRecord]]] = OrderedDict()
+        self._scopes: set[str] = set()
+        self._bytes = self._joined = self._given_up = self._no_room = self._waits = 0
+
+    def add(self, records: Iterable[ContentRecord]) -> None:
+        """Keep records for their spans."""
+        now_ns = self._clock()
+        with self._lock:
+            self._let_go(now_ns)
+            for record in records:
+                if len(self._scopes) < _MOST_SCOPES:
+                    self._scopes.add(record.scope)
+                self._waiting.setdefault(record.ids, (now_ns, []))[1].append(record)
+                self._waits += 1
+                self._bytes += record.size
+            while self._bytes > self._most_bytes:
+                self._no_room += self._forget()
+
+    def translated(self, span: SpanData, translator: Translator) -> SpanData | None:
+        """Return a span in GenAI names, read with the content that came of it."""
+        if events := self.take((span.trace_id, span.span_id)):
+            span = replace(span, events=(*span.events, *events))
+        read = translator.translate(span)
+        if read is None or read.no_content is None or span.scope not in self._scopes:
+            return read
+        return evolve(read, no_content=_NOT_JOINED)
+
+    def take(self, ids: tuple[int, int]) -> Sequence[Event]:
+        """Return what came of a span, in its order; each once."""
+        if not self._waiting:
+            return ()
+        with self._lock:
+            found = self._waiting.pop(ids, None)
+            if found is None:
+                return ()
+            self._joined += self._leave(found[1])
+        return [record.event for record in found[1]]
+
+    def counts(self) -> LogRecords | None:
+        """Return what came; None if nothing did."""
+        with self._lock:
+            self._let_go(self._clock())
+            counts = LogRecords(self._joined, self._waits, self._given_up, self._no_room)
+        return counts if any(counts) else None
+
+    def _let_go(self, now_ns: int) -> None:
+        while self._waiting and now_ns - next(iter(self._waiting.values()))[0] > self._keep_ns:
+            self._given_up += self._forget()
+
+    def _forget(self) -> int:
+        return self._leave(self._waiting.popitem(last=False)[1][1])
+
+    def _leave(self, records: Sequence[ContentRecord]) -> int:
+        self._waits -= len(records)
+        self._bytes -= sum(record.size for record in records)
+        return len(records)
