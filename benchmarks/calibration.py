@@ -2,6 +2,8 @@
 
     python -m benchmarks.calibration --markdown benchmarks/calibration.md    # one minute; --runs 200 for a look
 
+*Wrong labels* are simulated as well: every annotator errs in 5 %, and the correction knows that or not.
+
 Each run judges two windows of 5,000 units with a judge of known sensitivity and specificity, draws labels from the first one,
 and corrects the second by them (Rogan-Gladen); the first one's own rate is told by its fresh labels (PPI++). In *weighted*
 windows a fifth of the units has errors, passes less often (by .2) and is judged ten times as often. Judges are coins here:
@@ -11,7 +13,7 @@ what a real one's errors hang on, such as the length of an answer, is not simula
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -20,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.calibration import Calibration, Cell, Estimated
+from spanscore.monitoring.annotators import KNOWN_ERROR, AnnotatorError, agreement_of
+from spanscore.monitoring.calibration import Calibration, Cell, Estimated, LabelledPair
 from spanscore.monitoring.estimates import Moments, moments
 
 Counts: TypeAlias = NDArray[np.int64]
 
-__all__ = ["Judge", "Result", "results", "table"]
+__all__ = ["Judge", "Result", "WrongLabels", "results", "table", "wrong_labels", "wrong_labels_table"]
 
 SEED = 22
 RUNS = 4_000
@@ -35,6 +38,9 @@ TRUE = (0.85, 0.95)
 DRAWN = ("random", "by verdict")
 RARE, OFTEN = 0.05, 0.5
 """Probability of being judged in a weighted window."""
+WRONG = 0.05
+"""How often one annotator is wrong."""
+KNOWN_BY = ("ignored", "given", "a quarter by two", "all by two")
 LEAST_SEEN = 200
 """Runs that are not refused, below which a coverage says nothing."""
 
@@ -120,6 +126,76 @@ def _result(dice: np.random.Generator, runs: int, labels: int, judge: Judge, tru
     return Result(labels, judge, true, drawn, 1.0 - len(held) / runs, bias, *map(float, covered))
 
 
+class WrongLabels(NamedTuple):
+    """What came of the runs with wrong labels.
+
+    Attributes:
+        known_by: what is done about the error.
+        refused: share of the runs.
+        bias: of the corrected rate, then its coverage and the mean width of its interval.
+        fresh_bias: of the fresh rate, then its coverage.
+    """
+
+    labels: int
+    judge: Judge
+    known_by: str
+    refused: float
+    bias: float
+    coverage: float
+    width: float
+    fresh_bias: float
+    fresh_coverage: float
+
+
+def wrong_labels(
+    runs: int, labels: Sequence[int] = LABELS[1:], judges: Sequence[Judge] = JUDGES
+) -> Iterator[WrongLabels]:
+    """Yield every cell of the grid of wrong labels, drawn at random, at the first true rate."""
+    for size, judge, known_by in product(labels, judges, KNOWN_BY):
+        dice, true, found = np.random.default_rng(SEED), TRUE[0], list[tuple[float, ...]]()
+        for _ in range(runs):
+            try:
+                made = _with_wrong_labels(dice, size, judge, true, known_by)
+            except ConfigurationError:
+                continue
+            passed = dice.binomial(WINDOW, true * judge.sensitivity + (1 - true) * (1 - judge.specificity))
+            one, fresh = made.corrected(_window(dice, judge, true)), made.fresh(_sums(int(passed)))
+            held, fresh_held = _holds(one, true), _holds(fresh, true)
+            found.append((one.value - true, held, one.high - one.low, fresh.value - true, fresh_held))
+        yield WrongLabels(size, judge, known_by, 1.0 - len(found) / runs, *map(float, np.mean(found, axis=0)))
+
+
+def _with_wrong_labels(dice: np.random.Generator, labels: int, judge: Judge, true: float, known_by: str) -> Calibration:
+    cells = dice.choice(4, size=labels, p=_cells(judge, true))
+    truth, said = cells < 2, cells % 2 == 0
+    one, two = (truth ^ (dice.random(labels) < WRONG) for _ in range(2))
+    twice = {"a quarter by two": labels // 4, "all by two": labels}.get(known_by, 0)
+    votes = [(bool(a), bool(b)) for a, b in zip(one[:twice], two[:twice], strict=True)]
+    kept = [place for place in range(labels) if place >= twice or one[place] == two[place]]
+    error = AnnotatorError(WRONG) if known_by == "given" else KNOWN_ERROR
+    if votes:
+        error = agreement_of(votes).error() or KNOWN_ERROR
+    margins = [2 if place < twice else 1 for place in kept]
+    pairs = (LabelledPair(bool(one[place]), bool(said[place])) for place in kept)
+    return Calibration.of(pairs, error.of_majorities(margins))
+
+
+def wrong_labels_table(found: Sequence[WrongLabels]) -> str:
+    """Return the rows of the page."""
+    lines = [
+        "| labels | se ⁄ sp | error | refused | bias | coverage | width | fresh: bias | coverage |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in found:
+        judge = f"{one.judge.sensitivity:g} ⁄ {one.judge.specificity:g}"
+        covered, fresh = (f"{share:.3f}".removeprefix("0") for share in (one.coverage, one.fresh_coverage))
+        lines.append(
+            f"| {one.labels} | {judge} | {one.known_by} | {one.refused:.2f} | {one.bias:+.3f} | {covered} | {one.width:.3f} "
+            f"| {one.fresh_bias:+.3f} | {fresh} |"
+        )
+    return "\n".join(lines)
+
+
 def _cells(judge: Judge, true: float) -> list[float]:
     """Return the shares of both pass, human alone, judge alone, neither."""
     return [
@@ -202,11 +278,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--markdown", type=Path)
     asked = parser.parse_args()
-    text = table([*results(asked.runs)], asked.runs)
+    told = {
+        "table": table([*results(asked.runs)], asked.runs),
+        "wrong": wrong_labels_table([*wrong_labels(asked.runs)]),
+    }
     if asked.markdown is None:
-        print(text)
+        print(*told.values(), sep="\n\n")
     else:
-        asked.markdown.write_text(_PAGE.format(runs=asked.runs, seed=SEED, table=text), encoding="utf-8")
+        asked.markdown.write_text(_PAGE.format(runs=asked.runs, seed=SEED, **told), encoding="utf-8")
 
 
 _PAGE = """\
@@ -222,7 +301,18 @@ hold what is true, where the labels are not refused (fewer than 5 of either huma
 - *by verdict*: as many labels of what the judge failed as of what it passed, with their probabilities.
 - Where nine in ten are refused, those that are not have drawn more failures than there are: κ and the fresh rate, which need
   the labels' own share of them, hold less often there.
-- Judges are coins here. What a real judge's errors hang on is not simulated, nor that labellers differ among themselves.
+- Judges are coins here. What a real judge's errors hang on is not simulated.
+
+## Wrong labels
+
+Each annotator is wrong in 5 %, independently of the truth, of the judge and of each other; the true rate is .85, labels are
+drawn at random. *ignored*: labels count as right. *given*: `--annotator-error 5%`. *a quarter by two*, *all by two*: so many
+units have two annotators, whose disagreement measures the error, and ties are left out.
+
+{wrong}
+
+If the error is known, intervals hold a little too often: sensitivity and specificity then err together, and the interval
+leaves that out.
 """
 
 

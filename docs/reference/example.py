@@ -62,7 +62,7 @@ _OPTIONAL: Final = (
     "sampling.feedback",
 )
 """Sections that are not there by default."""
-_ONE_OF: Final = ("alerts.<metric>.baseline.", "elsewhere.kafka.")
+_ONE_OF: Final = ("alerts.<metric>.baseline.", "elsewhere.kafka.", "sampling.upstream_probability.")
 """Keys of sections that may stand in the place of others: what that means says it."""
 _WIDTH: Final = 110
 

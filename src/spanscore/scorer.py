@@ -59,8 +59,9 @@ class OnlineScorer(RunsTaken, UnitsById):
         rates: metric name → a share of its own.
         rules: raise the share for matching units; the largest matching rate wins.
         sampling_key: of the sampling hash, at most 64 bytes; None = a published one, so that replicas agree.
-        upstream_probability: share of the traffic that comes here at all, (0, 1], for traces whose head sampler does not say so
-            itself (``ot=th``): what is scored stands for the rest, too.
+        upstream_probability: share of the traffic that comes here at all, (0, 1], for traces whose head sampler does not write
+            it on them (``ot=th``): a scored unit stands for the dropped ones, too. Or shares by ``service.name`` of the
+            unit's resource, and of every other service: ``{by_service: {search: 0.1}, default: 1}``, a dict.
         feedback_sampling: ``FeedbackSampling(rate=0.5)``: that share of units is kept for a while, and a unit is judged where
             ``feedback()`` says that it was no good. These scores are a stratum of their own, ``feedback``, and in no mean.
         budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``, several at once: the rates are lowered so that it lasts.
@@ -156,7 +157,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         rates: Mapping[str, float] | None = None,
         rules: Sequence[Rule] = (),
         sampling_key: bytes | None = None,
-        upstream_probability: float = 1.0,
+        upstream_probability: float | Mapping[str, Any] = 1.0,
         feedback_sampling: FeedbackSampling | None = None,
         budget: Sequence[Budget] = (),
         share: float = 1.0,

@@ -238,3 +238,89 @@ def test_a_file_of_other_metrics_says_which_it_has() -> None:
     assert "holds no verdict of 'faithfulness'; it has exact_match" in error_of(
         written(*labels()), "-m", "faithfulness", "--scores", "scores.jsonl"
     )
+
+
+def twice(differing: int, **more: Any) -> list[dict[str, Any]]:
+    """Return the labels of two annotators on the same units, who differ on some of the first ones."""
+    ids = [{"trace_id": f"{place:032x}", "span_id": f"{place:016x}"} for place in range(1, 92)]
+    first = [{**one, **of, "annotator": "ann", **more} for one, of in zip(labels(), ids, strict=True)]
+    second = [
+        {**one, "annotator": "bob", "human": one["human"] ^ (place < differing)} for place, one in enumerate(first)
+    ]
+    return [*first, *second]
+
+
+def test_age_and_agreement_of_labels_are_printed() -> None:
+    lines = twice(9)
+    lines[0]["when"], lines[1]["when"] = "2020-01-01T12:00:00Z", "2020-02-01T12:00:00Z"
+
+    result = ran(written(*lines), "-m", "faithfulness")
+
+    assert result.exit_code == 0, result.output
+    for words in (
+        "labels are from 2020-01-01, ",
+        " days old, to 2020-02-01, ",
+        "the age of 180 labels is unknown",
+        "annotators agree on 90 % of the 91 units that two or more labelled",
+        "one annotator is wrong in 5.2 % (measured on 91 units)",
+    ):
+        assert words in result.stdout
+    assert read_calibration("calibration-faithfulness-1-abc-judge-1.json").calibration.annotator_error.rate > 0
+
+
+def test_the_error_of_annotators_is_measured_or_given() -> None:
+    file = written(*twice(9))
+
+    measured, given = told(file, "-m", "faithfulness"), told(file, "-m", "faithfulness", "--annotator-error", "10%")
+
+    assert measured["annotators"] == {
+        "units": 91,
+        "agreement": pytest.approx(82 / 91),
+        "unknown": 0,
+        "error": pytest.approx((1 - (1 - 18 / 91) ** 0.5) / 2),
+        "measured": True,
+    }
+    assert (given["annotators"]["error"], given["annotators"]["measured"]) == (0.1, False)
+
+
+def test_unknown_times_and_annotators_are_said_to_be_unknown() -> None:
+    file = written(*labels())
+
+    result, found = ran(file, "-m", "faithfulness"), told(file, "-m", "faithfulness")
+
+    assert found["age"] == {"oldest": None, "newest": None, "unknown": 91}
+    assert found["annotators"] == {"units": 0, "agreement": None, "unknown": 91, "error": None, "measured": False}
+    for words in (
+        "the age of the labels is unknown",
+        "how far annotators agree is unknown",
+        "the annotator of 91 labels is unknown",
+        "how often an annotator is wrong is unknown",
+    ):
+        assert words in result.stdout
+
+
+def test_a_label_without_an_annotator_is_no_second_opinion() -> None:
+    lines = twice(0)
+    for line in lines[91:]:
+        del line["annotator"]
+
+    found = told(written(*lines), "-m", "faithfulness")["annotators"]
+
+    assert (found["units"], found["agreement"], found["unknown"]) == (0, None, 91)
+
+
+@pytest.mark.parametrize("rate", ["0.5", "-0.1", "60%", "much"])
+def test_an_error_rate_that_cannot_be_is_refused(rate: str) -> None:
+    result = ran(written(*labels()), "-m", "faithfulness", f"--annotator-error={rate}")
+
+    assert result.exit_code == 2
+    assert "is no error rate" in result.output
+
+
+def test_a_given_error_moves_the_qualities() -> None:
+    file = written(*labels())
+
+    plain, wrong = told(file, "-m", "faithfulness"), told(file, "-m", "faithfulness", "--annotator-error", "0.05")
+
+    assert wrong["specificity"]["value"] > plain["specificity"]["value"]
+    assert wrong["counts"] == plain["counts"]

@@ -86,3 +86,25 @@ def test_an_upstream_probability_that_is_none_is_a_fault(tmp_path: Path, upstrea
     (fault,) = checked(tmp_path, f"upstream_probability: {upstream}")["faults"]
 
     assert "sampling.upstream_probability" in fault
+
+
+def test_shares_by_service_are_explained(tmp_path: Path) -> None:
+    notes = checked(tmp_path, "upstream_probability: {by_service: {search: 10%}, default: 1}")["notes"]
+
+    assert [note for note in notes if note.startswith("sampling.upstream_probability")] == [
+        "sampling.upstream_probability: a unit without ot=th has the weight 10 if its service is search, 1 if it is any other; "
+        "a unit with it, the weight that ot=th states; both are divided by the sampling rate"
+    ]
+
+
+WRONG_SHARES = {
+    "{by_service: {search: 0}}": "by_service.search is 0; allowed is above 0, up to 1",
+    "{search: 0.1}": "has 'search'; write {by_service: {search: 0.1}, default: 1}",
+}
+
+
+@pytest.mark.parametrize("given", WRONG_SHARES)
+def test_a_share_by_service_that_cannot_be_is_one_fault(tmp_path: Path, given: str) -> None:
+    (fault,) = checked(tmp_path, f"upstream_probability: {given}")["faults"]
+
+    assert fault.startswith(f"sampling.upstream_probability: {WRONG_SHARES[given]}")

@@ -14,6 +14,7 @@ from tests.monitoring.needed_rules import needed_for
 from tests.yaml_files import read_yaml
 
 from spanscore.errors import ConfigurationError
+from spanscore.metrics import AspectCritic
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.monitoring import budget
 from spanscore.monitoring.alert import OF_METRIC
@@ -171,6 +172,14 @@ def test_the_files_stay_small_with_many_metrics_and_segments() -> None:
     assert len(one[RULES].encode()) <= 32_000
     assert len(many[RULES].encode()) <= 40_000
     assert len(many[GRAFANA].encode()) <= 50_000
+
+
+def test_the_alert_on_a_condition_is_there_if_a_metric_has_one() -> None:
+    conditional = AspectCritic("lexical", definition="Is it kind?", applies_when="A person complains.")
+
+    names = [{one["alert"] for one in alerts_in(rule_files({}, [one]))} for one in (FAITHFUL, conditional)]
+
+    assert names[1] - names[0] == {"SpanscoreNeverApplies"}
 
 
 def test_a_drop_is_one_alert_without_a_window() -> None:

@@ -82,6 +82,7 @@ UNUSUAL: dict[str, Any] = {
     "judge.budget.*.metric": "faithfulness",
     "embeddings": "openai:unusual",
     "sampling.rates": {"faithfulness": 0.4321, **dict.fromkeys(CHEAP, 1.0)},
+    "sampling.upstream_probability.by_service": {"unusual": 0.4321},
     "sampling.rules.*.when.score.metric": "string_presence",
     "sampling.rules.*.when.status": "error",
     "sampling.rules.*.when.metadata": {"tier": "unusual", "region": "eu"},

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spanscore.line.options import Options
 from spanscore.sampling.rules import Rule
+from spanscore.settings.upstream import upstream_shares
 
 __all__ = ["rule_lines", "sampling_notes"]
 
@@ -18,7 +19,8 @@ def rule_lines(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def sampling_notes(options: Options) -> Iterator[str]:
-    """Yield what does not follow from a rule's words."""
+    """Yield what does not follow from a rule's words, and the shares that units without ``ot=th`` get."""
+    yield from _upstream_notes(options)
     for rule in options.rules:
         if rule.status == "error" and not options.score_failed:
             yield (
@@ -34,6 +36,18 @@ def sampling_notes(options: Options) -> Iterator[str]:
             )
         if rule.score is not None:
             yield f"every unit waits for its score of {rule.score['metric']}: the sampling rule {rule.name} looks at it"
+
+
+def _upstream_notes(options: Options) -> Iterator[str]:
+    by_service, default = upstream_shares(options.upstream_probability)
+    if not by_service and default == 1:
+        return
+    services = [f"{1 / share:.4g} if its service is {name}" for name, share in by_service.items()]
+    rest = f"{1 / default:.4g}{' if it is any other' if services else ''}"
+    yield (
+        f"sampling.upstream_probability: a unit without ot=th has the weight {', '.join([*services, rest])}; "
+        "a unit with it, the weight that ot=th states; both are divided by the sampling rate"
+    )
 
 
 def _conditions(rule: Rule) -> Iterator[str]:

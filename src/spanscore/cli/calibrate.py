@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 
 from spanscore.cli._config_report import valid
+from spanscore.cli._label_facts import LabelFacts, error_rate_in, label_facts
 from spanscore.cli._verdicts import (
     JudgeVerdicts,
     holds_spans,
@@ -27,6 +28,7 @@ from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.registry import built_ins, own_name
 from spanscore.model.label import LabelledSample
 from spanscore.model.score import UNIT_INTERVAL, Scale
+from spanscore.monitoring.annotators import LEAST_SHARED
 from spanscore.monitoring.calibration import Calibration, Estimated, LabelledPair
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
@@ -59,6 +61,15 @@ def calibrate(
     ] = None,
     label: Annotated[str | None, typer.Option(help="Only labels of this name, where the file has several.")] = None,
     series: Annotated[str | None, typer.Option(help="Only verdicts of this series, where there are several.")] = None,
+    annotator_error: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATE",
+            parser=error_rate_in,
+            help="How often one annotator is wrong, below 0.5. If not given, it is measured on the units that two or more "
+            f"named annotators labelled, {LEAST_SHARED} units or more; else labels count as right.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="The file to write; calibration-METRIC-SERIES.json here if not given."),
@@ -81,7 +92,7 @@ def calibrate(
     else:
         samples = read_labelled(file, metric=metric, name=label)
     said = verdicts_in_lines(samples, metric, scale) if scores is None else verdicts_in_scores(scores, samples, metric)
-    found = _found(file, metric, samples, said.of(_series(said, series)), scale)
+    found = _found(file, metric, samples, said.of(_series(said, series)), scale, annotator_error)
     path = _written(found, out)
     if as_json:
         typer.echo(json.dumps(_as_json(found, path), indent=2))
@@ -101,6 +112,7 @@ class _CalibrateRun:
         left_out: labels without a verdict.
         shared: labels of units that have several; what most of a unit's annotators say is one label.
         tied: units of which as many say the one as the other, which say nothing.
+        facts: how old the labels are, and how far annotators agree.
     """
 
     metric: str
@@ -110,6 +122,7 @@ class _CalibrateRun:
     left_out: int
     shared: int
     tied: int
+    facts: LabelFacts
 
     @property
     def rates(self) -> dict[str, Estimated]:
@@ -122,25 +135,33 @@ class _CalibrateRun:
 
 
 def _found(
-    file: Path, metric: str, samples: Sequence[LabelledSample], verdicts: JudgeVerdicts, scale: Callable[[], Scale]
+    file: Path,
+    metric: str,
+    samples: Sequence[LabelledSample],
+    verdicts: JudgeVerdicts,
+    scale: Callable[[], Scale],
+    error_rate: float | None,
 ) -> _CalibrateRun:
     judged = [(one, verdict) for one, verdict in zip(samples, verdicts.labelled, strict=True) if verdict is not None]
     if not judged:
         raise ConfigurationError(_how_to_judge(file, metric, samples))
+    pairs = [LabelledPair(_passed(file, one, scale), said.passed, one.probability, said.weight) for one, said in judged]
+    units = [_unit_of(one) for one, _ in judged]
     by_unit: defaultdict[object, list[LabelledPair]] = defaultdict(list)
-    for one, verdict in judged:
-        pair = LabelledPair(_passed(file, one, scale), verdict.passed, one.probability, verdict.weight)
-        by_unit[_unit_of(one)].append(pair)
-    agreed = [_most(pairs) for pairs in by_unit.values()]
+    for unit, pair in zip(units, pairs, strict=True):
+        by_unit[unit].append(pair)
+    agreed = [*map(_most, by_unit.values())]
+    facts = label_facts([one.label for one, _ in judged], units, pairs, error_rate)
     window = moments((float(verdict.passed), 1.0 / verdict.weight) for verdict in verdicts.window)
     return _CalibrateRun(
         metric=metric,
         series=judged[0][1].series,
-        calibration=Calibration.of(pair for pair in agreed if pair is not None),
+        calibration=Calibration.of(filter(None, agreed), facts.error_of(map(_balance, by_unit.values()))),
         window=window if window.n > len(agreed) else None,  # of the labels alone it is what their humans say
         left_out=len(samples) - len(judged),
-        shared=sum(len(pairs) for pairs in by_unit.values() if len(pairs) > 1),
+        shared=sum(size for size in map(len, by_unit.values()) if size > 1),
         tied=agreed.count(None),
+        facts=facts,
     )
 
 
@@ -152,8 +173,12 @@ def _unit_of(one: LabelledSample) -> object:
 
 def _most(pairs: Sequence[LabelledPair]) -> LabelledPair | None:
     """Return what most annotators of a unit say; None of a tie. As labels of their own they would be told as more units."""
-    balance = sum(1 if pair.human else -1 for pair in pairs)
+    balance = _balance(pairs)
     return pairs[0]._replace(human=balance > 0) if balance else None
+
+
+def _balance(pairs: Sequence[LabelledPair]) -> int:
+    return sum(1 if pair.human else -1 for pair in pairs)
 
 
 def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
@@ -278,6 +303,7 @@ def _notes(found: _CalibrateRun) -> Iterator[str]:
         yield "no label tells with which probability it was drawn: they are assumed to be a random part of what was judged"
     else:
         yield "each label counts by the probability with which it was drawn"
+    yield from found.facts.notes()
     if found.left_out:
         yield f"{found.left_out} labels have no verdict of the judge and are left out"
     if found.shared:
@@ -299,6 +325,7 @@ def _as_json(found: _CalibrateRun, path: Path | None) -> dict[str, Any]:
             "left_out": found.left_out,
             "tied": found.tied,
         },
+        **found.facts.as_json(),
         "counts": {name: getattr(of, name).n for name in ("true_pass", "false_fail", "false_pass", "true_fail")},
         "assumed_random": of.assumed_random,
         **{name: one._asdict() for name, one in _qualities(of).items()},

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
+from spanscore import semconv
 from spanscore.codec.fields import fields_known, fields_told, hex_of, of_hex
 from spanscore.codec.text import jsonable
 from spanscore.model.foreign import type_name
@@ -77,7 +78,7 @@ def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
             "samples": _told_samples(job.samples),
             "decisions": {name: _told_decision(one) for name, one in job.decisions.items()},
             "size_bytes": job.size_bytes,
-            "undecided": None if job.undecided is None else _told_facts(job.undecided),
+            "undecided": None if job.undecided is None else _told_facts(job.undecided, resource),
         }
     )
 
@@ -219,13 +220,15 @@ def _decided(given: _Given | None) -> dict[str, Decided] | None:
     return {name: Decided(take, int(threshold, 16), rule) for name, (take, threshold, rule) in given.items()}
 
 
-def _told_facts(facts: Facts) -> dict[str, Any]:
+def _told_facts(facts: Facts, resource: _Given | None) -> dict[str, Any]:
+    own = None if resource is None else resource.get(semconv.SERVICE_NAME)
     return facts._asdict() | {
         "key": _told_key(facts.key),
         "metadata": jsonable(facts.metadata),
         "models": None if facts.models is None else sorted(facts.models),
         "decided": _told_decided(facts.decided),
         "sampled_by": None if facts.sampled_by is None else _told_key(facts.sampled_by),
+        "service_name": own if facts.service_name is None else facts.service_name,
     }
 
 

@@ -156,6 +156,7 @@ class Line:
             pacer=self.pacer,
             feedback_rate=0.0 if options.feedback_sampling is None else options.feedback_sampling.rate,
             upstream_probability=options.upstream_probability,
+            service=self.providers.service_name,
         )
         self.hold: SpanBuffer = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = self._evaluation(self.metrics, self.purse)
@@ -197,7 +198,7 @@ class Line:
         if self.of_sessions:
             self.keeping.keepers.append(self.sessions)
             self.keeping.noticed.append(self.sessions.noticed)
-        self.units = self._units()
+        self.units: Units = self._units()
         self.span_thread = SpanThread(
             self.inbox, self.receivers, self.units, beside=self.sessions, duty=self.duty, prepare=self._prepare
         )

@@ -10,6 +10,7 @@ from spanscore.line.spool import spool_of
 from spanscore.protocols import Queue
 from spanscore.units.ledger import Ledger
 from spanscore.units.span_buffer import RELEASE_REASONS, SpanBuffer
+from spanscore.units.tracker import Units
 
 __all__ = ["gauges_of"]
 
@@ -22,6 +23,7 @@ class GaugedParts(Protocol):
     queue: Queue
     hold: SpanBuffer
     ledger: Ledger
+    units: Units
 
 
 def gauges_of(line: GaugedParts, *, has_spool: bool) -> dict[str, Callable[[], float | Mapping[str, float]]]:
@@ -33,6 +35,7 @@ def gauges_of(line: GaugedParts, *, has_spool: bool) -> dict[str, Callable[[], f
         semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **line.hold.released},
         semconv.HOLD_LOST: lambda: line.hold.lost,
         semconv.CAPTURE_REFUSED: lambda: line.ledger.refused,
+        semconv.HEAD_SAMPLING: lambda: line.units.notes.heads,
     }
     return {**own, **(_of_spool(line) if has_spool else {})}
 

@@ -27,6 +27,7 @@ from spanscore.settings.kinds import Count, FilePath, Named, PositiveSeconds, Ra
 from spanscore.settings.sessions import Sessions, SessionSettings
 from spanscore.settings.spool import Spool, SpoolSettings, spool_in
 from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
+from spanscore.settings.upstream import Upstream, upstream_in
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -90,7 +91,9 @@ class Options:
     rates: Annotated[Mapping[str, Rate], Key("sampling.rates")] = field(default_factory=dict)
     rules: Annotated[Sequence[Rule], Key("sampling.rules", list[RuleSettings], rules_in)] = ()
     sampling_key: Annotated[bytes | None, Key("sampling.key")] = None
-    upstream_probability: Annotated[Share, Key("sampling.upstream_probability")] = 1.0
+    upstream_probability: Annotated[
+        float | Mapping[str, Any], Key("sampling.upstream_probability", Upstream, upstream_in)
+    ] = 1.0
     feedback_sampling: Annotated[
         FeedbackSampling | None, Key("sampling.feedback", FeedbackSettings | None, feedback_in)
     ] = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -25,15 +25,20 @@ __all__ = ["costs_so_far", "recent_preview", "tally_of"]
 
 
 def tally_of(
-    options: Options, rates: Mapping[str, float], rules: Sequence[Rule], metadata: Sequence[str] | None = None
+    options: Options,
+    rates: Mapping[str, float],
+    rules: Sequence[Rule],
+    metadata: Sequence[str] | None = None,
+    service: Callable[[], str] = str,
 ) -> PreviewTally:
-    """Return what counts with the dice of a scorer; ``metadata``: as of ``PreviewTally``."""
+    """Return what counts with the dice of a scorer; ``metadata`` and ``service``: as of ``PreviewTally``."""
     return PreviewTally(
         rates,
         rules,
         key=DEFAULT_KEY if options.sampling_key is None else options.sampling_key,
         upstream_probability=options.upstream_probability,
         metadata=metadata,
+        service=service,
     )
 
 
@@ -54,7 +59,7 @@ def recent_preview(
     if strange := next((one for one in chosen if not isinstance(one, Rule)), None):
         raise ConfigurationError(f"rules holds {strange!r}; write [spanscore.Rule(0.5, 'slow', slower_than=2.0)]")
     own = _rates(line, rate, rates)
-    tally = tally_of(line.options, own, chosen, line.known.recent.metadata)
+    tally = tally_of(line.options, own, chosen, line.known.recent.metadata, line.providers.service_name)
     for unit in line.known.recent.units():
         tally.add(unit.facts, _began_ns(unit))
     return preview_of(tally, rates=own, rules=chosen, costs=costs_so_far(line), notes=_notes(line))

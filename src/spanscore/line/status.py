@@ -17,6 +17,7 @@ from spanscore.line.received_rows import received_rows
 from spanscore.line.session_status import SessionStatus
 from spanscore.line.spool_rows import spool_rows
 from spanscore.line.tables import Fitting
+from spanscore.model.job import CONFIGURED, STATED, UNKNOWN
 from spanscore.model.received import Received
 from spanscore.model.replayed import ReplayState
 from spanscore.model.score import Outcome
@@ -112,6 +113,8 @@ class Status:
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
         notes: what must be known of the numbers, a sentence each.
         kinds: kind of unit (``workflow``, ``agent``, or ``chat``, a model called alone) → units that were chosen to be scored.
+        head_sampling: source of the share that a head sampler kept (``th``: ``ot=th`` of the trace; ``configured``:
+            ``upstream_probability``; ``unknown``: neither, so that the unit counts as if none was dropped) → chosen units.
         sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
         accounts: whom the judges and embeddings ask, and what each is at: a row each; other scorers may ask them, too.
         budgets: what judges may be paid, and what each budget is at.
@@ -170,6 +173,7 @@ class Status:
     since_s: float = 0.0
     contradictions: Mapping[str, int] = field(default_factory=dict)
     applies: Mapping[str, Applicability | None] = field(default_factory=dict)
+    head_sampling: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from spanscore.line.terminal import as_plain
@@ -234,6 +238,12 @@ class Status:
             yield f"{alone:,} of {chosen} chosen were a model called alone: units.kinds can leave them out"
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
+        th, *others = (self.head_sampling.get(source, 0) for source in (STATED, CONFIGURED, UNKNOWN))
+        if th and any(others):
+            yield (
+                f"head sampling of the chosen units: ot=th on {th:,}; without it {sum(others):,}, "
+                f"upstream_probability names the share of {others[0]:,}"
+            )
 
     def _beside(self) -> Iterator[str]:
         """Yield what stands beside the scores of units."""
@@ -277,6 +287,7 @@ class Status:
         yield from self.notes
         yield from self._excluded()
         yield from self._declined()
+        yield from self._mixed()
         yield from contradiction_rows(self.contradictions)
         if self._none_sampled():
             rates = {least for least, _ in self.rates.values()}
@@ -288,6 +299,15 @@ class Status:
             whose = [f"{metric} has too many different values of {label}" for metric, label in self.overflowing.items()]
             told = "; ".join(whose) or "too many different models, agents or series"
             yield f"{self.overflowed} measurements are told as 'other': {told}"
+
+    def _mixed(self) -> Iterator[str]:
+        unknown = self.head_sampling.get(UNKNOWN)
+        if unknown and self.head_sampling.get(STATED):
+            yield (
+                f"beside units with ot=th, {_units(unknown)} without it and without a configured share: they count as if "
+                "no head sampler had dropped any. If one did, means and intervals are wrong, not only totals. Name the service "
+                "(1 if it has no sampler): sampling: {upstream_probability: {by_service: {NAME: 0.1}, default: 1}}"
+            )
 
     def _none_sampled(self) -> bool:
         ended = {outcome for outcomes in self.outcomes.values() for outcome, units in outcomes.items() if units}

@@ -50,6 +50,7 @@ def status_of(
         traces={key: f"{unit.trace_id:032x}" for key, (_, unit) in reasons.items()},
         sources=dict(line.units.notes.sources),
         kinds=dict(line.units.notes.kinds),
+        head_sampling=dict(line.units.notes.heads),
         judges={name: ELSEWHERE if line.handover else _judge_of(metric) for name, metric in line.metrics.items()},
         series=dict(zip(line.metrics, map(attrgetter("series"), line.metrics.values()), strict=True)),
         queue=(len(line.queue), line.queue.capacity),

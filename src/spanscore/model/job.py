@@ -12,10 +12,12 @@ from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Facts, Unit
 
-__all__ = ["BASE", "Decision", "Job", "JobResult", "SampledUnit"]
+__all__ = ["BASE", "CONFIGURED", "STATED", "UNKNOWN", "Decision", "Job", "JobResult", "SampledUnit"]
 
 BASE = "base"
 """The name of a metric's own rate, where no rule raises it."""
+STATED, CONFIGURED, UNKNOWN = "th", "configured", "unknown"
+"""Sources of the share that a head sampler keeps: ``ot=th`` of the trace; ``sampling.upstream_probability``; neither."""
 
 
 @quickly_made
@@ -34,6 +36,7 @@ class Decision:
             that of our share alone.
         upstream: upstream's share, (0, 1]: with which probability the unit came here at all.
         rates: (name, rate) of the metric's own rate, ``base``, and of each rule that matched.
+        upstream_by: source of ``upstream``: ``th``, ``configured`` or ``unknown``; empty if another process decided.
     """
 
     take: bool
@@ -44,6 +47,7 @@ class Decision:
     met: int | None = None
     upstream: float = 1.0
     rates: tuple[tuple[str, float], ...] = ()
+    upstream_by: str = ""
 
 
 @quickly_made

@@ -362,8 +362,14 @@ class Unit:
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},
             conversation_id=root.conversation_id or root.attributes.get(semconv.CONVERSATION_ID) or "",
             decided=root.decided,
+            service_name=_service_of(root.resource),
         )
         return facts if top is None else facts.drawn_by(top)
+
+
+def _service_of(resource: Mapping[str, Any] | None) -> str | None:
+    name = None if resource is None else resource.get(semconv.SERVICE_NAME, "")
+    return name if resource is None or isinstance(name, str) else ""
 
 
 def _name_of(root: SpanData) -> str:
@@ -391,6 +397,7 @@ class Facts(NamedTuple):
         conversation_id: as the application gave it; None where that is not known (yet), empty where it gave none.
         decided: metric → what another process decided on it; the others are decided on here.
         sampled_by: ids of the span above the unit's root that sampling decides by (`Unit.top`); None: the unit's own.
+        service_name: ``service.name`` of the unit's resource, empty without one; None: the unit is of this process.
     """
 
     key: UnitKey
@@ -408,6 +415,7 @@ class Facts(NamedTuple):
     conversation_id: str | None = None
     decided: Mapping[str, Decided] | None = None
     sampled_by: UnitKey | None = None
+    service_name: str | None = None
 
     def drawn_by(self, top: SpanData) -> Facts:
         """Return the same facts with the ids and trace state of the span that sampling decides by."""

@@ -11,8 +11,9 @@ from spanscore.monitoring.canary import CanaryPlan, judge_changed
 from spanscore.monitoring.changes import changed
 from spanscore.monitoring.drops import DropPlan, drop, threshold
 from spanscore.monitoring.durable import durable
-from spanscore.monitoring.health import binding, breaker, declining, failing, lost, unaccounted
+from spanscore.monitoring.health import binding, breaker, declining, failing, lost, mixed, unaccounted
 from spanscore.monitoring.silence import silence
+from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
@@ -26,10 +27,15 @@ def alerts_of(
     shared: MonitoringSettings,
     canaries: Sequence[CanaryPlan] = (),
 ) -> list[Alert]:
-    """Return every alert, once for all metrics: on drops, thresholds, judges and silence; on accounts, budgets and backlogs."""
+    """Return every alert, once for all metrics: on drops, thresholds, judges and silence; on accounts, budgets and backlogs.
+
+    The alert on a condition that never holds is left out if no metric has a condition.
+    """
     settings = {metric.name: alerts.get(metric.name, AlertSettings()) for metric in metrics}
     owned = [_owned(alert, settings) for alert in _of_metrics(plans, settings, metrics, shared, canaries)]
-    return [*owned, breaker(), binding(), lost(shared), *durable(shared), never_applies(), unaccounted(shared)]
+    conditions = [never_applies()] if any(map(is_conditional, metrics)) else []
+    parts = (breaker(), binding(), lost(shared), mixed(shared), *durable(shared), *conditions, unaccounted(shared))
+    return [*owned, *parts]
 
 
 def _of_metrics(

@@ -5,6 +5,11 @@ A judge that passes too much or too little moves the level of every mean. How of
 corrected by it: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is that of
 Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity*.
 
+People err, too. If a label is wrong with probability e, whatever the truth and the judge's verdict are, the labels of each
+verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan & Gladen with the
+annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new dichotomous diagnostic
+tests*, have it for a test that is held against an imperfect reference.
+
 Labels that were drawn with unequal probability, as all that failed and a tenth of what passed, count with w = 1/π; with equal
 weights every formula here is that of its source.
 """
@@ -18,7 +23,9 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from spanscore.errors import ConfigurationError
+from spanscore.monitoring.annotators import KNOWN_ERROR, AnnotatorError
 from spanscore.monitoring.estimates import Moments, interval, mean, n_eff, student
+from spanscore.monitoring.labelled_cells import Cell, LabelledPair, Proportion
 
 __all__ = ["LEAST_J", "LEAST_LABELS", "MORE", "Calibration", "Cell", "Estimated", "LabelledPair", "Proportion", "Z"]
 
@@ -27,36 +34,11 @@ LEAST_LABELS = 5
 LEAST_J = 0.3
 """At or below it the correction divides by so little that its interval says nothing."""
 _ROUNDING = 1e-9
+_MOST_ERROR = 0.49
+"""Annotator error up to which its own uncertainty is followed."""
 Z = NormalDist().inv_cdf(0.975)
 MORE = Z * Z / 2.0
 """Units that passed, and as many that failed, which a window's interval counts besides those that were seen."""
-
-
-class LabelledPair(NamedTuple):
-    """One sample that a human and a judge have both judged.
-
-    Attributes:
-        human: whether the human passed it; ``judge`` likewise.
-        probability: with which it was drawn to be labelled, of what was judged, (0, 1]; None = not told.
-        weight: how many units of the traffic it stood for when it was judged: 1 / the score's probability.
-    """
-
-    human: bool
-    judge: bool
-    probability: float | None = None
-    weight: float = 1.0
-
-
-class Cell(NamedTuple):
-    """The labels of one verdict of the human and one of the judge: how many, Σw and Σw²."""
-
-    n: int = 0
-    w: float = 0.0
-    w2: float = 0.0
-
-    def plus(self, w: float) -> Cell:
-        """Return the cell with one more label of a weight."""
-        return Cell(self.n + 1, self.w + w, self.w2 + w * w)
 
 
 class Estimated(NamedTuple):
@@ -77,6 +59,7 @@ class Calibration:
         false_pass: the judge passed it, the human did not.
         true_fail: neither did.
         assumed_random: no label told its probability, so all are taken to be a random part of what was judged.
+        annotator_error: how often a label is wrong; by default never.
     """
 
     true_pass: Cell
@@ -84,10 +67,11 @@ class Calibration:
     false_pass: Cell
     true_fail: Cell
     assumed_random: bool
+    annotator_error: AnnotatorError = KNOWN_ERROR
 
     @classmethod
-    def of(cls, pairs: Iterable[LabelledPair]) -> Calibration:
-        """Return what pairs say.
+    def of(cls, pairs: Iterable[LabelledPair], annotator_error: AnnotatorError = KNOWN_ERROR) -> Calibration:
+        """Return what pairs say; ``annotator_error``: how often their human is wrong.
 
         Raises:
             ConfigurationError: fewer than ``LEAST_LABELS`` of either human class, J at most ``LEAST_J``, or some pairs have a
@@ -108,6 +92,7 @@ class Calibration:
             false_pass=cells.get((False, True), Cell()),
             true_fail=cells.get((False, False), Cell()),
             assumed_random=not any(told),
+            annotator_error=annotator_error,
         )
         made.refuse_too_little()
         return made
@@ -123,6 +108,12 @@ class Calibration:
             raise ConfigurationError(
                 f"too few labels to correct by: humans passed {passed} and failed {failed}, and it takes {LEAST_LABELS} of "
                 "each. Label more; of what the judge failed above all, with the probability of each in its line"
+            )
+        error = self.annotator_error.rate
+        if error and min(self._true_labels()) < LEAST_LABELS:
+            raise ConfigurationError(
+                f"too few labels to correct by: humans passed {passed} and failed {failed}, and at an annotator error of "
+                f"{error:.3g} fewer than {LEAST_LABELS} of the rarer ones are right. Label more, or each unit by several people"
             )
         if self.informedness.value <= LEAST_J + _ROUNDING:
             raise ConfigurationError(
@@ -149,14 +140,13 @@ class Calibration:
     @property
     def sensitivity(self) -> Estimated:
         """Of what humans pass, the share that the judge passes."""
-        right = _class(self.true_pass, self.false_fail)
-        return _share(right, *self._weights())
+        return _share(self._classes()[0], *self._weights())
 
     @property
     def specificity(self) -> Estimated:
         """Of what humans fail, the share that the judge fails."""
         passed, failed = self._weights()
-        return _share(_class(self.true_fail, self.false_pass), failed, passed)
+        return _share(self._classes()[1], failed, passed)
 
     @property
     def informedness(self) -> Estimated:
@@ -176,8 +166,8 @@ class Calibration:
 
         Its interval is that of Fleiss, Cohen & Everitt (1969), with half a label more in each cell.
         """
-        value, _ = _kappa(self._cells())
-        middle, variance = _kappa(self._cells(0.5))
+        value, _ = _kappa(self._cells(self._true_cells()))
+        middle, variance = _kappa(self._cells(self._true_cells(), 0.5))
         half = Z * sqrt(variance)
         return Estimated(value, max(-1.0, middle - half), min(1.0, middle + half))
 
@@ -209,33 +199,67 @@ class Calibration:
         Args:
             raw: of the judge's verdicts in the window, the labelled ones among them; Σw > 0.
         """
-        cells = self._cells()
+        cells = self._noisy_cells()
         power = _power(cells, mean(raw))
         value = _mean(cells, _human) + power * (mean(raw) - _mean(cells, _judge))
         return _interval_of(_clipped(value), self._size(power, raw))
 
     def _size(self, power: float, raw: Moments) -> float:
         """Return how many random labels would tell as much as these and the judge do; with half a label more in each cell."""
-        cells = self._cells(0.5)
+        cells = self._noisy_cells(0.5)
         rest = _mean(cells, lambda cell: cell.human - power * cell.judge)
         drawn = [self._left_to_chance(cell, raw) for cell in cells]
         of_rest = _variance(drawn, lambda cell: cell.human - power * cell.judge - rest)
         rate = _mean(cells, _human)
         spread = rate * (1.0 - rate)
-        return spread / (of_rest + spread / n_eff(raw))
+        error = self.annotator_error
+        of_error = error.variance * ((2.0 * rate - 1.0) / (1.0 - 2.0 * error.rate)) ** 2
+        return spread / (of_rest + spread / n_eff(raw) + of_error)
 
     def _left_to_chance(self, cell: _Observed, raw: Moments) -> _Observed:
-        """Return a cell whose Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a sure one nothing."""
+        """Return a cell whose Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a sure one nothing.
+
+        With an annotator error a sure label varies as well, so Σw² stays as it is.
+        """
+        if self.annotator_error.rate:
+            return cell
         sure = cell.w2 * self.labels / raw.n if self.assumed_random else cell.w * raw.w2 / raw.w
         return cell._replace(w2=max(0.0, cell.w2 - sure))
 
     def smoothed(self) -> tuple[Proportion, Proportion]:
         """Return sensitivity and specificity with one more label right and one wrong, each of its verdict's typical weight."""
-        passed, failed = self._weights()
+        error = self.annotator_error
+        shares = self._smoothed(error.rate)
+        if not error.variance:
+            return shares
+        beyond = self._smoothed(min(error.rate + sqrt(error.variance), _MOST_ERROR))
         return (
-            Proportion.of(_class(self.true_pass, self.false_fail), 1.0, passed, failed),
-            Proportion.of(_class(self.true_fail, self.false_pass), 1.0, failed, passed),
+            shares[0].or_at(beyond[0].share),
+            shares[1].or_at(beyond[1].share),
         )
+
+    def _smoothed(self, error: float) -> tuple[Proportion, Proportion]:
+        passed, failed = self._weights()
+        of_passed, of_failed = self._classes(error)
+        return Proportion.of(of_passed, 1.0, passed, failed), Proportion.of(of_failed, 1.0, failed, passed)
+
+    def _true_cells(self, error: float | None = None) -> tuple[Cell, Cell, Cell, Cell]:
+        """Return true and false passes of the judge, then its false and true fails, by the truth instead of the labels."""
+        error = self.annotator_error.rate if error is None else error
+        pairs = ((self.true_pass, self.false_pass), (self.false_fail, self.true_fail))
+        (hit, miss), (lost, rightly) = ((one.unmixed(two, error), two.unmixed(one, error)) for one, two in pairs)
+        return hit, miss, lost, rightly
+
+    def _classes(self, error: float | None = None) -> tuple[Moments, Moments]:
+        """Return what is truly passed, 1 = the judge passes it, and what is truly failed, 1 = the judge fails it."""
+        true_pass, false_pass, false_fail, true_fail = self._true_cells(error)
+        return _class(true_pass, false_fail), _class(true_fail, false_pass)
+
+    def _true_labels(self) -> tuple[float, float]:
+        """Return how many labels are truly of what passes, and of what fails."""
+        passed, failed = self._classes()
+        each = self.labels / (passed.w + failed.w)
+        return passed.w * each, failed.w * each
 
     def _weights(self) -> tuple[float, float]:
         """Return the typical weight of a label that the judge passed, and of one that it failed."""
@@ -243,41 +267,27 @@ class Calibration:
         failed = _typical((self.true_fail, self.false_fail))
         return passed or failed, failed or passed
 
-    def _cells(self, more: float = 0.0) -> list[_Observed]:
-        """Return the cells with so many labels more in each."""
+    def _noisy_cells(self, more: float = 0.0) -> list[_Observed]:
+        """Return the labels' cells, where the human is (h − e) / (1 − 2e): that is the truth on average."""
+        error = self.annotator_error.rate
+        cells = self._cells((self.true_pass, self.false_pass, self.false_fail, self.true_fail), more)
+        return [cell._replace(human=(cell.human - error) / (1.0 - 2.0 * error)) for cell in cells]
+
+    def _cells(self, cells: Sequence[Cell], more: float = 0.0) -> list[_Observed]:
+        """Return cells, in the order of ``_true_cells``, with so many labels more in each."""
         w_passed, w_failed = self._weights()
-        cells = {
-            (1, 1, w_passed): self.true_pass,
-            (1, 0, w_failed): self.false_fail,
-            (0, 1, w_passed): self.false_pass,
-            (0, 0, w_failed): self.true_fail,
-        }
+        places = ((1, 1, w_passed), (0, 1, w_passed), (1, 0, w_failed), (0, 0, w_failed))
         return [
             _Observed(human, judge, cell.w + more * w, cell.w2 + more * w**2)
-            for (human, judge, w), cell in cells.items()
+            for (human, judge, w), cell in zip(places, cells, strict=True)
         ]
 
 
 class _Observed(NamedTuple):
-    human: int
+    human: float
     judge: int
     w: float
     w2: float
-
-
-class Proportion(NamedTuple):
-    """A share, [0, 1], with the variance of its estimate."""
-
-    share: float
-    variance: float
-
-    @classmethod
-    def of(cls, sums: Moments, more: float, w_one: float, w_zero: float) -> Proportion:
-        """Return the share of ones with so many ones and as many zeros more, of these weights: as Lang & Reiczigel have it."""
-        w, ones = sums.w + more * (w_one + w_zero), sums.wy + more * w_one
-        ones2, zeros2 = sums.w2y + more * w_one**2, sums.w2 - sums.w2y + more * w_zero**2
-        share = ones / w
-        return cls(share, ((1.0 - share) ** 2 * ones2 + share**2 * zeros2) / w**2)
 
 
 def _class(right: Cell, wrong: Cell) -> Moments:

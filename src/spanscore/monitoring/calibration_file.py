@@ -1,6 +1,7 @@
 """The file of ``spanscore calibrate``: what labels say of one series of a metric, as counts, from which all else follows.
 
 {"metric": "faithfulness", "series": "3f9a0c1d/openai:gpt-4o-mini/1", "assumed_random": true,
+ "annotator_error": {"rate": 0.05, "variance": 0.0},
  "labels": {"true_pass": {"n": 150, "w": 150.0, "w2": 150.0}, "false_fail": …, "false_pass": …, "true_fail": …}}
 """
 
@@ -17,6 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from spanscore.codec.json_text import json_in
 from spanscore.errors import ConfigurationError
+from spanscore.monitoring.annotators import AnnotatorError
 from spanscore.monitoring.calibration import Calibration
 
 __all__ = ["SavedCalibration", "calibrations_of", "read_calibration"]
@@ -49,6 +51,8 @@ class SavedCalibration:
         of = self.calibration
         cells = {name: getattr(of, name)._asdict() for name in _CELLS}
         tree = {"metric": self.metric, "series": self.series, "assumed_random": of.assumed_random, "labels": cells}
+        if of.annotator_error.rate or of.annotator_error.variance:
+            tree["annotator_error"] = of.annotator_error._asdict()
         return json.dumps(tree, indent=2) + "\n"
 
 
@@ -97,7 +101,11 @@ def calibrations_of(paths: Iterable[str]) -> dict[str, SavedCalibration]:
 
 
 def _counts(tree: dict[str, Any]) -> dict[str, Any]:
-    return {**{name: tree["labels"][name] for name in _CELLS}, "assumed_random": tree["assumed_random"]}
+    error = AnnotatorError(**tree.get("annotator_error", {"rate": 0.0}))
+    if not (0.0 <= error.rate < 0.5 and error.variance >= 0.0):  # noqa: PLR2004  (a coin)
+        raise TypeError
+    cells = {name: tree["labels"][name] for name in _CELLS}
+    return {**cells, "assumed_random": tree["assumed_random"], "annotator_error": error}
 
 
 def _plain(text: str) -> str:

@@ -1,13 +1,15 @@
-"""Health: judges that fail, decline or are away, budgets that bind, units that are lost or unaccounted for."""
+"""Health: judges that fail, decline or are away, budgets that bind, units lost, unaccounted for or of unknown weight."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from spanscore import semconv
+from spanscore.model.job import STATED, UNKNOWN
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, by_label, labels_of, listed
+from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import steady_window
 from spanscore.protocols import Metric
@@ -24,6 +26,7 @@ __all__ = [
     "declining",
     "failing",
     "lost",
+    "mixed",
     "unaccounted",
 ]
 
@@ -128,6 +131,24 @@ def lost(shared: MonitoringSettings) -> Alert:
         labels=labels_of("warning", ALL, window),  # the reason is in the expression
         summary="units are lost: {{ $labels.reason }}",
         text=f"{{count}} over {window} ({{service}}). {by_label('reason', REMEDIES)}.",
+    )
+
+
+def mixed(shared: MonitoringSettings) -> Alert:
+    """Return the alert on units without ``ot=th`` beside units with it, unless their head sampler's share is configured."""
+    window = steady_window(shared)
+    unknown, stated = (
+        promql.increase(semconv.HEAD_SAMPLING, window, promql.matching({"reason": source}), promql.GROUP[1:])
+        for source in (UNKNOWN, STATED)
+    )
+    return Alert(
+        name="SpanscoreHeadSamplingUnknown",
+        expression=f"{unknown}\n/ {stated} > {WORTH_TELLING:g} < {1 / WORTH_TELLING:g}",
+        labels=labels_of("warning", ALL, window),
+        summary="units of unknown weight are in the means",
+        text=f"{{value}} chosen units without ot=th came for each with it over {window} ({{service}}). They count as if no "
+        "head sampler had dropped any: if one did, means and intervals are wrong. Name their service in "
+        "sampling.upstream_probability.by_service, with its share; 1 = no sampler.",
     )
 
 

@@ -11,6 +11,7 @@ from math import ceil, sqrt
 from typing import Any
 
 from spanscore import semconv
+from spanscore.model.job import STATED, UNKNOWN
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, Stream, streams_of
@@ -24,6 +25,7 @@ from spanscore.monitoring.names import label
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
 from spanscore.monitoring.rule_case import MOST_STEPS, STEPS, RuleTest, series_of, unit_test
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
+from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.durations import seconds_of
@@ -93,6 +95,8 @@ class _Traffic:
         yield RuleTest("a judge that declines is seen", self._all(failed=0.5, declined=0.5), declining)
         lost = {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first}
         yield RuleTest("lost units are seen", self._all(lost=1), [{**lost, "reason": reason} for reason in REMEDIES])
+        mixed = {"alertname": "SpanscoreHeadSamplingUnknown", "metric": ALL, "window": self._first}
+        yield RuleTest("units of unknown weight are seen", self._all(unknown=UNITS), [mixed])
         mute = self._each("SpanscoreNoScores", window=self._first, reason=UNSCORED)
         yield RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
         yield self._silence()
@@ -104,7 +108,8 @@ class _Traffic:
         if BINDING_S / self._shared.interval <= MOST_STEPS:
             yield self._binding(absent)
         yield from durable_cases(self._shared, absent)
-        yield never_applied()
+        if any(map(is_conditional, self._metrics)):
+            yield never_applied()
         at_rest = promql.duration(AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
         yield RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
@@ -246,6 +251,7 @@ class _Traffic:
         *,
         failed: float = 0.0,
         lost: int = 0,
+        unknown: int = 1,
         scored: bool = True,
         missing: int = 0,
         declined: float = 0.0,
@@ -272,6 +278,8 @@ class _Traffic:
             yield from self._scores(metric, mean, units, streams=streams)
         yield _counter(semconv.CAPTURE_REFUSED, {}, lost)
         yield _counter(semconv.HOLD_LOST, {}, lost)
+        yield _counter(semconv.HEAD_SAMPLING, {"reason": STATED}, UNITS)
+        yield _counter(semconv.HEAD_SAMPLING, {"reason": UNKNOWN}, unknown)
 
     def _good(self, metric: str) -> float:
         alert = self._alerts.get(metric, AlertSettings())

@@ -69,6 +69,11 @@ APPLICABLE = (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
 READ: Mapping[str, Instrument] = {
     semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units that left the waiting room, by reason"),
     semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),
+    semconv.HEAD_SAMPLING: Instrument(
+        "counter",
+        "{unit}",
+        "Chosen units, by the source of the share that a head sampler kept: th, configured, unknown",
+    ),
     semconv.CAPTURE_UNITS: Instrument("counter", "{unit}", "Units captured by the callback handler"),
     semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused, as the inbox was full"),
     semconv.CAPTURE_ABANDONED: Instrument("counter", "{unit}", "Captured units whose run was abandoned"),

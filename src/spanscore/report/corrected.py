@@ -43,9 +43,11 @@ class CorrectedRate:
             now = "do not tell theirs" if self.series is None else f"are of {safe_text(self.series)}"
             return f"Not calibrated: the labels are of series {safe_text(self.by.series)}, and the last scores {now}"
         assumed = ", assumed to be drawn at random" if of.assumed_random else ""
+        error = of.annotator_error.rate
+        wrong = f", of which {_share(error)} are taken to be wrong" if error else ""
         passes, fails = of.sensitivity.value, of.specificity.value
         return (
-            f"Pass rate corrected by {of.labels:,} human labels{assumed}: {_percent(self.rate)}; as the judge says "
+            f"Pass rate corrected by {of.labels:,} human labels{assumed}{wrong}: {_percent(self.rate)}; as the judge says "
             f"{_share(self.raw)}. Of what humans pass it passes {_share(passes)}, of what they fail it fails {_share(fails)}"
         )
 

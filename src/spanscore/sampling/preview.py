@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice, zip_longest
-from typing import Final
+from typing import Any, Final
 
 from spanscore.model.job import BASE, Decision
 from spanscore.model.span import Facts, UnitKey
@@ -87,7 +88,7 @@ class PreviewTally:
     Args:
         rates: metric → its own rate, [0, 1].
         rules: that raise it.
-        key: of the hash; likewise ``upstream_probability``, as of the sampler that would take them.
+        key: of the hash; likewise ``upstream_probability`` and ``service``, as of the sampler that would take them.
         metadata: keys that the units' metadata would show; None = all that they had.
 
     Attributes:
@@ -107,11 +108,12 @@ class PreviewTally:
         rules: Sequence[Rule] = (),
         *,
         key: bytes = DEFAULT_KEY,
-        upstream_probability: float = 1.0,
+        upstream_probability: float | Mapping[str, Any] = 1.0,
+        service: Callable[[], str] = str,
         metadata: Collection[str] | None = None,
     ) -> None:
         self._rates, self._given = dict(rates), tuple(rules)
-        self._key, self._upstream = key, upstream_probability
+        self._make = partial(RateSampler, rates, key=key, upstream_probability=upstream_probability, service=service)
         self._metadata = metadata
         self._samplers: dict[tuple[int, ...], RateSampler] = {}
         self._sampler(())  # refuses what is no rate
@@ -149,9 +151,7 @@ class PreviewTally:
         """Return one without the rules of which it is not known whether they are for a unit: to it, they are for all."""
         if unknown not in self._samplers:
             rules = [rule for place, rule in enumerate(self._given) if place not in unknown]
-            self._samplers[unknown] = RateSampler(
-                self._rates, rules=rules, key=self._key, upstream_probability=self._upstream
-            )
+            self._samplers[unknown] = self._make(rules=rules)
         return self._samplers[unknown]
 
     def _count_matches(self, held: Sequence[bool | None]) -> None:

@@ -6,6 +6,8 @@ rules share one R per unit, so a smaller rate takes a subset of what a larger on
 
 The probability of a score is over all traffic that upstream tells of, by ``ot=th`` or as ``upstream_probability``: its share
 times ours, for a trace's root and for a unit with a remote parent alike. Else the one would stand for ten, the other for one.
+A unit with neither counts as if no head sampler had dropped any. ``Decision.upstream_by`` names the source, so that such units
+are counted beside those with ``ot=th``.
 
 R is the trace's own only where ``ot=th`` says that upstream sampled by it, and only for the trace's root. Otherwise R is a
 keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace id's
@@ -17,18 +19,19 @@ at units and not at it, and upstream sampled its turns apart: what it stands for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spanscore.errors import ConfigurationError
-from spanscore.model.job import BASE, Decision
+from spanscore.model.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
 from spanscore.model.span import Facts
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold, upstream_of
+from spanscore.settings.upstream import upstream_shares
 
 __all__ = ["DEFAULT_KEY", "RateSampler"]
 
@@ -50,11 +53,13 @@ class _Draw(NamedTuple):
         r: R.
         upstream: T of who sampled before us; 0 where nobody did.
         is_traces: whether R is the trace's own, by which upstream decided, too.
+        upstream_by: source of ``upstream``, as ``Decision.upstream_by``.
     """
 
     r: int
     upstream: int
     is_traces: bool
+    upstream_by: str = UNKNOWN
 
     def met(self, t: int) -> int:
         """Return what R must reach where our share is that of ``t``."""
@@ -74,7 +79,8 @@ class RateSampler:
         key: of the hash; at most 64 bytes.
         pacer: lowers the rate that comes out so that budgets last; None = there are none.
         feedback_rate: at which units are kept for feedback, [0, 1].
-        upstream_probability: with which a trace without ``ot=th`` came here at all, (0, 1].
+        upstream_probability: with which a trace without ``ot=th`` came here at all, (0, 1]; or ``by_service`` and ``default``.
+        service: returns the name of this process's service, for units without a resource of their own.
 
     Raises:
         ConfigurationError: a rate is outside [0, 1], the key too long, or the upstream probability none.
@@ -89,17 +95,14 @@ class RateSampler:
         key: bytes = DEFAULT_KEY,
         pacer: BudgetPacer | None = None,
         feedback_rate: float = 0.0,
-        upstream_probability: float = 1.0,
+        upstream_probability: float | Mapping[str, Any] = 1.0,
+        service: Callable[[], str] = str,
     ) -> None:
         for name, rate in [*rates.items(), *sessions.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
             if not 0.0 <= rate <= 1.0:
                 raise ConfigurationError(f"the sampling rate of {name} is {rate}; allowed is 0 to 1")
         if not 0 < len(key) <= _KEY_BYTES:
             raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_KEY_BYTES}")
-        if not 0.0 < upstream_probability <= 1.0:
-            raise ConfigurationError(
-                f"sampling.upstream_probability is {upstream_probability}; allowed is above 0, up to 1"
-            )
         self._rates = dict(rates)
         self._sessions = dict(sessions)
         most = max(sessions.values(), default=0.0)
@@ -107,7 +110,10 @@ class RateSampler:
         self._rules = tuple(rules)
         self.screens = frozenset(rule.score["metric"] for rule in rules if rule.score is not None)
         self._pacer = pacer
-        self._upstream = threshold(upstream_probability)
+        by_service, default = upstream_shares(upstream_probability)
+        self._upstream = threshold(default), CONFIGURED if default < 1 else UNKNOWN
+        self._upstream_of_service = {name: (threshold(share), CONFIGURED) for name, share in by_service.items()}
+        self._service = service
         self._hash = blake2b(key=key)
         self._feedback_rate = feedback_rate
         self._most = max([feedback_rate, *self._rates.values()])
@@ -189,10 +195,18 @@ class RateSampler:
     def _draw(self, facts: Facts) -> _Draw:
         upstream = upstream_of(facts.trace_state) if facts.trace_state else None
         if upstream is None:
-            return _Draw(self._hashed(facts), self._upstream, False)
+            return self._untold(facts)
         if facts.is_trace_root:
-            return _Draw(randomness_of_trace(facts.trace_state, facts.key.trace_id), upstream, True)
-        return _Draw(self._hashed(facts), upstream, False)
+            return _Draw(randomness_of_trace(facts.trace_state, facts.key.trace_id), upstream, True, STATED)
+        return _Draw(self._hashed(facts), upstream, False, STATED)
+
+    def _untold(self, facts: Facts) -> _Draw:
+        """Return the dice of a unit without ``ot=th``."""
+        upstream, by = self._upstream
+        if self._upstream_of_service:
+            name = self._service() if facts.service_name is None else facts.service_name
+            upstream, by = self._upstream_of_service.get(name, self._upstream)
+        return _Draw(self._hashed(facts), upstream, False, by)
 
     def _hashed(self, facts: Facts) -> int:
         trace_id, span_id = facts.sampled_by or facts.key
@@ -210,4 +224,6 @@ class RateSampler:
 def _decision(draw: _Draw, take: bool, rate: float, rule: str, rates: tuple[tuple[str, float], ...]) -> Decision:
     own = threshold(rate)
     t = thinned(own, draw.upstream)
-    return Decision(take, probability(t), t, rule, draw.r, draw.met(own), probability(draw.upstream), rates)
+    return Decision(
+        take, probability(t), t, rule, draw.r, draw.met(own), probability(draw.upstream), rates, draw.upstream_by
+    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spanscore import semconv
+from spanscore.model.job import CONFIGURED, STATED, UNKNOWN, Decision
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import UnitKey
 
@@ -22,6 +23,7 @@ class Notes:
     Attributes:
         reasons: (metric, outcome) → the latest reason, and whose it is.
         kinds: kinds of the units that were chosen → how many.
+        heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → chosen units.
         sources: how samples were found → how many.
         unpriced: models of judges whose price is not known; a few at most.
     """
@@ -29,8 +31,16 @@ class Notes:
     def __init__(self) -> None:
         self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
         self.kinds: Counter[str] = Counter()
+        self.heads = dict.fromkeys((STATED, CONFIGURED, UNKNOWN), 0)
         self.sources: Counter[str] = Counter()
         self.unpriced: dict[str, None] = {}
+
+    def chosen(self, kind: str, decisions: Mapping[str, Decision]) -> None:
+        """Note a unit that some metric takes; ``decisions``: of these metrics, which share the unit's dice."""
+        self.kinds[kind] += 1
+        head = next(iter(decisions.values())).upstream_by
+        if head in self.heads:
+            self.heads[head] += 1
 
     def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
         """Note why scores of a unit have no value, and what their judges are not known to cost."""

@@ -356,7 +356,7 @@ class Units:
             self._keeping.missed(facts, unit, Outcome.QUEUE_FULL)
             self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self._refusal()), now_ns)
             return
-        self.notes.kinds[unit.kind] += 1
+        self.notes.chosen(unit.kind, chosen)
         undecided = None if all_decided else facts
         self._at_work[key] = AtWork(others, undecided)
         self._lanes.enter(key, chosen, held)
