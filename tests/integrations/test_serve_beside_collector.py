@@ -11,10 +11,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from opentelemetry._logs import LogRecord
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import set_span_in_context
 from tests.integrations.serving import Served, free_ports, serving
 from tests.integrations.stage import carrying
 from tests.servers.jaeger import Jaeger, Traces
@@ -62,6 +67,35 @@ def test_the_scores_of_a_javascript_application_are_found_in_jaeger_by_tag(
     ] == []
 
 
+def test_content_in_log_records_comes_by_a_pipeline_of_its_own(collector: ModuleType, tmp_path: Path) -> None:
+    """Logs leave the application, and the Collector, apart from the spans that they belong to."""
+    logs = {"receivers": ["otlp"], "processors": ["batch"], "exporters": ["otlp_http/spanscore"]}
+    more = _file(tmp_path, {"service": {"pipelines": {"logs/spanscore": logs}}})
+    with (
+        OtlpReceiver() as backend,
+        serving(tmp_path / "serve", {**SETTINGS, "units": {}}, scores_to=backend.endpoint) as served,
+    ):
+        to = {"TRACES_OTLP_ENDPOINT": backend.endpoint, "SCORER_OTLP_ENDPOINT": served.http}
+        with carrying(tmp_path, collector, to, "tee.yaml", more) as endpoint:
+            _ask_with_logs(endpoint, 5)
+            poll(lambda: served.outcomes() == {"scored": 5}, deadline_s=WITHIN_S, what="5 scores")
+
+
+def _ask_with_logs(endpoint: str, times: int) -> None:
+    """Call a model, traced with the content in log records, as with ``EVENT_ONLY``."""
+    spans, logs = TracerProvider(), LoggerProvider()
+    spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces")))
+    logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(f"{endpoint}/v1/logs")))
+    content = {name: value for name, value in ASKED.items() if name != semconv.OPERATION_NAME}
+    for _ in range(times):
+        span = spans.get_tracer(SCOPE).start_span("chat m", attributes={semconv.OPERATION_NAME: semconv.CHAT})
+        context = set_span_in_context(span)
+        logs.get_logger(SCOPE).emit(LogRecord(event_name=semconv.DETAILS_EVENT, attributes=content, context=context))
+        span.end()
+    spans.shutdown()
+    logs.shutdown()
+
+
 def test_through_a_proxy_the_score_stands_on_the_root_and_each_span_comes_once(
     collector: ModuleType, tmp_path: Path
 ) -> None:
@@ -89,7 +123,9 @@ def test_behind_a_load_balancer_no_trace_is_split_and_what_one_does_not_take_wai
             stack.enter_context(serving(tmp_path / name, SETTINGS, scores_to=backend.endpoint)) for name in "ab"
         )
         to = {"TRACES_OTLP_ENDPOINT": backend.endpoint, "SCORER_1": first.grpc, "SCORER_2": second.grpc}
-        hurry = _file(tmp_path, {"load_balancing": {"protocol": {"otlp": {"retry_on_failure": IN_A_HURRY}}}})
+        hurry = _file(
+            tmp_path, {"exporters": {"load_balancing": {"protocol": {"otlp": {"retry_on_failure": IN_A_HURRY}}}}}
+        )
         endpoint = stack.enter_context(carrying(tmp_path, collector, to, "load_balancing.yaml", hurry))
 
         send(endpoint, 40)
@@ -113,7 +149,7 @@ def test_four_times_too_much_is_refused_and_behind_the_collectors_queue_all_of_i
 ) -> None:
     narrow = {**SETTINGS, "units": {"quiet": "1s", "traces": 100}}
     small = {"sending_queue": {"batch": {"min_size": 1_000, "max_size": 20_000}}, "retry_on_failure": IN_A_HURRY}
-    changes = _file(tmp_path, {"otlp_http/spanscore": small})
+    changes = _file(tmp_path, {"exporters": {"otlp_http/spanscore": small}})
     with (
         OtlpReceiver() as backend,
         beside(collector, tmp_path, backend.endpoint, narrow, changes) as (endpoint, served),
@@ -162,8 +198,8 @@ def _scored(*served: Served) -> int:
     return sum(each.outcomes()["scored"] for each in served if each.eligible() == sum(each.outcomes().values()))
 
 
-def _file(folder: Path, exporters: Mapping[str, Any]) -> Path:
-    (path := folder / "changes.yaml").write_text(json.dumps({"exporters": exporters}), encoding="utf-8")
+def _file(folder: Path, config: Mapping[str, Any]) -> Path:
+    (path := folder / "changes.yaml").write_text(json.dumps(config), encoding="utf-8")
     return path
 
 
