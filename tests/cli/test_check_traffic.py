@@ -166,8 +166,9 @@ def test_what_scores_cost_before_is_believed_before_the_card(tmp_path: Path) -> 
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(spans))
     said: dict[str, str | int]
-    for read, stratum in ((5_000, None), (7_000, None), (90_000, "fallback")):
-        judged = {semconv.JUDGE_CALLS_ATTRIBUTE: 2, semconv.JUDGE_INPUT_TOKENS: read, semconv.JUDGE_OUTPUT_TOKENS: 80}
+    for read, stratum in ((5_000, None), (7_000, None), (90_000, "fallback"), (0, None)):  # the last: by the offline judge
+        tokens = {semconv.JUDGE_INPUT_TOKENS: read, semconv.JUDGE_OUTPUT_TOKENS: 80} if read else {}
+        judged = {semconv.JUDGE_CALLS_ATTRIBUTE: 2, **tokens}
         said = {semconv.EVALUATION_NAME: "faithfulness", **judged, **({semconv.STRATUM: stratum} if stratum else {})}
         provider.get_tracer(semconv.SCOPE).start_span("evaluation faithfulness", attributes=said).end()
     (tmp_path / "spans.jsonl").write_text(json_line(spans.get_finished_spans()))

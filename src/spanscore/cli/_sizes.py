@@ -61,7 +61,7 @@ def measured_in(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]:
         for span in spans:
             of_metric = found.get(as_text(span.attributes.get(semconv.EVALUATION_NAME) or ""))
             paid = _paid(span)
-            if of_metric is not None and any(paid):
+            if of_metric is not None and any(paid[1:]):  # of the offline judge there are calls, and no tokens
                 of_metric.append(paid)
     costs = {name: _mean(paid) for name, paid in found.items() if paid}
     if not costs:

@@ -39,7 +39,8 @@ def report(
 ) -> None:
     """Turn a file of spans with their scores into one HTML page: trends, outcomes, the worst traces. Needs no network.
 
-    Get such a file with [bold]spanscore demo --out FILE[/bold], from a scorer with [bold]spans_to[/bold], or from the Collector's file exporter.
+    Get such a file with [bold]spanscore demo --out FILE[/bold], from a scorer with [bold]spans_to[/bold], or from the
+    Collector's file exporter.
     """
     calibrations = calibrations_of(calibration or [])
     with stored_spans(file) as stored, writing(f"--out {out}"):
