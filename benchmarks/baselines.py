@@ -1,6 +1,6 @@
 """How many false alarms worlds bring in which scores are not independent around a mean that stays, and what a baseline mends.
 
-    python -m benchmarks.baselines         # three minutes; --months 3 for a look
+    python -m benchmarks.baselines         # five minutes; --months 3 for a look
 
 Each month has four weeks before it, of which the baseline is learned by the code of ``spanscore baseline``; then the drop
 alerts, as ``benchmarks/alerts.py`` simulates them, are evaluated once a minute for 30 days, and for one more in which the mean
@@ -35,7 +35,6 @@ MINUTES = alerts.SETS[-1]
 """Of the windows."""
 DROP = 0.1
 MEAN = 0.85
-PER_MINUTE = 10.0
 THURSDAY = 96
 """Hour of the week at the epoch, at which a simulation begins."""
 
@@ -49,12 +48,14 @@ class World:
         wander: standard deviation of the mean, which forgets itself within two hours (Ornstein-Uhlenbeck).
         burst: answers that are equal and come at once, on average.
         best: how the traffic swings, by a factor of nine: 1 = most is scored where the mean is best, -1 = least.
+        per_minute: scores, on average.
     """
 
     swing: float = 0.0
     wander: float = 0.0
     burst: int = 1
     best: int = -1
+    per_minute: float = 10.0
 
 
 WORLDS: Mapping[str, World] = {
@@ -65,6 +66,10 @@ WORLDS: Mapping[str, World] = {
     "day swing of ±.02 and wander of .01": World(swing=0.02, wander=0.01, best=1),
     "bursts of 5 equal answers": World(burst=5),
     "bursts of 20 equal answers": World(burst=20),
+    "one score a minute": World(per_minute=1.0),
+    "one score a minute, bursts of 5": World(burst=5, per_minute=1.0),
+    "one score a minute, bursts of 20": World(burst=20, per_minute=1.0),
+    "one score in three minutes, bursts of 5": World(burst=5, per_minute=1 / 3),
 }
 LAWS: Mapping[Law, str] = {PASS_FAIL: "exact_match", CONTINUOUS: "faithfulness"}
 """Law of the scores → a metric of that kind."""
@@ -101,7 +106,7 @@ def _scored(dice: np.random.Generator, world: World, minutes: Floats, law: Law) 
     day = 2 * np.pi * minutes / DAY
     true = MEAN + world.swing * np.sin(day) + _wandering(dice, world.wander, len(minutes))
     true = true - np.where(minutes >= LEARNED + WATCHED, DROP, 0.0)
-    traffic = PER_MINUTE * (1 + 0.8 * world.best * np.sin(day))
+    traffic = world.per_minute * (1 + 0.8 * world.best * np.sin(day))
     groups = dice.poisson(traffic / world.burst)
     minute = np.repeat(np.arange(len(minutes)), groups)
     size = dice.geometric(1 / world.burst, len(minute)).astype(float)

@@ -30,6 +30,23 @@ def test_a_learned_baseline_brings_the_false_alarms_of_a_world_to_one_in_thirty_
     assert all(one.delays[REPAIRED] < 12 * 60 for one in found)  # a drop of 0.1 is still told
 
 
+@pytest.mark.parametrize(
+    ("world", "clump"),
+    [
+        ("one score a minute, bursts of 5", 9),
+        ("one score a minute, bursts of 20", 39),
+        ("one score in three minutes, bursts of 5", 9),
+    ],
+)
+def test_bursts_are_learned_at_one_score_a_minute_and_less(world: str, clump: float) -> None:
+    """The sizes of bursts are geometric, so 2 · size − 1 scores say no more than one."""
+    found = months(world)
+
+    assert alarms(found, FLAT) > 10
+    assert alarms(found, REPAIRED) <= 1
+    assert [one.learned.clump for one in found] == pytest.approx([clump] * len(found), rel=0.25)
+
+
 def test_the_normal_of_a_window_is_of_the_hours_of_its_scores() -> None:
     found = months("day swing of ±.04")
 
@@ -38,11 +55,12 @@ def test_the_normal_of_a_window_is_of_the_hours_of_its_scores() -> None:
 
 
 def test_a_mean_that_stays_needs_no_more_than_a_flat_baseline() -> None:
-    found = months("independent scores, a mean that stays")
+    for world in ("independent scores, a mean that stays", "one score a minute"):
+        found = months(world)
 
-    assert alarms(found, FLAT) <= 1
-    assert alarms(found, REPAIRED) <= 1
-    assert all(one.learned.min_scores is None for one in found)
+        assert alarms(found, FLAT) <= 1
+        assert alarms(found, REPAIRED) <= 1
+        assert all(one.learned.min_scores is None for one in found)
 
 
 def test_what_the_worlds_are_is_said_of_them() -> None:
@@ -51,4 +69,4 @@ def test_what_the_worlds_are_is_said_of_them() -> None:
     assert (wander.is_autocorrelated, bursts.is_autocorrelated) == (True, False)
     assert wander.slack[3_600] == pytest.approx(0.009, abs=0.002)
     assert wander.min_scores is None
-    assert bursts.min_scores == pytest.approx(100 * 39, rel=0.5)  # (2·20 − 1) scores say no more than one
+    assert bursts.min_scores == pytest.approx(30 * 39, rel=0.2)  # (2·20 − 1) scores say no more than one

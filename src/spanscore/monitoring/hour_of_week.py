@@ -9,7 +9,7 @@ each week against the profile of the others, or each day where there are less th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import ceil, fsum, sqrt
@@ -17,6 +17,7 @@ from operator import add
 from typing import TypeAlias
 
 from spanscore.monitoring import estimates
+from spanscore.monitoring.budget import MIN_SCORES
 from spanscore.monitoring.estimates import Moments
 
 __all__ = [
@@ -92,8 +93,8 @@ class LearnedBaseline:
 
     @property
     def min_scores(self) -> int | None:
-        """Scores that say as much as a hundred that are no burst's, in hundreds; None = a hundred, or nearly, do."""
-        return ceil(self.clump) * LEAST_SCORES if self.clump > 1 else None
+        """Scores that say as much as ``MIN_SCORES`` outside of bursts; None = about ``MIN_SCORES``."""
+        return ceil(self.clump) * MIN_SCORES if self.clump > 1 else None
 
 
 def hour_of_week(time_s: float) -> int:
@@ -235,13 +236,13 @@ def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residu
     return found
 
 
-def _windows(residuals: Mapping[int, _Residual], length_s: int) -> dict[int, _Residual]:
+def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = LEAST_SCORES) -> dict[int, _Residual]:
     """Return number of a window → the residual of its scores, of the windows that hold enough of them."""
     found: dict[int, _Residual] = {}
     for start, one in residuals.items():
         number = start // length_s
         found[number] = found[number] + one if number in found else one
-    return {number: one for number, one in found.items() if one.size >= LEAST_SCORES}
+    return {number: one for number, one in found.items() if one.size >= least}
 
 
 def _slack(residuals: Mapping[int, _Residual], spread: float) -> Iterator[tuple[int, float]]:
@@ -252,15 +253,22 @@ def _slack(residuals: Mapping[int, _Residual], spread: float) -> Iterator[tuple[
 
 
 def _clump(residuals: Mapping[int, _Residual], spread: float) -> float:
-    """Return by how much bursts inflate the variance: what they do falls with the scores of a window, a wander does not."""
-    shorter = (list(_windows(residuals, length).values()) for length in LENGTHS if length < _HOUR_S)
-    short = next((windows for windows in shorter if len(windows) >= LEAST_BLOCKS), [])
-    long = list(_windows(residuals, _HOUR_S).values())
-    if not short or len(long) < LEAST_BLOCKS or not spread:
+    """Return by how much bursts inflate the variance, from windows of five minutes and of an hour with any number of scores.
+
+    The inflation by bursts is the same at both lengths; that by a wander grows with the scores of a window.
+    """
+    (short, shorter), (long, longer) = (
+        _inflation(_windows(residuals, length, 0.0).values()) for length in (STEP_S, _HOUR_S)
+    )
+    if not spread or longer <= shorter:
         return 1.0
-    beyond = [_beyond_chance([(one.size, one.mean) for one in windows], spread) for windows in (short, long)]
-    shares = [len(windows) / fsum(one.size for one in windows) for windows in (short, long)]
-    return 1 + (beyond[0] - beyond[1]) / (shares[0] - shares[1]) / spread
+    return (short - max(0.0, long - short) * shorter / (longer - shorter)) / spread
+
+
+def _inflation(windows: Collection[_Residual]) -> tuple[float, float]:
+    """Return the variance of one score as windows show it, and the mean number of scores in the window of a score."""
+    weight2 = fsum(one.weight2 for one in windows)
+    return fsum(one.profile**2 for one in windows) / weight2, fsum(one.weight**2 for one in windows) / weight2
 
 
 def _explained(hours: Iterable[_Residual], spread: float) -> float | None:
