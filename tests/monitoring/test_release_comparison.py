@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pytest
-from tests.monitoring.test_sequential import passing
+from tests.monitoring.test_sequential import blocks
 
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.release_comparison import Release, ReleaseComparison, ReleaseVerdict
-from spanscore.monitoring.releases import ReleaseScores, compared
+from spanscore.monitoring.releases import ReleasePair, ReleaseScores, compared
+
+BEGIN = 1_782_900_000  # 2026-07-01T10:00Z
+END = BEGIN + 10 * 900
 
 
-def comparison(a: Moments, b: Moments, *, tolerance: float = 0.0, rate: float = 0.1) -> ReleaseComparison:
-    return ReleaseComparison("faithful", Release("1.4", a, rate), Release("1.5", b, rate), tolerance=tolerance)
+def comparison(
+    a: Mapping[int, Moments], b: Mapping[int, Moments], *, tolerance: float = 0.0, obstacle: str = ""
+) -> ReleaseComparison:
+    sides = Release("1.4", a), Release("1.5", b)
+    return ReleaseComparison(
+        metric="faithful", a=sides[0], b=sides[1], since_s=BEGIN, end_s=END, obstacle=obstacle, tolerance=tolerance
+    )
 
 
 def test_a_release_that_is_worse_is_told_with_by_how_much_and_from_what() -> None:
-    found = comparison(passing(0.9, 412), passing(0.7, 398))
+    found = comparison(blocks(0.9, 412), blocks(0.7, 398))
 
     assert found.verdict is ReleaseVerdict.WORSE
-    assert str(found) == "1.5 is worse on faithful by 0.20, 0.11 to 0.29, from 412 and 398 effective scores"
+    assert str(found) == "1.5 is worse on faithful by 0.20, 0.11 to 0.28, from 412 and 398 effective scores"
     assert found.seconds_left == 0.0
 
 
@@ -28,23 +37,34 @@ def test_a_release_that_is_worse_is_told_with_by_how_much_and_from_what() -> Non
     ("share", "tolerance", "verdict", "words"),
     [
         (0.90, 0.10, ReleaseVerdict.NO_WORSE, "differs on faithful by .0.00, .* within the tolerance of 0.1"),
-        (0.97, 0.00, ReleaseVerdict.NO_WORSE, "1.5 is better on faithful by 0.07, 0.04 to 0.10, from"),
+        (0.97, 0.00, ReleaseVerdict.NO_WORSE, "1.5 is better on faithful by 0.07, 0.05 to 0.09, from"),
         (0.85, 0.10, ReleaseVerdict.NO_WORSE, "1.5 is worse on faithful by 0.05, .* within the tolerance of 0.1"),
         (0.85, 0.05, ReleaseVerdict.UNDECIDED, "is worse .* by more than the tolerance of 0.05 is not decided yet"),
         (0.90, 0.00, ReleaseVerdict.UNDECIDED, "over 30 days: allow a larger --tolerance"),
-        (0.89, 0.04, ReleaseVerdict.UNDECIDED, "is not decided yet; some [0-9]+ hours more at this traffic"),
-        (0.80, 0.05, ReleaseVerdict.WORSE, "1.5 is worse on faithful by 0.10, 0.06 to 0.14"),
+        (0.89, 0.03, ReleaseVerdict.UNDECIDED, "is not decided yet; some [0-9]+ (hours|minutes) more at this traffic"),
+        (0.80, 0.05, ReleaseVerdict.WORSE, "1.5 is worse on faithful by 0.10, 0.07 to 0.13"),
     ],
 )
 def test_the_whole_interval_decides(share: float, tolerance: float, verdict: ReleaseVerdict, words: str) -> None:
-    found = comparison(passing(0.9, 2_000), passing(share, 2_000), tolerance=tolerance, rate=0.01)
+    found = comparison(blocks(0.9, 2_000), blocks(share, 2_000), tolerance=tolerance)
 
     assert found.verdict is verdict
     assert re.search(words, str(found)), str(found)
 
 
+def test_before_ten_blocks_the_time_of_the_first_answer_is_given() -> None:
+    found = comparison(blocks(0.9, 400, 4), blocks(0.5, 400, 4))
+
+    assert found.verdict is ReleaseVerdict.UNDECIDED
+    assert str(found) == (
+        "not yet on faithful: both have 4 of the 10 quarters of an hour that are needed; there is an answer from "
+        "2026-07-01T14:00Z on, if both keep their traffic"
+    )
+    assert (found.as_json()["interval"], found.as_json()["not_before"]) == (None, "2026-07-01T14:00Z")
+
+
 def test_too_few_scores_are_no_verdict_and_say_how_long_it_takes() -> None:
-    found = comparison(passing(0.9, 400), passing(0.5, 10), rate=0.01)
+    found = comparison(blocks(0.9, 400), blocks(0.5, 10))
 
     assert found.verdict is ReleaseVerdict.UNDECIDED
     assert "too little data on faithful, 400 and 10 effective scores: 20 of each are needed; some " in str(found)
@@ -52,30 +72,44 @@ def test_too_few_scores_are_no_verdict_and_say_how_long_it_takes() -> None:
     assert found.seconds_left is not None
 
 
-def test_a_side_without_a_score_is_told_and_nothing_in_it_is_0() -> None:
-    found = comparison(passing(0.9, 400), Moments())
+def test_a_release_without_traffic_takes_no_time_that_is_known() -> None:
+    ended = "1.4 has no traffic any more"
+    few, many = (comparison(blocks(0.9, 400, n), blocks(0.9, 400, n), obstacle=ended) for n in (4, 10))
 
-    assert "one has none yet" in str(found)
-    assert (found.as_json()["difference"], found.as_json()["b"]["mean"]) == (None, None)
+    assert str(few).endswith(f"in hours in which both have scores; {ended}")
+    assert str(many).endswith(f"is not decided yet; {ended}")
+    assert (few.not_before_s, many.seconds_left) == (None, None)
 
 
-def test_what_either_side_lost_is_told_with_what_it_might_change() -> None:
-    found = comparison(passing(0.9, 400), passing(0.6, 400, lost=100))
+def test_lost_units_of_either_side_are_told_with_what_they_might_change() -> None:
+    found = comparison(blocks(0.9, 400), blocks(0.6, 400, lost=100))
 
     assert "0.0% and 20.0% of the chosen units have no score: whatever they would have got, the difference lies" in str(
         found
     )
     assert found.lost is not None
     assert found.lost.low < found.difference.low
-    assert comparison(passing(0.9, 400), passing(0.6, 400, lost=1)).lost is None
+    assert comparison(blocks(0.9, 400), blocks(0.6, 400, lost=1)).lost is None
+
+
+# --- series, and the time over which both are counted -----------------------------------------------------------------
+
+
+def steps(share: float, n: int, begin: int = BEGIN) -> dict[int, Moments]:
+    return {begin + 900 * number: sums for number, sums in blocks(share, n).items()}
+
+
+def pair(a: Mapping[str, Mapping[int, Moments]], b: Mapping[str, Mapping[int, Moments]], end: int = END) -> ReleasePair:
+    """Return two releases, of series → sums by step."""
+    sides = (ReleaseScores(name, {"faithful": of} if of else {}) for name, of in (("1.4", a), ("1.5", b)))
+    return ReleasePair(*sides, end)
 
 
 def test_scores_of_two_judges_are_never_compared() -> None:
-    a = ReleaseScores("1.4", {"faithful": {"1/small": passing(0.9, 400)}}, seconds=3_600)
-    b = ReleaseScores("1.5", {"faithful": {"1/large": passing(0.5, 400)}}, seconds=3_600)
+    both = pair({"1/small": steps(0.9, 400)}, {"1/large": steps(0.5, 400)})
 
-    (found,) = compared(["faithful"], a, b)
-    (across,) = compared(["faithful"], a, b, across_series=True)
+    (found,) = compared(["faithful"], both)
+    (across,) = compared(["faithful"], both, across_series=True)
 
     assert found.verdict is ReleaseVerdict.UNDECIDED
     assert "1.4 was scored as 1/small and 1.5 as 1/large, which cannot be compared" in str(found)
@@ -83,18 +117,40 @@ def test_scores_of_two_judges_are_never_compared() -> None:
 
 
 def test_of_several_series_the_one_counts_in_which_both_have_most_and_the_others_are_named() -> None:
-    a = ReleaseScores(
-        "1.4", {"faithful": {"1/j": passing(0.9, 400), "2/j": passing(0.8, 90)}}, {"faithful": (5.0, 5.0)}
-    )
-    b = ReleaseScores("1.5", {"faithful": {"1/j": passing(0.9, 30), "2/j": passing(0.8, 500)}})
+    a = {"1/j": steps(0.9, 400), "2/j": steps(0.8, 90)}
+    b = {"1/j": steps(0.9, 30), "2/j": steps(0.8, 500)}
 
-    (found,) = compared(["faithful"], a, b)
+    (found,) = compared(["faithful"], pair(a, b))
 
-    assert (found.a.scores, found.b.scores, found.a.sums.lost) == (90, 500, 5.0)
+    assert found.scores == pytest.approx((90, 500))
     assert found.notes == ("of series 2/j alone; 1/j left out",)
 
 
-def test_a_metric_that_nobody_scored_is_not_left_out() -> None:
-    found = list(compared(["faithful", "polite"], ReleaseScores("1.4"), ReleaseScores("1.5")))
+def test_a_metric_without_scores_is_not_left_out() -> None:
+    found = list(compared(["faithful", "polite"], pair({"1/j": steps(0.9, 400)}, {})))
 
     assert [one.verdict for one in found] == [ReleaseVerdict.UNDECIDED] * 2
+    assert "1.5 has none yet" in str(found[0])
+    assert "1.4 and 1.5 has none yet" in str(found[1])
+    assert (found[0].as_json()["difference"], found[0].as_json()["b"]["mean"]) == (None, None)
+
+
+def test_both_are_counted_from_the_first_score_of_the_later_release_on_in_whole_blocks() -> None:
+    a = steps(0.5, 1_000, BEGIN - 9_000) | steps(0.9, 400)
+    later = BEGIN + 60
+
+    (found,) = compared(["faithful"], pair({"1/j": a}, {"1/j": steps(0.9, 400, later)}, later + 3 * 900 + 10))
+
+    assert found.since_s == later
+    assert found.b.blocks.keys() == {0, 1, 2}
+    assert "there is an answer from 2026-07-01T12:31Z on" in str(found)
+
+
+def test_releases_one_after_the_other_have_no_hour_in_common() -> None:
+    both = pair({"1/j": steps(0.9, 400, BEGIN - 18_000)}, {"1/j": steps(0.5, 400)})
+
+    (found,) = compared(["faithful"], both)
+
+    assert found.verdict is ReleaseVerdict.UNDECIDED
+    assert "both have 0 of the 10 quarters of an hour" in str(found)
+    assert "1.4 has no traffic any more" in str(found)

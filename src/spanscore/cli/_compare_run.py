@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -21,13 +21,14 @@ from spanscore.errors import ConfigurationError
 from spanscore.line.configuration import value_at
 from spanscore.line.tables import Fitting
 from spanscore.line.terminal import Terminal
-from spanscore.monitoring.estimates import excluded_share, mean
+from spanscore.monitoring.estimates import Moments, mean
 from spanscore.monitoring.prometheus_api import PrometheusApi
-from spanscore.monitoring.release_comparison import Release, ReleaseComparison, ReleaseVerdict
-from spanscore.monitoring.release_history import ReleaseHistory, ReleasePair, read_history
-from spanscore.monitoring.releases import compared
+from spanscore.monitoring.release_comparison import ReleaseComparison, ReleaseVerdict
+from spanscore.monitoring.release_history import ReleaseHistory, read_history
+from spanscore.monitoring.releases import ReleasePair, compared
+from spanscore.monitoring.sequential import LEAST_BLOCKS
 from spanscore.protocols import Metric
-from spanscore.report.releases import release_scores, rows_by_value
+from spanscore.report.releases import release_pair, release_scores, rows_by_value
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
 from spanscore.settings.compare import CompareSettings
@@ -73,8 +74,7 @@ class CompareRun:
         found = list(
             compared(
                 metrics,
-                pair.a,
-                pair.b,
+                pair,
                 across_series=by == semconv.SERIES,
                 tolerance=self.tolerance,
                 level=self.level,
@@ -133,7 +133,7 @@ class CompareRun:
         pair = history.pair(self.a, self.b)
         if self.b in history.values:
             return pair
-        return ReleasePair(pair.a, pair.b, (f"{self.b} has no scores yet; there are of {_listed(history.values)}",))
+        return replace(pair, notes=(f"{self.b} has no scores yet; there are of {_listed(history.values)}",))
 
     def _history(self) -> ReleaseHistory:
         now_s = time.time()
@@ -158,7 +158,7 @@ class CompareRun:
                 release_scores(printable(name), _scored(spans.rows(), file))
                 for name, spans, file in zip(names, read, self.files, strict=True)
             )
-            return ReleasePair(a, b)
+            return release_pair(a, b)
         if not by:
             raise ConfigurationError(f"{self.config} has no compare, which says by what --a and --b are told apart")
         rows = [row for spans in read for row in _scored(spans.rows(), ", ".join(self.files))]
@@ -170,7 +170,7 @@ class CompareRun:
                 raise ConfigurationError(
                     f"{option} {name}: none of the {len(rows):,} evaluations has it as {by}; there are {_listed(values)}"
                 )
-        return ReleasePair(release_scores(self.a, values[self.a]), release_scores(self.b, values[self.b]))
+        return release_pair(release_scores(self.a, values[self.a]), release_scores(self.b, values[self.b]))
 
     def _spans(self, file: str) -> Spans:
         notes = Terminal(stderr=True)
@@ -236,24 +236,30 @@ def _table(found: Sequence[ReleaseComparison]) -> Fitting:
         "verdict",
     )
     rows = [
-        (printable(one.metric), _mean(one.a), _mean(one.b), *_ends(one), _excluded(one), one.verdict.value)
+        (
+            printable(one.metric),
+            _mean(one.sums.a),
+            _mean(one.sums.b),
+            *_ends(one),
+            f"{one.a.excluded:.1%} and {one.b.excluded:.1%}",
+            one.verdict.value,
+        )
         for one in found
     ]
     return Fitting(headers, rows)
 
 
-def _mean(of: Release) -> str:
-    return f"{mean(of.sums):.3f}" if of.sums.n else "–"
+def _mean(of: Moments) -> str:
+    return f"{mean(of):.3f}" if of.n else "–"
 
 
 def _ends(of: ReleaseComparison) -> Iterator[str]:
     by, low, high = of.difference
-    yield _signed(by) if of.a.sums.n and of.b.sums.n else "–"
-    yield f"{_signed(low)} to {_signed(high)}" if isfinite(low) else "too few scores"
-
-
-def _excluded(of: ReleaseComparison) -> str:
-    return " and ".join(f"{excluded_share(side.sums):.1%}" for side in (of.a, of.b))
+    yield _signed(by) if of.sums.blocks else "–"
+    if isfinite(low):
+        yield f"{_signed(low)} to {_signed(high)}"
+    else:
+        yield "not yet" if of.sums.blocks < LEAST_BLOCKS else "too few scores"
 
 
 def _signed(value: float) -> str:

@@ -43,8 +43,9 @@ def compare(
 
     [bold]spanscore compare spanscore.yaml --prometheus http://localhost:9090 --a 1.4 --b 1.5 --tolerance 0.05[/bold]
 
-    Per metric the weighted difference with an interval that holds at every look, so that it may be asked again every minute.
-    In the configuration [bold]compare: {by: service.version}[/bold] says what tells releases apart.
+    Per metric the weighted difference within the hour, with an interval that holds at every look: run it as often as you like.
+    There is an answer from ten quarters of an hour on in which both have traffic; before, "not yet", and from when. In the
+    configuration [bold]compare: {by: service.version}[/bold] says what tells releases apart.
 
     The exit code is 0 where no metric is worse by more than --tolerance, 1 where one is, 3 where that is not decided yet: then
     it says how long it takes at this traffic. With a tolerance of 0 a release that is just as good is never told from a worse

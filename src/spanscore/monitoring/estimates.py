@@ -11,8 +11,9 @@ Swensson & Wretman, *Model Assisted Survey Sampling*, 1992, 5.7).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import fsum, hypot, nan, sqrt
+from operator import add, attrgetter
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -65,7 +66,10 @@ class Moments:
     lost2: float = 0.0
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+        return Moments(*map(add, _sums(self), _sums(other)))
+
+
+_sums = attrgetter(*Moments.__slots__)
 
 
 class Interval(NamedTuple):

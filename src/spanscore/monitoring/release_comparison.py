@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from math import isfinite
 from typing import Any, Final
 
 from spanscore.monitoring.estimates import WORTH_TELLING, Interval, Moments, excluded_share, mean, n_eff
+from spanscore.monitoring.matched import BLOCK_S, Blocks, MatchedSums, matched
 from spanscore.monitoring.sequential import (
+    LEAST_BLOCKS,
     LEAST_SCORES,
     QualityDifference,
     at_every_look,
@@ -45,27 +48,29 @@ class Release:
 
     Attributes:
         name: the compared value, such as ``1.5``.
-        sums: of its scores, and of what its mean lacks.
-        rate: effective scores a second that come; 0 = there are no more, or that is not known.
+        blocks: quarters of an hour since both are counted → sums of its scores, and of what its mean lacks.
     """
 
     name: str
-    sums: Moments
-    rate: float = 0.0
+    blocks: Blocks
 
     @property
-    def scores(self) -> float:
-        """Effective scores."""
-        return n_eff(self.sums)
+    def excluded(self) -> float:
+        """Share of the chosen units that have no score, [0, 1]."""
+        return excluded_share(sum(self.blocks.values(), Moments()))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReleaseComparison:
     """One metric of two releases.
 
     Attributes:
         metric: its name.
-        a: the release that was there before; ``b``: that of which is asked.
+        a: the release that was there before.
+        b: the release of which is asked.
+        since_s: from when on both are counted, seconds since the epoch.
+        end_s: until when both are counted, seconds since the epoch.
+        obstacle: why nobody knows when more scores come of both; empty if they come.
         tolerance: by how much the mean quality may be worse, [0, 1].
         level: with which the interval holds.
         notes: what else must be known of it.
@@ -74,14 +79,27 @@ class ReleaseComparison:
     metric: str
     a: Release
     b: Release
+    since_s: int
+    end_s: int
+    obstacle: str = ""
     tolerance: float = 0.0
     level: float = 0.95
     notes: tuple[str, ...] = ()
 
     @cached_property
+    def sums(self) -> MatchedSums:
+        """The sums of both over the same hours."""
+        return matched(self.a.blocks, self.b.blocks)
+
+    @cached_property
+    def scores(self) -> tuple[float, float]:
+        """Effective scores of a and of b."""
+        return n_eff(self.sums.a), n_eff(self.sums.b)
+
+    @cached_property
     def difference(self) -> QualityDifference:
         """How much better b is, with the interval that holds at every look; its ends are infinite for too few scores."""
-        return at_every_look(self.a.sums, self.b.sums, level=self.level)
+        return at_every_look(self.sums, level=self.level)
 
     @property
     def is_enough(self) -> bool:
@@ -96,52 +114,69 @@ class ReleaseComparison:
     @cached_property
     def lost(self) -> Interval | None:
         """Bounds of the difference, whatever what is lost would have scored; None where no mean lacks anything to speak of."""
-        lacking = max(excluded_share(side.sums) for side in (self.a, self.b))
-        return bounds_of_lost(self.a.sums, self.b.sums, level=self.level) if lacking >= WORTH_TELLING else None
+        if max(self.a.excluded, self.b.excluded) < WORTH_TELLING:
+            return None
+        return bounds_of_lost(self.a.blocks, self.b.blocks, level=self.level)
+
+    @property
+    def not_before_s(self) -> int | None:
+        """When there are enough blocks for an interval, seconds since the epoch; None = there are, or more will not come."""
+        missing = LEAST_BLOCKS - self.sums.blocks
+        if missing <= 0 or self.obstacle:
+            return None
+        return self.since_s + BLOCK_S * ((self.end_s - self.since_s) // BLOCK_S + missing)
 
     @cached_property
     def seconds_left(self) -> float | None:
         """How long it takes at this traffic until it is decided, if the difference stays; None = over 30 days, or unknown."""
 
-        def decided(a: Moments, b: Moments) -> bool:
-            return _verdict(at_every_look(a, b, level=self.level), self.tolerance) is not ReleaseVerdict.UNDECIDED
+        def decided(sums: MatchedSums) -> bool:
+            return _verdict(at_every_look(sums, level=self.level), self.tolerance) is not ReleaseVerdict.UNDECIDED
 
         if self.verdict is not ReleaseVerdict.UNDECIDED:
             return 0.0
-        return seconds_until(decided, *((side.sums, side.rate) for side in (self.a, self.b)))
+        return seconds_until(decided, self.sums, 0.0 if self.obstacle else self.end_s - self.since_s)
 
     def __str__(self) -> str:
         return "; ".join([self._said(), *self._lacking(), *self.notes])
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it, numbers of what is not known left out as null."""
-        enough, once = self.is_enough, at_one_look(self.a.sums, self.b.sums, level=self.level)
+        enough, once = self.is_enough, at_one_look(self.sums.a, self.sums.b, level=self.level)
+        not_before = self.not_before_s
         return {
             "metric": self.metric,
             "verdict": self.verdict.value,
-            "difference": self.difference.mean if self.a.scores and self.b.scores else None,
+            "difference": self.difference.mean if self.sums.blocks else None,
             "interval": [self.difference.low, self.difference.high] if enough else None,
             "interval_of_one_look": [once.low, once.high] if enough else None,
             "interval_if_lost_count": None if self.lost is None or not enough else [*self.lost],
             "level": self.level,
             "tolerance": self.tolerance,
-            **{side: self._side(of) for side, of in (("a", self.a), ("b", self.b))},
+            "a": self._side(self.a, self.sums.a),
+            "b": self._side(self.b, self.sums.b),
+            "blocks": self.sums.blocks,
+            "clump": self.sums.clump,
+            "since": _utc(self.since_s),
+            "not_before": None if not_before is None else _utc(not_before),
             "seconds_left": self.seconds_left,
             "notes": [*self.notes],
             "sentence": str(self),
         }
 
-    def _side(self, of: Release) -> dict[str, Any]:
+    def _side(self, of: Release, sums: Moments) -> dict[str, Any]:
         return {
             "name": of.name,
-            "mean": mean(of.sums) if of.sums.n else None,
-            "effective_scores": of.scores,
-            "excluded_share": excluded_share(of.sums),
-            "sums": asdict(of.sums),
+            "mean": mean(sums) if sums.n else None,
+            "effective_scores": n_eff(sums),
+            "excluded_share": of.excluded,
+            "sums": asdict(sum(of.blocks.values(), Moments())),
         }
 
     def _said(self) -> str:
         by, low, high = self.difference
+        if self.sums.blocks < LEAST_BLOCKS:
+            return f"not yet on {self.metric}: {self._until_enough_blocks()}"
         if not self.is_enough:
             return f"too little data on {self.metric}, {self._evidence()}: {LEAST_SCORES} of each are needed; {self._time()}"
         evidence = f"from {self._evidence()}"
@@ -153,6 +188,12 @@ class ReleaseComparison:
             told = f"{self.b.name} differs on {self.metric} by {_signed(by)}, {_signed(low)} to {_signed(high)}, {evidence}"
         return told + self._against_tolerance()
 
+    def _until_enough_blocks(self) -> str:
+        blocks = f"both have {self.sums.blocks} of the {LEAST_BLOCKS} quarters of an hour that are needed"
+        if self.not_before_s is None:
+            return f"{blocks}, in hours in which both have scores; {self.obstacle}"
+        return f"{blocks}; there is an answer from {_utc(self.not_before_s)} on, if both keep their traffic"
+
     def _against_tolerance(self) -> str:
         allowed = f"the tolerance of {self.tolerance:g}"
         if self.verdict is ReleaseVerdict.UNDECIDED:
@@ -162,21 +203,21 @@ class ReleaseComparison:
         return ""
 
     def _evidence(self) -> str:
-        return f"{self.a.scores:,.0f} and {self.b.scores:,.0f} effective scores"
+        a, b = self.scores
+        return f"{a:,.0f} and {b:,.0f} effective scores"
 
     def _time(self) -> str:
         left = self.seconds_left
         if left is not None:
             return f"some {_lasting(left)} more at this traffic should decide it"
-        if not (self.a.rate or self.b.rate) or not self.is_enough:
-            return "at which rate they come is not known" if self.a.scores and self.b.scores else "one has none yet"
+        if self.obstacle:
+            return self.obstacle
         return "at this traffic that takes over 30 days: allow a larger --tolerance, or score more of it"
 
     def _lacking(self) -> list[str]:
         if self.lost is None:
             return []
-        shares = " and ".join(f"{excluded_share(side.sums):.1%}" for side in (self.a, self.b))
-        told = f"{shares} of the chosen units have no score"
+        told = f"{self.a.excluded:.1%} and {self.b.excluded:.1%} of the chosen units have no score"
         if not self.is_enough:
             return [told]
         low, high = (_signed(end) for end in self.lost)
@@ -191,6 +232,10 @@ def _verdict(of: QualityDifference, tolerance: float) -> ReleaseVerdict:
 
 def _signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−")
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
 def _lasting(seconds: float) -> str:

@@ -1,14 +1,14 @@
 """A Prometheus → the scores of each release, step by step, and from when on two of them are compared.
 
-Counted is from a fixed moment on: the interval that holds at every look is one of growing sums, not of a window that slides.
-Where both releases have traffic that moment is the first score of the later one, so both have met the same hours.
+Both are counted from the first score of the later release on, which stays: the interval that holds at every look is one of
+growing sums, not of a window that slides.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spanscore import semconv
@@ -17,11 +17,11 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.compare_promql import RELEASE
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.prometheus_api import PrometheusApi
-from spanscore.monitoring.releases import ReleaseScores
+from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 from spanscore.monitoring.running_mean import WEIGHTED
 from spanscore.monitoring.score_history import stepped
 
-__all__ = ["ReleaseHistory", "ReleasePair", "read_history"]
+__all__ = ["ReleaseHistory", "read_history"]
 
 _SCORED: Final = {"n": semconv.SCORED, **WEIGHTED}
 _LOST: Final = {"lost": semconv.COMPARED_EXCLUDED_WEIGHT, "lost2": semconv.COMPARED_EXCLUDED_WEIGHT2}
@@ -29,20 +29,9 @@ _FINE_S, _COARSE_S = 60, 300
 _FINE_UNTIL_S: Final = 2 * 86_400
 _MOST_STEPS: Final = 10_000
 """Points per series: Prometheus answers with 11,000 at most."""
-_QUIET_S: Final = 900
-"""A release has traffic while its last score is at most so much older than the other's."""
 
 _Key = tuple[str, str, str]
 """Compared value, metric, series; of what is lost an empty series."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePair:
-    """Two releases over the same time, and what must be known of that."""
-
-    a: ReleaseScores
-    b: ReleaseScores
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,46 +54,31 @@ class ReleaseHistory:
     @property
     def values(self) -> list[str]:
         """The releases that have scores."""
-        return sorted({value for value, _, _ in self.steps if self._times(value)})
+        return sorted({value for (value, _, _), steps in self.steps.items() if any(sums.w for sums in steps.values())})
 
     def pair(self, a: str, b: str) -> ReleasePair:
-        """Return both over the time in which they are to be compared; of one without scores nothing."""
-        begun, ended = ({name: end(times) for name in (a, b) if (times := self._times(name))} for end in (min, max))
-        newest = max(ended.values(), default=0)
-        live = {name for name, last in ended.items() if last >= newest - _QUIET_S}
-        together = live == {a, b}
-        since = max(begun.values()) if together else self.begin_s
-        sides = [self._scores(name, since, live=name in live) for name in (a, b)]
-        return ReleasePair(sides[0], sides[1], tuple(self._notes(a, b, ended, since, together=together)))
+        """Return two releases; one without scores is empty."""
+        pair = ReleasePair(self._scores(a), self._scores(b), self.end_s)
+        both = pair.a.span_s and pair.b.span_s
+        if not both or self.is_fixed or pair.since_s >= self.begin_s + 2 * self.step_s:
+            return pair
+        moves = (
+            "both have scores from before --since, whose beginning moves: the interval holds at one look. For one that "
+            "holds at every look give --since a time, such as that of the release"
+        )
+        return replace(pair, notes=(moves,))
 
-    def _notes(self, a: str, b: str, ended: Mapping[str, int], since: int, *, together: bool) -> Iterable[str]:
-        if len(ended) > 1 and not together:
-            gone = min(ended, key=lambda name: ended[name])
-            yield (
-                f"{gone} has no traffic any more, so both are not of the same hours: what else has changed since counts as "
-                f"{b}'s"
-            )
-        elif len(ended) > 1 and not self.is_fixed and since < self.begin_s + 2 * self.step_s:
-            yield (
-                "both have scores from before --since, whose beginning moves: the interval holds at one look. For one that "
-                "holds at every look give --since a time, such as that of the release"
-            )
-
-    def _times(self, value: str) -> list[int]:
-        return [time for key, steps in self.steps.items() if key[0] == value for time, of in steps.items() if of.w]
-
-    def _scores(self, value: str, since: int, *, live: bool) -> ReleaseScores:
-        scored: defaultdict[str, dict[str, Moments]] = defaultdict(dict)
-        lost: dict[str, tuple[float, float]] = {}
+    def _scores(self, value: str) -> ReleaseScores:
+        scored: defaultdict[str, dict[str, Steps]] = defaultdict(dict)
+        lost: dict[str, Steps] = {}
         for (of, metric, series), steps in self.steps.items():
             if of != value:
                 continue
-            total = sum((sums for time, sums in steps.items() if time >= since), Moments())
-            if total.w:
-                scored[metric][series] = total
-            elif total.lost:
-                lost[metric] = total.lost, total.lost2
-        return ReleaseScores(value, scored, lost, float(self.end_s - since) if live else 0.0)
+            if any(sums.w for sums in steps.values()):
+                scored[metric][series] = {start: sums for start, sums in steps.items() if sums.w}
+            else:
+                lost[metric] = steps
+        return ReleaseScores(value, scored, lost)
 
 
 def read_history(

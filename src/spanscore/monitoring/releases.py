@@ -2,43 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, TypeAlias
 
 from spanscore.monitoring.estimates import Moments, n_eff
+from spanscore.monitoring.matched import BLOCK_S
 from spanscore.monitoring.release_comparison import Release, ReleaseComparison
 
-__all__ = ["ReleaseScores", "compared"]
+__all__ = ["ReleasePair", "ReleaseScores", "Steps", "compared"]
+
+_QUIET_S: Final = 900
+"""A release has traffic while its last score is at most so much older than the other's."""
+
+Steps: TypeAlias = Mapping[int, Moments]
+"""Start of a step, in seconds since the epoch → the sums of its scores."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReleaseScores:
     """The scores of one release.
 
     Attributes:
         name: the compared value.
-        scored: metric → series → sums.
-        lost: metric → Σw and Σw² of the units that its means lack; of which series they would have been, nothing tells.
-        seconds: over which it was scored; 0 = not known, or no more will come.
+        scored: metric → series → sums by step.
+        lost: metric → ``lost`` and ``lost2`` by step, of the units that its means lack; they have no series.
     """
 
     name: str
-    scored: Mapping[str, Mapping[str, Moments]] = field(default_factory=dict)
-    lost: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    seconds: float = 0.0
+    scored: Mapping[str, Mapping[str, Steps]] = field(default_factory=dict)
+    lost: Mapping[str, Steps] = field(default_factory=dict)
 
-    def release(self, metric: str, series: Iterable[str]) -> Release:
-        """Return one metric's side, of these series."""
-        sums = sum((self.scored.get(metric, {}).get(one, Moments()) for one in series), Moments())
-        lost, lost2 = self.lost.get(metric, (0.0, 0.0))
-        rate = n_eff(sums) / self.seconds if self.seconds else 0.0
-        return Release(self.name, replace(sums, lost=lost, lost2=lost2), rate)
+    @cached_property
+    def span_s(self) -> tuple[int, int] | None:
+        """Starts of the first and the last step with a score, seconds since the epoch; None if there is no score."""
+        starts = [start for series in self.scored.values() for steps in series.values() for start in steps]
+        return (min(starts), max(starts)) if starts else None
+
+    def release(self, metric: str, series: Iterable[str], pair: ReleasePair) -> Release:
+        """Return one metric's side, of these series, in the whole blocks of the time over which a pair is compared."""
+        since_s, whole = pair.since_s, (pair.end_s - pair.since_s) // BLOCK_S
+        blocks: defaultdict[int, Moments] = defaultdict(Moments)
+        scored = self.scored.get(metric, {})
+        for steps in (*(scored[one] for one in series if one in scored), self.lost.get(metric, {})):
+            for start, sums in steps.items():
+                number = (start - since_s) // BLOCK_S
+                if 0 <= number < whole:
+                    blocks[number] += sums
+        return Release(self.name, blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePair:
+    """Two releases.
+
+    Attributes:
+        a: the release that was there before.
+        b: the release of which is asked.
+        end_s: until when scores are counted, seconds since the epoch.
+        notes: what else must be known of both.
+    """
+
+    a: ReleaseScores
+    b: ReleaseScores
+    end_s: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def since_s(self) -> int:
+        """From when on both are counted: the first score of the later release, which stays at later looks."""
+        return max((side.span_s[0] for side in (self.a, self.b) if side.span_s), default=self.end_s)
+
+    @property
+    def ended(self) -> str:
+        """Name of the release that has no traffic any more while the other one has; empty if there is none."""
+        last = {side.name: side.span_s[1] for side in (self.a, self.b) if side.span_s}
+        earliest = min(last, key=lambda name: last[name], default="")
+        return earliest if earliest and last[earliest] < max(last.values()) - _QUIET_S else ""
 
 
 def compared(
     metrics: Iterable[str],
-    a: ReleaseScores,
-    b: ReleaseScores,
+    pair: ReleasePair,
     *,
     across_series: bool = False,
     tolerance: float = 0.0,
@@ -50,25 +97,44 @@ def compared(
         across_series: whether series are what is compared; else only scores of one series are, as another judge or prompt
             measures otherwise.
     """
+    a, b = pair.a, pair.b
     for metric in metrics:
-        of_a, of_b = (set(side.scored.get(metric, {})) for side in (a, b))
-        series, notes = (of_a | of_b, ()) if across_series else _in_common(metric, a, b)
-        sides = a.release(metric, series), b.release(metric, series)
-        yield ReleaseComparison(metric, *sides, tolerance=tolerance, level=level, notes=tuple(notes))
+        of_a, of_b = (_effective(side.scored.get(metric, {})) for side in (a, b))
+        series = of_a.keys() | of_b.keys() if across_series else _in_common(of_a, of_b)
+        left_out = (of_a.keys() | of_b.keys()) - series
+        yield ReleaseComparison(
+            metric=metric,
+            a=a.release(metric, series, pair),
+            b=b.release(metric, series, pair),
+            since_s=pair.since_s,
+            end_s=pair.end_s,
+            obstacle=_obstacle(pair, of_a, of_b, series),
+            tolerance=tolerance,
+            level=level,
+            notes=(f"of series {_listed(series)} alone; {_listed(left_out)} left out",) if series and left_out else (),
+        )
 
 
-def _in_common(metric: str, a: ReleaseScores, b: ReleaseScores) -> tuple[set[str], tuple[str, ...]]:
-    """Return the series in which both have most scores, and what is left out for it."""
-    of_a, of_b = (side.scored.get(metric, {}) for side in (a, b))
-    both = of_a.keys() & of_b.keys()
-    if not both:
-        if not of_a or not of_b:
-            return {*of_a, *of_b}, ()
-        told = f"{a.name} was scored as {_listed(of_a)} and {b.name} as {_listed(of_b)}, which cannot be compared"
-        return set(), (f"{told}: score both with the same metric version and judge",)
-    chosen = max(sorted(both), key=lambda one: min(n_eff(of_a[one]), n_eff(of_b[one])))
-    others = (of_a.keys() | of_b.keys()) - {chosen}
-    return {chosen}, (f"of series {chosen} alone; {_listed(others)} left out",) if others else ()
+def _in_common(a: Mapping[str, float], b: Mapping[str, float]) -> Set[str]:
+    """Return the series in which both have most scores; empty if they have none in common."""
+    both = sorted(a.keys() & b.keys())
+    return {max(both, key=lambda one: min(a[one], b[one]))} if both else set()
+
+
+def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float], series: Set[str]) -> str:
+    """Return why nobody knows when more scores come of both; empty if they come."""
+    lacking = [side.name for side, of in ((pair.a, a), (pair.b, b)) if not of]
+    if lacking:
+        return f"{' and '.join(lacking)} has none yet"
+    if not series:
+        told = f"{pair.a.name} was scored as {_listed(a)} and {pair.b.name} as {_listed(b)}, which cannot be compared"
+        return f"{told}: score both with the same metric version and judge"
+    return f"{pair.ended} has no traffic any more" if pair.ended else ""
+
+
+def _effective(scored: Mapping[str, Steps]) -> dict[str, float]:
+    """Return series → its effective scores."""
+    return {series: n_eff(sum(steps.values(), Moments())) for series, steps in scored.items()}
 
 
 def _listed(series: Iterable[str]) -> str:

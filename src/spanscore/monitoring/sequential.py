@@ -4,16 +4,16 @@ A release is watched: whoever looks every minute at an interval of 95 % sees it 
 ``at_every_look`` holds the difference at all looks together with probability ``level``, however long they go on and whenever
 one stops.
 
-Each side's S = Σw(y − μ) is a martingale with variance V = Σw²(y − μ)², so for any λ is exp(λS − λ²V ⁄ 2), asymptotically.
-The product of both sides' is one, too, and mixed over normal λ of variance ρ² it is
+S = Σw(y − μ), the scores of one side less those of the other, is a martingale with variance V = Σw²(y − μ)², so for any λ
+is exp(λS − λ²V ⁄ 2), asymptotically. Mixed over normal λ of variance ρ² it is
 
-    Π (1 + ρ²V)^−½ · exp(ρ²S² ⁄ 2(1 + ρ²V))
+    (1 + ρ²V)^−½ · exp(ρ²S² ⁄ 2(1 + ρ²V))
 
-which is ever above 1 ⁄ α with probability α at most (Ville 1939). What is below is an ellipse around both means, and its shadow
-is the interval of their difference. Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas
-(*Annals of Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970) over two sides in place of one. It assumes
-nothing of how traffic is split between them, nor that the split stays. Two scores more, one at either end (``unseen``), are in
-V: near 1 a few scores show none of the failures that will come. ``benchmarks/compare.py`` counts how often it misses.
+which is ever above 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 + ρ²V))).
+Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of Statistics* 52, 2024,
+theorem 2.2), with Robbins' normal mixture (1970). The sums are those of ``matched.py``: within the hour, V by quarters of an
+hour. Two scores more, one at either end (``unseen``), are in V: near 1 a few scores show none of the failures that will come.
+``benchmarks/compare.py`` counts how often it misses.
 """
 
 from __future__ import annotations
@@ -33,23 +33,26 @@ from spanscore.monitoring.estimates import (
     standard_error,
     unseen,
 )
+from spanscore.monitoring.matched import Blocks, MatchedSums, matched
 
 __all__ = [
+    "LEAST_BLOCKS",
     "LEAST_SCORES",
     "QualityDifference",
     "at_every_look",
     "at_one_look",
     "bounds_of_lost",
-    "grown",
     "seconds_until",
 ]
 
+LEAST_BLOCKS = 10
+"""Quarters of an hour before anything is said: fewer do not show how scores repeat each other."""
 LEAST_SCORES = 20
 """Effective scores of either side before anything is said: the interval is asymptotic. With the two that were not seen it
 held from these on, in every cell of the benchmark."""
 PLANNED_SCORES = 500
-"""Effective scores of a side at which the interval is about as narrow as it can be: 3.4 standard errors; of 50 it is a third
-wider, of 50,000 a quarter."""
+"""Effective scores of a side at which the interval is about as narrow as it can be: 3.1 standard errors; of 50 it is four
+tenths wider, of 50,000 a seventh."""
 _AT_PLANNED = 5.0
 """ρ²V there. The half-width in standard errors is least between 4 and 6."""
 _UNSEEN = 2
@@ -65,15 +68,18 @@ class QualityDifference(NamedTuple):
     high: float
 
 
-def at_every_look(a: Moments, b: Moments, *, level: float = 0.95) -> QualityDifference:
-    """Return the difference with the interval that holds at every look; both ends are infinite before ``LEAST_SCORES``."""
+def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> QualityDifference:
+    """Return the difference with the interval that holds at every look.
+
+    Both ends are infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``.
+    """
+    a, b, blocks, _ = sums
     middle = mean(b) - mean(a)
-    if min(n_eff(a), n_eff(b)) < LEAST_SCORES:
+    if blocks < LEAST_BLOCKS or min(n_eff(a), n_eff(b)) < LEAST_SCORES:
         return QualityDifference(middle, -inf, inf)
-    x = [_AT_PLANNED * n_eff(side) / PLANNED_SCORES for side in (a, b)]
-    allowed = log(1 / (1 - level)) + sum(map(log1p, x)) / 2
-    spread = sum((1 + 1 / one) * _error2(side) for one, side in zip(x, (a, b), strict=True))
-    half = sqrt(2 * allowed * spread)
+    x = _AT_PLANNED * 2 / (1 / n_eff(a) + 1 / n_eff(b)) / PLANNED_SCORES
+    allowed = log(1 / (1 - level)) + log1p(x) / 2
+    half = sqrt(2 * allowed * (1 + 1 / x) * (_error2(a) + _error2(b)))
     return QualityDifference(middle, max(-1.0, middle - half), min(1.0, middle + half))
 
 
@@ -95,29 +101,30 @@ def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> QualityDiffer
     return QualityDifference(middle, max(-1.0, middle - below), min(1.0, middle + above))
 
 
-def bounds_of_lost(a: Moments, b: Moments, *, level: float = 0.95) -> Interval:
+def bounds_of_lost(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
     """Return where the difference lies whatever the lost units of both sides would have scored, at every look."""
-    low = at_every_look(if_best(a), if_worst(b), level=level).low
-    return Interval(low, at_every_look(if_worst(a), if_best(b), level=level).high)
+    worst, best = (
+        matched({number: one(of) for number, of in a.items()}, {number: other(of) for number, of in b.items()})
+        for one, other in ((if_best, if_worst), (if_worst, if_best))
+    )
+    return Interval(at_every_look(worst, level=level).low, at_every_look(best, level=level).high)
 
 
-def grown(of: Moments, factor: float) -> Moments:
-    """Return the sums of so many times as much of the same traffic."""
-    return Moments(**{name: getattr(of, name) * factor for name in Moments.__slots__})
-
-
-def seconds_until(holds: Callable[[Moments, Moments], bool], *sides: tuple[Moments, float]) -> float | None:
-    """Return how long it takes at this traffic until something holds; None where that is over 30 days, or not known.
+def seconds_until(holds: Callable[[MatchedSums], bool], sums: MatchedSums, seconds: float) -> float | None:
+    """Return how long it takes at this traffic until something holds; None if that is over 30 days, or not known.
 
     Args:
         holds: of the sums of both sides; if ever, then from some time on.
-        sides: the sums of a, then of b, each with its effective scores a second; 0 = there will be no more.
+        sums: the sums so far.
+        seconds: in which the sums came, in s; 0 = no more will come.
     """
-    if not all(of.n for of, _ in sides):
+    if not seconds or not sums.blocks:
         return None
 
-    def later(seconds: float) -> bool:
-        return holds(*(grown(of, 1 + rate * seconds / n_eff(of)) for of, rate in sides))
+    def later(after: float) -> bool:
+        factor = 1 + after / seconds
+        a, b = (Moments(**{name: getattr(of, name) * factor for name in Moments.__slots__}) for of in (sums.a, sums.b))
+        return holds(MatchedSums(a, b, int(sums.blocks * factor), sums.clump))
 
     if not later(LONGEST_S):
         return None

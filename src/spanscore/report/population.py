@@ -9,7 +9,7 @@ from spanscore.monitoring.applicability import Applicability, applicability
 from spanscore.monitoring.estimates import Moments, moments
 from spanscore.report.rows import ReportRow
 
-__all__ = ["population_applicability", "population_sums"]
+__all__ = ["lost_units", "population_applicability", "population_sums"]
 
 _LOST = frozenset(outcome.value for outcome in Outcome if outcome.lost)
 
@@ -17,17 +17,23 @@ _LOST = frozenset(outcome.value for outcome in Outcome if outcome.lost)
 def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Moments:
     """Return the sums; what was lost, and what a fallback judged, is excluded.
 
-    A unit whose probability its span does not tell stands for as many as a score does.
-
     Args:
         rows: of a metric that has a quality.
         fallback: of the same metric, those that another judge than the configured one gave.
     """
+    pairs = [(row.quality, 1.0 / row.weight) for row in rows if row.quality is not None]
+    return moments(pairs, [probability for _, probability in lost_units(rows, fallback)])
+
+
+def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list[tuple[ReportRow, float]]:
+    """Return the units that a metric's mean lacks, each with its probability; arguments as of ``population_sums``.
+
+    A unit whose probability its span does not tell stands for as many as a score does.
+    """
     scored = [row for row in rows if row.quality is not None]
     lost = _lost(rows) + [row for row in fallback if row.value is not None] + _lost(fallback)
     typical = len(scored) / sum(row.weight for row in scored) if scored else 1.0
-    pairs = [(row.quality or 0.0, 1.0 / row.weight) for row in scored]
-    return moments(pairs, [row.probability or typical for row in lost])
+    return [(row, row.probability or typical) for row in lost]
 
 
 def population_applicability(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Applicability | None:

@@ -9,16 +9,16 @@ from math import inf
 from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.monitoring.estimates import Moments
-from spanscore.monitoring.releases import ReleaseScores
+from spanscore.monitoring.estimates import moments
+from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 from spanscore.otel.compared_values import UNTOLD, ComparedValues
-from spanscore.report.population import population_sums
+from spanscore.report.population import lost_units
 from spanscore.report.rows import ReportRow, name_within
 from spanscore.report.spans import Spans
 
-__all__ = ["release_scores", "rows_by_value"]
+__all__ = ["release_pair", "release_scores", "rows_by_value"]
 
-_SECOND_NS = 1e9
+_STEP_S = 60
 
 
 def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]:
@@ -32,7 +32,10 @@ def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]
 
 
 def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
-    """Return what rows say of a release; a series that no row tells is the empty one."""
+    """Return what rows say of a release, minute by minute; rows without a time are left out.
+
+    A series that no row tells is the empty one.
+    """
     of_metric: dict[str, list[ReportRow]] = {}
     for row in rows:
         of_metric.setdefault(row.metric, []).append(row)
@@ -41,27 +44,35 @@ def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
     return ReleaseScores(
         name,
         scored={metric: _by_series(of_metric[metric]) for metric in own},
-        lost={metric: _excluded(of_metric[metric], of_metric.get(fallback[metric], [])) for metric in own},
-        seconds=_seconds_of(of_metric.values()),
+        lost={metric: _lost(of_metric[metric], of_metric.get(fallback[metric], [])) for metric in own},
     )
 
 
-def _seconds_of(of_metrics: Iterable[Sequence[ReportRow]]) -> float:
-    times = [row.time_ns for rows in of_metrics for row in rows if row.time_ns is not None]
-    return (max(times) - min(times)) / _SECOND_NS if times else 0.0
+def release_pair(a: ReleaseScores, b: ReleaseScores) -> ReleasePair:
+    """Return two releases up to the last score of either."""
+    ends = [side.span_s[1] + _STEP_S for side in (a, b) if side.span_s]
+    return ReleasePair(a, b, max(ends, default=0))
 
 
-def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple[float, float]:
-    sums = population_sums(rows, fallback)
-    return sums.lost, sums.lost2
-
-
-def _by_series(rows: Sequence[ReportRow]) -> dict[str, Moments]:
-    found: dict[str, list[ReportRow]] = {}
+def _by_series(rows: Sequence[ReportRow]) -> dict[str, Steps]:
+    found: dict[str, dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
-        if row.quality is not None:
-            found.setdefault(row.series or "", []).append(row)
-    return {series: population_sums(of, ()) for series, of in found.items()}
+        if row.quality is not None and row.time_ns is not None:
+            minutes = found.setdefault(row.series or "", {})
+            minutes.setdefault(_minute(row.time_ns), []).append((row.quality, 1.0 / row.weight))
+    return {series: {start: moments(of) for start, of in minutes.items()} for series, minutes in found.items()}
+
+
+def _lost(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Steps:
+    found: dict[int, list[float]] = {}
+    for row, probability in lost_units(rows, fallback):
+        if row.time_ns is not None:
+            found.setdefault(_minute(row.time_ns), []).append(probability)
+    return {start: moments((), of) for start, of in found.items()}
+
+
+def _minute(time_ns: int) -> int:
+    return time_ns // (_STEP_S * 10**9) * _STEP_S
 
 
 def _unit_of(spans: Spans, row: ReportRow) -> Unit:
