@@ -166,7 +166,8 @@ def test_what_scores_cost_before_is_believed_before_the_card(tmp_path: Path) -> 
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(spans))
     said: dict[str, str | int]
-    for read, stratum in ((5_000, None), (7_000, None), (90_000, "fallback"), (0, None)):  # the last: by the offline judge
+    for read, stratum in ((5_000, None), (7_000, None), (90_000, "fallback"), (0, None)):
+        # The offline judge counts no tokens.
         tokens = {semconv.JUDGE_INPUT_TOKENS: read, semconv.JUDGE_OUTPUT_TOKENS: 80} if read else {}
         judged = {semconv.JUDGE_CALLS_ATTRIBUTE: 2, **tokens}
         said = {semconv.EVALUATION_NAME: "faithfulness", **judged, **({semconv.STRATUM: stratum} if stratum else {})}

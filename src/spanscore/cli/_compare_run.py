@@ -160,7 +160,10 @@ class CompareRun:
             )
             return release_pair(a, b)
         if not by:
-            raise ConfigurationError(f"{self.config} has no compare, which says by what --a and --b are told apart")
+            raise ConfigurationError(
+                f"{self.config} has no compare; write compare: {{by: service.version}}, which tells --a and --b apart by "
+                "that attribute of the resource, OTEL_RESOURCE_ATTRIBUTES=service.version=1.4 for the first"
+            )
         rows = [row for spans in read for row in _scored(spans.rows(), ", ".join(self.files))]
         return self._told_apart(rows, rows_by_value(read, by), by)
 
