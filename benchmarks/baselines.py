@@ -22,6 +22,7 @@ from benchmarks import alerts
 from benchmarks.alerts import CONTINUOUS, DAY, PASS_FAIL, Flags, Floats, Law, Rule, Sums, Window, sliding
 from spanscore.metrics.catalog.registry import create
 from spanscore.monitoring.baselines import Baseline
+from spanscore.monitoring.budget import OFFSET_SCORES
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
@@ -191,7 +192,7 @@ def _offset(plan: DropPlan, windows: Mapping[int, Window]) -> dict[int, Rule]:
     before = {
         one: replace(of, n=_before(of.n), p=_before(of.p), error2=_before(of.error2)) for one, of in windows.items()
     }
-    rules = _rules(plan, {one: np.where(of.n >= plan.least, of.p, np.nan) for one, of in before.items()})
+    rules = _rules(plan, {one: np.where(of.n >= OFFSET_SCORES, of.p, np.nan) for one, of in before.items()})
     return {one: replace(rule, strays=before[one].error2) for one, rule in rules.items()}
 
 

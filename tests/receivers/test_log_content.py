@@ -15,7 +15,8 @@ from opentelemetry._logs import LogRecord
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk._logs import export as log_export
+from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -30,6 +31,7 @@ from spanscore.settings.serving import WireUnits
 
 GENAI = "opentelemetry.instrumentation.openai_v2"
 OPENINFERENCE = "openinference.instrumentation.langchain"
+IN_MEMORY: Any = getattr(log_export, "InMemoryLogRecordExporter", None) or log_export.InMemoryLogExporter  # before 1.39
 ENDLESS = WireUnits(quiet=3_600)
 INFLATED = 10_000_000
 
@@ -90,7 +92,7 @@ class Application:
     """An application whose model calls are traced, with its content in log records."""
 
     spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
-    logs: InMemoryLogRecordExporter = field(default_factory=InMemoryLogRecordExporter)
+    logs: Any = field(default_factory=IN_MEMORY)
 
     def __post_init__(self) -> None:
         self.tracers, self.loggers = TracerProvider(), LoggerProvider()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from tests.servers.kafka import PASSWORD, READER, Kafka
 from tests.servers.server import free_port, poll
 from tests.topic.applications import committed, send, traces
@@ -127,6 +129,55 @@ def test_messages_that_were_deleted_before_they_were_read_are_counted(kafka: Kaf
         worker.until(lambda: worker.outcomes == {"scored": 10})
 
         assert worker.source.state().skipped == 30
+
+
+def test_a_topic_that_ends_before_the_committed_offset_is_read_from_where_it_is(
+    kafka: Kafka, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(kafka, topic, {0: 1_000, 1: 1_000})
+    send(kafka, topic, traces(50))
+
+    with working(configured(tmp_path, kafka, topic)) as worker:
+        worker.until(lambda: len(worker.scored) == 50, "the topic's own traces")
+        worker.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 50)
+        send(kafka, topic, traces(10, seed=2))
+        worker.until(lambda: len(worker.scored) == 60, "the traces after them")
+
+    assert len([one for one in caplog.messages if "ends before the offset that comes next, 1000" in one]) == 2
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_message_that_raises_loses_no_other(
+    kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    sent = traces(40)
+    send(kafka, topic, sent)
+    worker = Worker(configured(tmp_path, kafka, topic))
+    take, left = worker.source._topic.take, [times]
+
+    def raising(partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
+        if value == sent[20].body and left[0]:
+            left[0] -= 1
+            raise RuntimeError
+        take(partition, offset, log_ns, value)
+
+    monkeypatch.setattr(worker.source._topic, "take", raising)
+    worker.source.start(30.0)
+    scores, skipped = (40, 0) if times == 1 else (39, 1)
+    worker.until(lambda: len(worker.scored) == scores, "all but a message that raises again")
+    worker.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 40)
+    worker.end()
+
+    assert (len({*worker.scored}), worker.source.state().skipped) == (scores, skipped)
+
+
+def commit(kafka: Kafka, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit offsets for the workers of a topic, as if they had read so far."""
+    client = Consumer({"bootstrap.servers": kafka.brokers, "group.id": f"{topic}-workers", "log_level": 0})
+    client.commit(
+        offsets=[TopicPartition(topic, number, offset) for number, offset in offsets.items()], asynchronous=False
+    )
+    client.close()
 
 
 def test_other_metrics_in_one_group_are_said_once(

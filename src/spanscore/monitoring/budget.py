@@ -16,12 +16,15 @@ from __future__ import annotations
 from math import ceil, exp, inf, log, sqrt
 from statistics import NormalDist
 
-__all__ = ["MIN_SCORES", "RECOVERED_Z", "TOLERATED", "critical_z", "scores_to_see"]
+__all__ = ["MIN_SCORES", "OFFSET_SCORES", "RECOVERED_Z", "TOLERATED", "critical_z", "scores_to_see"]
 
 TOLERATED = 0.25
 """Share of ``min_drop`` that is no drop yet: only drops of about ``min_drop`` itself are found later for it."""
 RECOVERED_Z = 3.5
 """Standard errors by which a shorter window must be better than one that sees a drop; while that lasts, it seldom is."""
+OFFSET_SCORES = 200
+"""Least effective scores of a window that is itself the baseline (``offset``), as its mean has an error of its own. A pass/fail
+metric at ten scores a minute has 10 false alarms in 30 days with 30 of them, .5 with 200 (`benchmarks/baselines.py`)."""
 MIN_SCORES = 30
 """Least effective scores of a window that is compared with a baseline, unless ``min_scores`` is set. The test's exact size for
 30 pass/fail scores is 0.31 to 1.9 of the nominal one."""

@@ -259,7 +259,7 @@ def _before(name: str, offset: str, metrics: Sequence[str]) -> str:
 
 
 def _enough(offset: str, metrics: Sequence[str]) -> str:
-    return f"{_before(N_EFF, offset, metrics)} >= {_OF_METRIC} {MIN_SCORES}"
+    return f"{_before(N_EFF, offset, metrics)} >= {budget.OFFSET_SCORES}"
 
 
 # --- drops ------------------------------------------------------------------------------------------------------

@@ -175,6 +175,13 @@ class GroupMember:
         except KafkaException as error:
             self._was_committed(error.args[0], offsets)
 
+    def seek(self, partition: int, offset: int) -> None:
+        """Fetch a partition from an offset on; of one that is not ours any more nothing happens."""
+        from confluent_kafka import KafkaException
+
+        with suppress(KafkaException):
+            self._consumer.seek(self._at(partition, offset))
+
     def pause(self, partitions: Iterable[int]) -> None:
         """Fetch no more of these."""
         self._consumer.pause([self._at(partition) for partition in partitions])

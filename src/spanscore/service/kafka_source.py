@@ -82,6 +82,7 @@ class KafkaSource:
         self._pressure = self._wrong = self._refused = ""
         self._away = self._is_old = self._is_new = False
         self._skipped = 0
+        self._raised: tuple[int, int] | None = None  # partition and offset of the message that raised last
         self._rebalanced_s: float | None = None
         self._round_s = 0.0
         self._asked: Future[Mapping[int, int]] | None = None
@@ -166,8 +167,7 @@ class KafkaSource:
 
     def _turn(self) -> None:
         self._press()
-        for message in self._member.messages():
-            self._read(message)
+        self._read_each(self._member.messages())
         self._topic.hand_over()
         if self._is_old:
             self._is_old = False
@@ -179,14 +179,41 @@ class KafkaSource:
             self._round_s = monotonic() + _ROUND_S
             self._look_around()
 
+    def _read_each(self, messages: Iterator[Fetched]) -> None:
+        """Read messages; if one raises, the client goes back to it, as it has moved on behind all that it gave out."""
+        for message in messages:
+            try:
+                self._read(message)
+            except Exception:
+                self._go_back([message, *messages])
+                raise
+
+    def _go_back(self, unread: Sequence[Fetched]) -> None:
+        """Have messages fetched again; the first of them raised, and is skipped and counted if it has done so before."""
+        first = unread[0]
+        raised, self._raised = self._raised, (first.partition, first.offset)
+        if raised == self._raised:
+            self._skipped += 1
+            log_once("kafka unreadable", _RAISES.format(first.offset, self._kafka.topic, first.partition))
+            self._next[first.partition] = first.offset + 1
+            unread = unread[1:]
+        offsets: dict[int, int] = {}
+        for message in unread:
+            offsets[message.partition] = min(message.offset, offsets.get(message.partition, message.offset))
+        for partition in offsets.keys() & self._next.keys():
+            self._next[partition] = offsets[partition]
+            self._member.seek(partition, offsets[partition])
+
     def _read(self, message: Fetched) -> None:
         partition, offset, written_ns, has_key, value = message
         if partition not in self._next:
             return  # it went to another worker while it was on its way
         expected = self._next[partition]
-        if expected is not None and offset != expected:
-            if offset < expected:
-                return
+        if expected is not None and offset < expected:
+            if not self._is_cut(partition, expected):
+                return  # it was read before
+            self._begin_again(partition, expected, offset)
+        elif expected is not None and offset > expected:
             self._note_gap(partition, expected, offset)
         self._next[partition] = offset + 1
         if not has_key:
@@ -231,6 +258,19 @@ class KafkaSource:
         ends = {partition: self._member.high(partition, as_told=is_fetching) for partition in self._next}
         done = {**{one: at for one, at in self._next.items() if at is not None}, **self._committed}
         return {one: max(0, end - done[one]) for one, end in ends.items() if end is not None and one in done}
+
+    def _is_cut(self, partition: int, expected: int) -> bool:
+        """Whether the broker's log ends before the message that comes next, as its topic was restored or made anew."""
+        end = self._member.high(partition, as_told=True)
+        return end is not None and end < expected
+
+    def _begin_again(self, partition: int, expected: int, offset: int) -> None:
+        """Read a partition from where the broker has it; what was settled of the log before says nothing of this one."""
+        log_once(f"kafka cut {partition}", _CUT.format(self._kafka.topic, partition, expected, offset))
+        self._topic.leave([partition])
+        self._committed.pop(partition, None)
+        self._topic.begin(partition)
+        self._set_clocks([partition])
 
     def _note_gap(self, partition: int, expected: int, offset: int) -> None:
         """Count messages that were deleted before they were read; an offset that never was a message's is none of them."""
@@ -347,6 +387,11 @@ _NO_KEY: Final = (
 _GONE: Final = (
     "{:,} messages of {} were deleted before they were read (partition {}): the topic keeps them for less than the lag"
 )
+_CUT: Final = (
+    "the log of {}, partition {}, ends before the offset that comes next, {}: the topic was made anew or restored; it is read "
+    "from {} on"
+)
+_RAISES: Final = "message {} of {}, partition {}, cannot be read here: it raised twice; it is skipped, and counted"
 _OTHERWISE: Final = (
     "partitions of {} were read by the group {} with other metrics, or other versions of them: all its workers are to have one "
     "configuration; after a change of it this is said once"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
+from typing import TYPE_CHECKING
+
+from opentelemetry.sdk._logs import LogRecordProcessor
 
 from spanscore.codec.log_content import emitted
 from spanscore.receivers.processor.processor import SpanScorer
 from spanscore.runtime.log import log_internal_error
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk._logs import ReadWriteLogRecord  # from 1.39 on; LogData before, with the same attributes
 
 __all__ = ["ScoringLogRecordProcessor"]
 
