@@ -285,7 +285,7 @@ def test_compare_reads_the_files_of_two_releases(out: Path) -> None:
     result = run("compare", str(config), str(out), str(other), "--tolerance", "0.5")
 
     assert result.exit_code == 3, result.output
-    assert "1 and 1 effective scores" in result.output
+    assert "10 quarters of an hour that are needed" in result.output
 
 
 def test_the_key_of_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,16 @@ from time import time_ns
 from typing import Any
 from uuid import uuid4
 
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from tests.live import QUESTION, Failing, Grounded, Held, a_line, looked_at, model, rag
 from tests.servers.server import poll
+from tests.service.process import a_run
 
 from spanscore import JudgeError
+from spanscore.codec.wire import taken_apart
 from spanscore.metrics import BaseMetric, Finding
+from spanscore.settings.serving import WireUnits
 from spanscore.testing import ManualClock
 
 
@@ -106,3 +111,18 @@ def test_a_root_that_leaves_before_its_scores_is_pending_and_says_no_more() -> N
 
     (root,) = trace.roots
     assert (root.attributes["spanscore.status"], unscored(root)) == ("pending", {})
+
+
+@pytest.mark.parametrize("way", ["callback", "wire"])
+def test_a_missing_field_is_no_evaluation_span_of_its_own(way: str) -> None:
+    """As in a replay; the root shows it, or the outcomes count it."""
+    with a_line(Conversational()) as (scorer, trace):
+        if way == "callback":
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        else:
+            request = encode_spans([a_run()]).SerializeToString()
+            scorer.otlp_spans(WireUnits(quiet=0.05)).take(taken_apart(request))
+        assert scorer.flush(5)
+        assert scorer.status().outcomes["conversational"] == {"missing_field": 1}
+
+    assert trace.evaluations == []

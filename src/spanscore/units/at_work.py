@@ -23,6 +23,7 @@ class AtWork:
         scores: those that are in.
         made: attributes that say how its sample was made, from the first score on.
         undecided: what is known of it, while other metrics wait for these scores to be decided on; None where none do.
+        has_left: its root has left, as ``pending``, before all scores were in.
         twice: it is scored from a spool, and was on its way there once more.
     """
 
@@ -30,6 +31,7 @@ class AtWork:
     undecided: Facts | None = None
     scores: list[Score] = field(default_factory=list)
     made: Mapping[str, Any] = field(default_factory=dict)
+    has_left: bool = False
     twice: bool = False
 
     def goes_on_after(self, rest: Outcome) -> bool:

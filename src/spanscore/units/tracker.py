@@ -259,8 +259,9 @@ class Units:
         at_work.made = result.sample_attributes
         if at_work.undecided is not None:
             self._decide_rest(key, at_work, at_work.undecided)
-        in_time = self._finish(key, at_work, result) if result.over else self._hold.holds(key)
-        emitted = [score for score in scores if has_span(score) or (self._attach and not in_time)]
+        if result.over:
+            self._finish(key, at_work, result)
+        emitted = [score for score in scores if has_span(score) or at_work.has_left]
         if emitted:
             batch = ScoreBatch(self._sink, result.unit, emitted)
             self._hold.enqueue(batch, batch.spans)
@@ -298,16 +299,15 @@ class Units:
                 self._keeping.missed(facts, unit, outcome)
             self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
 
-    def _finish(self, key: UnitKey, at_work: AtWork, result: JobResult) -> bool:
-        """Let a unit leave of which all scores are in. False: it has left already, or none of its spans was ever here."""
+    def _finish(self, key: UnitKey, at_work: AtWork, result: JobResult) -> None:
+        """Let a unit leave of which all scores are in, if its spans are here."""
         del self._at_work[key]
         self._lanes.leave(key)
         at_work.others |= self._settle_rest(key, result.rest, result.reason)
         self.notes.sampled(at_work.made)
-        if not self._hold.holds(key):
-            return False
-        made = at_work.made if self._attach else {}
-        return self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
+        if self._hold.holds(key):
+            made = at_work.made if self._attach else {}
+            self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
     def _settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None) -> dict[str, Outcome]:
         outcomes = self._decisions.settle_rest(key, outcome, reason)
@@ -317,6 +317,7 @@ class Units:
     def _let_go(self, key: UnitKey, reason: str) -> None:
         """Let a unit leave with the scores that are in: the others will find its spans gone."""
         at_work = self._at_work[key]
+        at_work.has_left = True
         attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made}
         if reason == Outcome.SHUTDOWN:
             attributes[semconv.REASON] = ",".join(filter(None, (attributes.get(semconv.REASON), reason)))
