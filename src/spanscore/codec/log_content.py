@@ -8,7 +8,7 @@ whose event is named as the instrumentation scope and whose body holds ``input``
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spanscore import semconv
 from spanscore.codec.otlp_pairs import attributes_of
 
-__all__ = ["MAY_HOLD_CONTENT", "ContentRecord", "content_in_logs", "emitted", "event_bytes", "event_of", "record_of"]
+__all__ = ["MAY_HOLD_CONTENT", "ContentRecord", "content_in_logs", "emitted", "event_bytes", "log_records", "record_of"]
 
 MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages")
 """One of these stands in each request that holds such a record."""
@@ -47,24 +47,34 @@ class ContentRecord(NamedTuple):
 
 def content_in_logs(body: bytes) -> list[ContentRecord]:
     """Return the content in an ``ExportLogsServiceRequest``."""
-    found = [
-        record_of(record, scope_logs.scope.name)
-        for resource_logs in ExportLogsServiceRequest.FromString(body).resource_logs
-        for scope_logs in resource_logs.scope_logs
-        for record in scope_logs.log_records
-    ]
+    records = log_records(ExportLogsServiceRequest.FromString(body))
+    found = (record_of(record, scope, attributes_of(record.attributes)) for scope, record in records)
     return [record for record in found if record is not None]
 
 
-def record_of(record: Any, scope: str) -> ContentRecord | None:
-    """Return the content in a ``LogRecord`` message; None if it holds none, or names no span."""
+def log_records(request: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the records of a request, each with its scope; but for spanscore's own, as evaluation spans have what they hold."""
+    for resource_logs in request.resource_logs:
+        for scope_logs in resource_logs.scope_logs:
+            if scope_logs.scope.name != semconv.SCOPE:
+                for record in scope_logs.log_records:
+                    yield scope_logs.scope.name, record
+
+
+def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord | None:
+    """Return the content in a ``LogRecord`` message; None if it holds none, or names no span.
+
+    Args:
+        record: the message.
+        scope: of the instrumentation that wrote it.
+        held: its attributes, as plain values.
+    """
     ids = int.from_bytes(record.trace_id), int.from_bytes(record.span_id)
     if not all(ids):
         return None
-    held = attributes_of(record.attributes)
     body = attributes_of([*record.body.kvlist_value.values]) if record.body.HasField("kvlist_value") else None
     text = record.body.string_value
-    event = event_of(record.event_name or held.get(semconv.EVENT_NAME), scope, held, text if body is None else body)
+    event = _event_of(record.event_name, scope, held, text if body is None else body)
     size = record.ByteSize() + _RECORD_BYTES
     return None if event is None else ContentRecord(ids, scope, event, size)
 
@@ -73,19 +83,13 @@ def emitted(record: Any, scope: str) -> ContentRecord | None:
     """Return the content in a record of OpenTelemetry's SDK; None if it holds none, or names no span."""
     ids = record.trace_id or 0, record.span_id or 0
     held = record.attributes or {}
-    event = event_of(record.event_name or held.get(semconv.EVENT_NAME), scope, held, record.body) if all(ids) else None
+    event = _event_of(record.event_name, scope, held, record.body) if all(ids) else None
     return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + len(str(event[1])))
 
 
-def event_of(name: Any, scope: str, held: Mapping[str, Any], body: Any) -> Event | None:
-    """Return the span event that a log record would be; None if it holds no content.
-
-    Args:
-        name: of the record's event.
-        scope: of the instrumentation that wrote it.
-        held: its attributes.
-        body: its body, as plain values.
-    """
+def _event_of(event_name: str | None, scope: str, held: Mapping[str, Any], body: Any) -> Event | None:
+    """Return the span event that a log record would be; None if it holds no content."""
+    name = event_name or held.get(semconv.EVENT_NAME)
     pairs = body if isinstance(body, Mapping) else {}
     if name == semconv.DETAILS_EVENT:
         return semconv.DETAILS_EVENT, {**held, **pairs}

@@ -324,26 +324,24 @@ class SessionLine:
     def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
         """Make a session that has ended eligible, and return the decisions of the metrics that take it; the others end."""
         self.ended[session.end] += 1
-        if (own := self._own(session.id)) == []:
+        if not (own := self._own(session.id)):
             return {}
         taken = self._taken(session)
         self.ledger.enter(session.key, own)
         self.ledger.belongs(session.unit)
-        for name in own or self._metrics:
+        for name in own:
             if name not in taken:
                 self.ledger.settle(session.key, name, Outcome.NOT_SAMPLED)
         self.ledger.choose(session.key, taken)
         return taken
 
-    def _own(self, session_id: str) -> list[str] | None:
-        """Return the metrics that score a conversation here; None = all, as no other scorer of the process gives it any."""
+    def _own(self, session_id: str) -> Sequence[str]:
+        """Return the metrics that score a conversation here: those that no other scorer of the process gives it."""
         shared = self.ids.shared(session_id)
-        return [name for name in self._metrics if name not in shared] if shared else None
+        return [name for name in self._metrics if name not in shared] if shared else self._metrics
 
     def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
-        own = self._own(session.id)
-        names = self._metrics if own is None else own
-        decisions = {name: self._sampler.session(session.id, name) for name in names}
+        decisions = {name: self._sampler.session(session.id, name) for name in self._own(session.id)}
         return {name: decision for name, decision in decisions.items() if decision.take}
 
     def _lose(

@@ -8,6 +8,7 @@ another spanscore. Explanations, which quote, are never looked at.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
@@ -17,7 +18,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
-from spanscore.codec.log_content import MAY_HOLD_CONTENT, ContentRecord, record_of
+from spanscore.codec.log_content import MAY_HOLD_CONTENT, ContentRecord, log_records, record_of
 from spanscore.codec.otlp_pairs import attributes_of
 from spanscore.codec.text import plain_number
 from spanscore.codec.wire import UnreadableRequest, WireSpan
@@ -153,33 +154,25 @@ def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
         request = ExportLogsServiceRequest.FromString(logs_from_json(body) if is_json else body)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error), "ExportLogsServiceRequest") from None
-    records = [*_records(request)]
-    told, rejected = _told_in(record for _, record in records)
-    content = [found for scope, record in records if (found := record_of(record, scope)) is not None]
-    return LogResults(told, {why: of for why, of in rejected.items() if of}, content)
+    return _read_in(log_records(request))
 
 
-def _told_in(records: Iterable[Any]) -> tuple[list[tuple[bytes, ForeignResult]], dict[str, int]]:
-    told, rejected = list[tuple[bytes, ForeignResult]](), dict.fromkeys((_NAMELESS, _UNREADABLE), 0)
-    for record in records:
+def _read_in(records: Iterable[tuple[str, Any]]) -> LogResults:
+    told, content = list[tuple[bytes, ForeignResult]](), list[ContentRecord]()
+    rejected = Counter[str]()
+    for scope, record in records:
         held = attributes_of(record.attributes)
         if not record.ByteSize():
             rejected[_UNREADABLE] += 1
         elif semconv.EVALUATION_EVENT in (record.event_name, held.get(semconv.EVENT_NAME)):
             of = ToldOf(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
             results = [*_results([held], of)]
-            rejected[_NAMELESS] += not results
+            if not results:
+                rejected[_NAMELESS] += 1
             told += [(_known_by(record), result) for result in results]
-    return told, rejected
-
-
-def _records(request: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the records, but for spanscore's own: an evaluation span tells of each, and of which series it is."""
-    for resource_logs in request.resource_logs:
-        for scope_logs in resource_logs.scope_logs:
-            if scope_logs.scope.name != semconv.SCOPE:
-                for record in scope_logs.log_records:
-                    yield scope_logs.scope.name, record
+        elif (found := record_of(record, scope, held)) is not None:
+            content.append(found)
+    return LogResults(told, rejected, content)
 
 
 def _known_by(record: Any) -> bytes:
