@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spanscore.receivers.callback.handler import SpanCallbackHandler as SpanCallbackHandler
     from spanscore.receivers.processor.log_processor import ScoringLogRecordProcessor as ScoringLogRecordProcessor
     from spanscore.receivers.processor.processor import ScoringSpanProcessor as ScoringSpanProcessor
+    from spanscore.replay.explaining import explain as explain
     from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
     from spanscore.settings.budget import Budget as Budget
@@ -73,6 +74,7 @@ _PUBLIC = {
     "evaluate": "spanscore.dataset",
     "evaluate_sync": "spanscore.dataset",
     "expected": "spanscore.context",
+    "explain": "spanscore.replay.explaining",
     "judge": "spanscore.judges",
     "metric": "spanscore.metrics.function",
     "sample_from_messages": "spanscore.codec.langchain",

@@ -124,12 +124,19 @@ class UnitsById:
 
         Per metric: its own rate (``base``) and those of the rules that matched, the rule that won, R (``randomness``), the T
         that it met, the T of the probability (hex digits), upstream's probability, the outcome, None until it is there, and why
-        it is no score (``reason``), None where it is one or says all. No content. Any thread.
+        it is no score (``reason``), None where it is one or says all.
+
+        A unit whose spans are still there (of the last 100 that some metric took, 4 MB together) also has, when each metric has
+        its outcome: its ``spans`` with the translation whose scope they have, ``root``, ``kind``, ``why`` that is the root,
+        ``parts`` of its sample with the span and attribute that each came from, and what would ``change`` an outcome
+        (`spanscore.explain` returns the same of stored spans). No content. Any thread.
 
         Raises:
             ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.
         """
-        return self._line.units.explain(trace_id)
+        from spanscore.line.unit_explainer import recent_explained  # not for applications that never look
+
+        return recent_explained(self._line, trace_id)
 
     def preview(
         self,

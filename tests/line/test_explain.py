@@ -185,3 +185,32 @@ def test_a_unit_that_was_decided_on_at_its_end_names_it_too() -> None:
         assert scorer.flush(5)
 
     assert [root.attributes.get("spanscore.sampling.rule") for root in t.roots] == ["gold", None]
+
+
+def test_a_unit_whose_spans_are_there_names_its_root_and_the_place_of_each_part() -> None:
+    with a_line(Grounded()) as (scorer, exported):
+        trace_id = invoked(scorer)
+        assert scorer.flush(5)
+        (unit,) = scorer.explain(trace_id)
+
+    assert (unit["root"], unit["kind"], unit["change"]) == (exported.roots[0].name, "workflow", [])
+    assert {one["claimed_by"] for one in unit["spans"]} == {"genai"}
+    places = [(part["field"], part["attribute"], part["text"]) for part in unit["parts"]]
+    assert places == [
+        ("user_input", "input.value", None),
+        ("response", "output.value", None),
+        ("retrieved_contexts", "gen_ai.retrieval.documents", None),
+    ]
+    assert unit["metrics"]["grounded"]["outcome"] == "scored"
+
+
+def test_a_unit_is_explained_when_its_outcomes_are_there_and_not_before() -> None:
+    go_on = threading.Event()
+    with a_line(Held(go_on)) as (scorer, _):
+        trace_id = invoked(scorer)
+        poll(lambda: scorer.explain(trace_id), deadline_s=5, what="the unit to close", every_s=0.01)
+        before = scorer.explain(trace_id)[0]
+        go_on.set()
+        assert scorer.flush(5)
+
+        assert ("parts" in before, "parts" in scorer.explain(trace_id)[0]) == (False, True)

@@ -18,13 +18,12 @@ from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.boxed import dialects_of
-from spanscore.line.configuration import Configuration, given_in
 from spanscore.line.options import Options
 from spanscore.line.terminal import Terminal
 from spanscore.model.job import Job, SampledUnit
 from spanscore.protocols import Redactor
 from spanscore.replay.cases import CaseCounts, drawn, folded, found
-from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader
+from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader, reading_settings
 from spanscore.runtime.timebox import Timebox
 from spanscore.runtime.whole_file import whole_file
 from spanscore.scoring.hooks import Hooks
@@ -32,8 +31,6 @@ from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.conditions import CaseCondition, condition_of
 from spanscore.settings.printable import names_listed
-from spanscore.settings.reading import read_settings
-from spanscore.settings.serving import WireUnits
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore, Unread
 
@@ -66,7 +63,7 @@ class CollectRun:
         conditions = [condition_of(text) for text in self.when]
         refuse_unwritable(self.out)
         refuse_overwriting(self.source, "--out", self.out)
-        options, units = self._settings()
+        options, units = reading_settings(self.config)
         since_s, until_s = between(self.since, self.until)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
         counts, unread = CaseCounts(), list[Unread]()
@@ -81,13 +78,6 @@ class CollectRun:
             raise ConfigurationError(_nothing(self.source, conditions, counts, unread))
         self._write(kept)
         self._tell(kept, counts, unread, sorted({one.metric for one in conditions} - counts.metrics))
-
-    def _settings(self) -> tuple[Options, WireUnits]:
-        if self.config is None:
-            return Options(), WireUnits()
-        read = read_settings(self.config, Configuration)
-        with read.as_written.told():
-            return Options.of(given_in(read.settings)), read.settings.units
 
     def _write(self, cases: Sequence[CollectedCase]) -> None:
         """Write them whole or not at all, for their owner alone."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["SourceOfReplay", "UnitsSince", "UnitsUntil"]
+__all__ = ["SourceOfReplay", "TracesSince", "TracesUntil", "UnitsSince", "UnitsUntil"]
 
 SourceOfReplay = Annotated[
     str,
@@ -23,3 +23,5 @@ UnitsSince = Annotated[
     ),
 ]
 UnitsUntil = Annotated[str, typer.Option(metavar="TIME", help="Units that began before; likewise.")]
+TracesSince = Annotated[str, typer.Option(metavar="TIME", help="Of a store: traces since 7d, 12h, 2026-07-01T12:00Z.")]
+TracesUntil = Annotated[str, typer.Option(metavar="TIME", help="Of a store: traces before 7d, 12h, 2026-07-01T12:00Z.")]

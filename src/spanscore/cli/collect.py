@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._source_options import SourceOfReplay
+from spanscore.cli._source_options import SourceOfReplay, TracesSince, TracesUntil
 
 __all__ = ["collect"]
 
@@ -39,10 +39,8 @@ def collect(
             "configuration's.",
         ),
     ] = "",
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="Of a store: traces since 7d, 12h, 2026-07-01T12:00Z.")
-    ] = "",
-    until: Annotated[str, typer.Option(metavar="TIME", help="Of a store: traces before; likewise.")] = "",
+    since: TracesSince = "",
+    until: TracesUntil = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Make a data set of stored traces: the failing ones, or a random share of all.

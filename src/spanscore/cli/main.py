@@ -24,7 +24,7 @@ _USAGE_ERROR = 2
 _GROUPS = {
     "Start": ("demo", "init", "check", "metrics"),
     "Run": ("serve", "worker", "spool", "rules"),
-    "Look": ("report", "preview", "replay", "compare"),
+    "Look": ("explain", "report", "preview", "replay", "compare"),
     "Improve": ("score", "collect", "labels", "fit", "calibrate", "baseline"),
 }
 _ORDER = [name for names in _GROUPS.values() for name in names]

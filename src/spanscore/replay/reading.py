@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from spanscore import semconv
 from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
 from spanscore.dialects.translations.registry import Translator
+from spanscore.line.configuration import Configuration, given_in
 from spanscore.line.options import Options
 from spanscore.model.span import SpanData, Unit
 from spanscore.receivers.otlp.claims import WireClaims
@@ -16,11 +18,12 @@ from spanscore.receivers.otlp.reading import units_of
 from spanscore.receivers.otlp.streams import bounds_of
 from spanscore.receivers.scopes import Role
 from spanscore.replay.evaluated import EvaluatedUnit, EvaluatedUnits
+from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import WireUnits
 from spanscore.sources.stored import StoredTrace
 from spanscore.units.traces import ClosedUnit, TraceTable
 
-__all__ = ["NO_CONTENT", "StoredUnit", "UnitReader"]
+__all__ = ["NO_CONTENT", "StoredUnit", "UnitReader", "reading_settings"]
 
 NO_CONTENT = (
     "none with content: capture_content was off; set capture_content=True, in a configuration capture: {content: true}"
@@ -60,6 +63,7 @@ class UnitReader:
 
     Attributes:
         translator: counts what each dialect has read.
+        claims: knows which spans may be of a unit.
         mended: what was not as it should be → spans.
         orphans: spans that may be of a unit whose root is not there.
     """
@@ -68,21 +72,20 @@ class UnitReader:
         self.translator = Translator(options.translations)
         self.mended: Counter[str] = Counter()
         self.orphans = 0
-        self._claims = WireClaims(self.translator, listed=options.scopes, ignored=options.ignore_scopes)
+        self.claims = WireClaims(self.translator, listed=options.scopes, ignored=options.ignore_scopes)
         self._known = known or EvaluatedUnits()
         bounds = bounds_of(units)
-        self._table = TraceTable(bounds, follows=lambda root: True, stands_alone=self._claims.stands_alone)
+        self._table = TraceTable(bounds, follows=lambda root: True, stands_alone=self.claims.stands_alone)
         self._over_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1
 
     def units(self, trace: StoredTrace) -> list[StoredUnit]:
         """Return the units of a whole trace, in the order of their starts."""
         known, table = EvaluatedUnits(), self._table
         for span in trace.spans:
-            role, mark, _ = self._claims.of(span.origin)
-            if role is Role.OURS:
+            if self.claims.of(span.origin).role is Role.OURS:
                 known.read(_read(span))
             else:
-                table.add(span, claimed=mark is None or mark(span.raw, 0, len(span.raw)) is not None, now_ns=0)
+                table.add(span, claimed=self.claims.claims(span), now_ns=0)
         closed = table.due(self._over_ns)
         self.orphans += table.orphans
         table.reset()
@@ -90,7 +93,7 @@ class UnitReader:
         return sorted(read, key=lambda one: one.unit.spans[0].start_ns)
 
     def _units(self, closed: ClosedUnit, in_trace: EvaluatedUnits) -> Iterator[StoredUnit]:
-        if self._claims.is_none(closed):
+        if self.claims.is_none(closed):
             return
         came = {int.from_bytes(span.span_id): span for span in closed.spans}
         for unit in units_of(closed, self.translator, self.mended):
@@ -108,6 +111,19 @@ class UnitReader:
         raw = None if named is None else came.get(named.span_id)
         read = [] if raw is None else _read(raw)
         return next((name for span in read if (name := self.translator.reads(span)) is not None), "")
+
+
+def reading_settings(config: Path | None) -> tuple[Options, WireUnits]:
+    """Return the options of a configuration file and what a unit may hold; the defaults if there is no file.
+
+    Raises:
+        ConfigurationError: the configuration is wrong.
+    """
+    if config is None:
+        return Options(), WireUnits()
+    read = read_settings(config, Configuration)
+    with read.as_written.told():
+        return Options.of(given_in(read.settings)), read.settings.units
 
 
 def _joined(first: EvaluatedUnit | None, second: EvaluatedUnit | None) -> EvaluatedUnit:

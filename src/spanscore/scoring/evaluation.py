@@ -25,7 +25,7 @@ from spanscore.scoring.asked import accounts_asked, awaits_nothing
 from spanscore.scoring.deadline import Deadline
 from spanscore.scoring.metric_turn import MetricTurn
 
-__all__ = ["Evaluation", "JobAtWork", "cancelled_tell"]
+__all__ = ["Evaluation", "JobAtWork", "absent_fields", "cancelled_tell"]
 
 _THREADS = 2
 """Metrics that compute at the same time: two threads are at odds over one lock, and more are no faster."""
@@ -313,6 +313,15 @@ def _in_turns(turns: int, call: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_soon(_in_turns, turns - 1, call)
 
 
+def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
+    """Return the fields that a metric needs and its sample lacks; the kinds of samples that it takes if there is none."""
+    sample = _sample_for(metric, samples)
+    if sample is None:
+        return tuple(metric.requires)
+    kind = "multi_turn" if sample is samples.multi else "single_turn"
+    return tuple(missing_fields(sample, metric.requires[kind]))
+
+
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
     if samples.multi is not None and "multi_turn" in metric.requires:
         return samples.multi
@@ -324,15 +333,14 @@ def _without_sample(metric: Metric, samples: Samples) -> Score:
         return _unscored(metric, samples.outcome, samples.reason or samples.outcome.value)
     kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
     score = _unscored(metric, Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none")
-    return replace(score, missing=tuple(metric.requires))
+    return replace(score, missing=absent_fields(metric, samples))
 
 
 def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
     """Return a score; of one that lacks a field with the places where that was looked for."""
     if score.outcome is not Outcome.MISSING_FIELD:
         return score
-    kind = "multi_turn" if sample is samples.multi else "single_turn"
-    missing = tuple(missing_fields(sample, metric.requires[kind]))
+    missing = absent_fields(metric, samples)
     places = [f"{name} was looked for in {where}" for name, where in samples.looked_in if name in missing]
     return replace(score, missing=missing, reason="; ".join([score.reason or score.outcome.value, *places]))
 

@@ -15,7 +15,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.sources.gathering import GatheredTraces
 from spanscore.sources.stored import StoredTrace, Unread
 
-__all__ = ["OtlpFiles"]
+__all__ = ["OtlpFiles", "take_line"]
 
 _LOGS: Final = b'"resourceLogs"'
 _ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
@@ -67,14 +67,21 @@ def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield from _take(gathered, f"{file.name} line {number}", line)
+                    yield from take_line(gathered, f"{file.name} line {number}", line)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         yield Unread(f"{file.name} after line {number}", "the compressed file is damaged or not whole")
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _take(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
+def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
+    """Take in the spans, or the log records, of one line of OTLP-JSON; yield what of it cannot be read.
+
+    Args:
+        gathered: gets them.
+        name: of the line, for what cannot be read.
+        line: one export request.
+    """
     try:
         if _LOGS in line:
             gathered.add_logs(content_in_logs(logs_from_json(line)))

@@ -1,4 +1,4 @@
-"""RecentUnits: the last units that have closed, as a sampling rule sees them: what ``scorer.preview()`` looks at."""
+"""The last units: as a sampling rule sees them, for ``scorer.preview()``; and whole, for ``scorer.explain()``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from spanscore.model.foreign import is_a
-from spanscore.model.span import Facts
+from spanscore.model.span import Facts, Unit
 
-__all__ = ["RecentUnit", "RecentUnits"]
+__all__ = ["RecentUnit", "RecentUnits", "WholeUnits"]
 
 _KEPT: Final = 1_000
 """Units: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
 _LONGEST: Final = 200
 """Characters of a text among their metadata."""
+_MOST_WHOLE: Final = 100
+_MOST_BYTES: Final = 4_000_000
+_SPAN_BYTES: Final = 2_000
+"""What a span takes beside its content."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _METADATA: Final = Facts._fields.index("metadata")
 
@@ -87,6 +91,27 @@ class RecentUnits:
             return _NOTHING
         listed = {key: metadata[key] for key in self.metadata if key in metadata}
         return listed if all(map(_is_small, listed.values())) else None
+
+
+class WholeUnits:
+    """Keeps the last units with their spans, 100 with 4 MB at most. ``units`` is any thread's: a copy of a deque."""
+
+    def __init__(self) -> None:
+        self._units: deque[tuple[Unit, int]] = deque()
+        self._bytes = 0
+
+    def keep(self, unit: Unit, size_bytes: int) -> None:
+        """Keep a unit, unless it alone is above the bound; ``size_bytes``: of its content, roughly."""
+        size = size_bytes + _SPAN_BYTES * len(unit.spans)
+        if size <= _MOST_BYTES:
+            self._units.append((unit, size))
+            self._bytes += size
+        while self._bytes > _MOST_BYTES or len(self._units) > _MOST_WHOLE:
+            self._bytes -= self._units.popleft()[1]
+
+    def units(self) -> list[Unit]:
+        """Return them, the oldest first."""
+        return [unit for unit, _ in self._units.copy()]
 
 
 def _is_small(value: Any) -> bool:

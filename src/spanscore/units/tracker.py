@@ -35,6 +35,7 @@ from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.notes import Notes
 from spanscore.units.parking import Parking
+from spanscore.units.recent import WholeUnits
 from spanscore.units.revisions import Revisions
 from spanscore.units.score_batch import ScoreBatch, ShadowBatch, has_span
 
@@ -107,6 +108,7 @@ class Units:
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._decisions.reset()
+        self._recent = WholeUnits()
         self._keeping.reset()
         self._parking.reset()
         self._chosen: list[SampledUnit] = []
@@ -206,6 +208,10 @@ class Units:
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return what was decided on the units of a trace, and what came of it, as ``Decisions`` does. Any thread."""
         return self._decisions.explain(trace_id)
+
+    def recent_units(self) -> list[Unit]:
+        """Return the last units that were handed over, with their spans; their samples may still be being made. Any thread."""
+        return self._recent.units()
 
     # --- the tick ----------------------------------------------------------------------------------------------
 
@@ -358,6 +364,8 @@ class Units:
             self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self._refusal()), now_ns)
             return
         self.notes.chosen(unit.kind, chosen)
+        if samples is None:
+            self._recent.keep(unit, held)
         undecided = None if all_decided else facts
         self._at_work[key] = AtWork(others, undecided)
         self._lanes.enter(key, chosen, held)

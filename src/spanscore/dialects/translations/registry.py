@@ -6,7 +6,7 @@ A new one is a file here, and a line in ``TRANSLATIONS``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spanscore import semconv
@@ -71,7 +71,7 @@ class Translator:
         self._translations: Sequence[Translation] = TRANSLATIONS.each([*own, *TRANSLATIONS.built_in])
         self.marks = tuple(dict.fromkeys(mark for translation in self._translations for mark in translation.marks))
         self._scopes = frozenset(scope for translation in self._translations for scope in translation.scopes)
-        self._prefixes = tuple(scope if scope[-1] in ".-" else f"{scope}." for scope in self._scopes)
+        self._prefixes = _prefixes(self._scopes)
         self._spans: Counter[str] = Counter()
         self._without: Counter[str] = Counter()
         self._cut: Counter[str] = Counter()
@@ -80,6 +80,13 @@ class Translator:
     def knows(self, scope: str) -> bool:
         """Whether an instrumentation scope is one whose spans some translation reads. Pure: worth remembering by scope."""
         return scope in self._scopes or scope.startswith(self._prefixes)
+
+    def of_scope(self, scope: str) -> str | None:
+        """Return the name of the first translation that names an instrumentation scope; None if none does."""
+        named = (
+            one.name for one in self._translations if scope in one.scopes or scope.startswith(_prefixes(one.scopes))
+        )
+        return next(named, None)
 
     def translate(self, span: SpanData) -> SpanData | None:
         """Return the span in GenAI names, and count it; None if no translation claims it, or an evaluator wrote it.
@@ -146,3 +153,7 @@ class Translator:
             if found.cut
         ]
         return silent + cut
+
+
+def _prefixes(scopes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(scope if scope[-1] in ".-" else f"{scope}." for scope in scopes)

@@ -85,6 +85,11 @@ class WireClaims:
             found = self._claims[key] = self._claim(role)
         return found
 
+    def claims(self, span: WireSpan) -> bool:
+        """Whether a span may be of a unit."""
+        mark = self.of(span.origin).mark
+        return mark is None or mark(span.raw, 0, len(span.raw)) is not None
+
     def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
         """Return a root of an unsampled unit with no bytes but its times; None if the spans below it decide on the unit."""
         _, _, _, _, start, end, _ = root

@@ -1,0 +1,267 @@
+"""UnitExplainer: a unit → why its root is the root, where each part of its sample stands, and what would have it scored.
+
+A place is found after the fact: the text of a part is searched in the attributes of the unit's spans.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from spanscore import semconv
+from spanscore.dialects.translations.building import wire_of
+from spanscore.dialects.translations.registry import Translator
+from spanscore.line.boxed import dialects_of
+from spanscore.line.explained import ExplainedPart, ExplainedSpan, ExplainedUnit
+from spanscore.line.options import Options
+from spanscore.model.job import SampledUnit
+from spanscore.model.sample import AIMessage, Samples, ToolCall
+from spanscore.model.score import Outcome
+from spanscore.model.span import CUT, SpanData, Unit, UnitKey
+from spanscore.protocols import Metric
+from spanscore.runtime.timebox import Timebox
+from spanscore.scoring.evaluation import absent_fields
+from spanscore.scoring.hooks import Hooks
+from spanscore.scoring.jobs import Pipeline
+
+if TYPE_CHECKING:
+    from spanscore.line.build import Line
+
+__all__ = ["UnitExplainer", "recent_explained"]
+
+_BEGINNING: Final = 60
+"""Characters by which a text is found that was put together of several."""
+_SHORTEST: Final = 12
+"""Characters of a text that is searched for inside a longer one."""
+_MOST_PATHS: Final = 6
+_KEY_OF: Final = {
+    "user_input": "capture.user_input (Extract(user_input=…))",
+    "response": "capture.response (Extract(response=…))",
+    "retrieved_contexts": "capture.retrieved_contexts (in Python Extract(retrieved_contexts=…) or retrieval_tools=[…])",
+}
+_NOT_WHOLE: Final = (
+    "units.max_spans, units.max_bytes and units.max_age bound a unit: raise the one that this trace is above"
+)
+_NOT_CAPTURED: Final = f"capture.content: true (capture_content=True, or {semconv.CAPTURE_CONTENT_ENV}=true) exports it"
+_BY_REASON: Final = {
+    "the run failed": "capture.score_failed: true scores what a model said in a run that failed",
+    "the stream was abandoned": "capture.score_abandoned: true scores what was said of a stream that its reader left",
+    "the run was cancelled": "a cancelled run has no answer: no switch gives it one",
+    "the turn was interrupted": "the run that resumes it is scored: send its spans, too",
+    "units.kinds": "units.kinds chooses the kinds of units that are scored: add this one",
+    CUT.reason: CUT.remedy,
+}
+"""Beginning of the reason of a unit without a sample → what changes it."""
+_Held = tuple[SpanData, str, str]
+"""A span, the name of an attribute of it, and the attribute's value as JSON."""
+
+
+class UnitExplainer:
+    """Explains units by the dialects, kinds and redactor of a scorer. Asks no judge; one thread at a time.
+
+    Args:
+        options: of the scorer.
+        metrics: whose fields are looked for; empty = question and answer alone.
+        texts: whether parts have their texts.
+    """
+
+    def __init__(self, options: Options, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
+        self._pipeline = Pipeline(dialects_of(options, Timebox()), kinds=options.kinds)
+        self._hooks = Hooks(options.redactor, options.keep)
+        self._metrics = metrics
+        self._texts = texts
+
+    def unit(self, unit: Unit, above: str, raw: Mapping[int, SpanData]) -> ExplainedUnit:
+        """Return a unit with what was taken of it.
+
+        Args:
+            unit: in GenAI names.
+            above: what is above its topmost span, a clause.
+            raw: span id → the span as its writer has it; places in a span that is missing here have GenAI names.
+        """
+        samples = self._pipeline.job(SampledUnit(unit, {})).samples
+        shown = self._hooks.apply(samples)
+        missing = {} if samples.outcome else {one.name: absent_fields(one, samples) for one in self._metrics}
+        missing = {name: fields for name, fields in missing.items() if fields}
+        outcome = shown.outcome if unit.complete else Outcome.INCOMPLETE
+        return ExplainedUnit(
+            span_id=f"{unit.key.span_id:016x}",
+            root="" if unit.root is None else unit.root.name,
+            kind=unit.kind,
+            why=f"topmost span that can hold a question and an answer: {_above(unit) or above}",
+            parts=[*_parts(unit, samples, shown if self._texts else Samples(), raw)],
+            outcome=None if outcome is None else outcome.value,
+            reason=shown.reason if unit.complete else "spans of it are missing",
+            missing=missing,
+            change=_changes(unit, samples, missing) if unit.complete else [_NOT_WHOLE],
+        )
+
+
+def recent_explained(line: Line, trace_id: str | int) -> list[dict[str, Any]]:
+    """Return the decisions on the units of a trace, with the explanation of those whose spans are still there. No content.
+
+    A unit is explained when each metric has its outcome: until then another thread may be reading its spans.
+
+    Raises:
+        ConfigurationError: it is no trace id.
+    """
+    decided = line.units.explain(trace_id)
+    known = {unit.key: unit for unit in line.units.recent_units()}
+    explainer = UnitExplainer(line.options, [*line.of_units.values()], texts=False)
+    translator = Translator(line.options.translations)
+    for entry in decided:
+        unit = known.get(UnitKey(int(entry["trace_id"], 16), int(entry["span_id"], 16)))
+        if unit is None or any(metric["outcome"] is None for metric in entry["metrics"].values()):
+            continue
+        names = (None if span.operation is None else translator.of_scope(span.scope) for span in unit.spans)
+        spans = [ExplainedSpan.of(span, by, span, unit.key) for span, by in zip(unit.spans, names, strict=True)]
+        explained = explainer.unit(unit, "the span above it is remote, or no translation reads it", {})
+        entry |= {**asdict(explained), **entry, "spans": [asdict(span) for span in spans]}
+    return decided
+
+
+def _above(unit: Unit) -> str | None:
+    """Return a clause on the span above a root; None if its own unit says nothing of it."""
+    root, top = unit.root, unit.top
+    if root is None or root.parent_id is None:
+        return "it never arrived" if root is None else "it has no parent"
+    if top is None:
+        return None
+    if root.start_ns > top.end_ns:
+        return f"it began when {top.name} had ended"
+    return f"{top.name} above it holds neither ({top.operation or 'no operation'})"
+
+
+# --- what was taken, from where ----------------------------------------------------------------------------------------
+
+
+def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanData]) -> Iterator[ExplainedPart]:
+    """Yield the parts of a sample.
+
+    Args:
+        unit: that it was made of, in GenAI names.
+        samples: of the unit.
+        shown: the same, with the texts that may be shown.
+        raw: span id → the span as its writer has it.
+    """
+    held = {span.span_id: [*_held_by(raw.get(span.span_id, span))] for span in unit.spans}
+    looked_in, texts = dict(samples.looked_in), iter(_taken(shown))
+    for field, call, text in _taken(samples):
+        told = next(texts, (field, None, None))[2]
+        if text is None:
+            yield ExplainedPart(field=field, looked_in=looked_in.get(field))
+            continue
+        order = [one for span in _order(unit, field, call) for one in held[span.span_id]]
+        found = next(filter(None, (_place(needle, order) for needle in _needles(text, call))), None)
+        yield ExplainedPart(field=field, text=told, **({} if found is None else _named(*found)))
+
+
+def _taken(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
+    """Yield field, call and text of each part of a sample; of a field that has no value the text None."""
+    single = samples.single
+    yield from ((field, None, getattr(single, field, None)) for field in _sought(samples))
+    contexts = None if single is None else single.retrieved_contexts
+    yield from (("retrieved_contexts", None, text) for text in ([None] if contexts is None else contexts))
+    for message in [] if samples.multi is None else samples.multi.user_input:
+        for call in (message.tool_calls or ()) if isinstance(message, AIMessage) else ():
+            yield "tool_calls", call, f"{call.name}({json.dumps(call.args, ensure_ascii=False, default=str)})"
+
+
+def _sought(samples: Samples) -> list[str]:
+    """Return the fields that a unit itself fills; if the reason names those that cannot be told, these alone."""
+    named, cannot, _ = (samples.reason or "").partition(" cannot be told")
+    words = {"user_input": "question", "response": "answer"}
+    return [field for field, word in words.items() if not cannot or samples.single is not None or word in named]
+
+
+def _needles(text: str, call: ToolCall | None) -> list[str]:
+    """Return texts by which a part is found, the surest first: of a call its id, its longest argument, its name."""
+    if call is None:
+        return [text]
+    arguments = sorted((value for value in call.args.values() if isinstance(value, str)), key=len)
+    return [needle for needle in (call.id, *arguments[-1:], call.name) if needle]
+
+
+def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
+    """Return the spans of a unit, those that most likely hold a part first."""
+    if call is not None:
+        return sorted(unit.spans, key=lambda span: span.attributes.get(semconv.TOOL_NAME) != call.name)
+    if field == "retrieved_contexts":
+        return sorted(unit.spans, key=lambda span: span.operation != semconv.RETRIEVAL)
+    last_first = sorted(unit.spans, key=lambda span: span.end_ns, reverse=True)
+    return sorted(last_first if field == "response" else unit.spans, key=lambda span: span is not unit.speaker)
+
+
+def _named(span: SpanData, attribute: str, _: str) -> dict[str, str]:
+    return {"span_id": f"{span.span_id:016x}", "span": span.name, "attribute": attribute}
+
+
+def _held_by(span: SpanData) -> Iterator[_Held]:
+    in_events = ((f"event {event}: {name}", value) for event, held in span.events for name, value in held.items())
+    for name, value in chain(wire_of(span).items(), in_events):
+        if name not in semconv.PLAIN_ATTRIBUTES or name == semconv.TOOL_NAME:
+            as_json = f'"{value}"' if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            yield span, name, as_json
+
+
+def _place(text: str, order: Sequence[_Held]) -> _Held | None:
+    """Return the first that has a text as a value; else one that holds it inside of another, or its beginning."""
+    forms = _forms(text)
+    beginning = _forms(text.lstrip().partition("\n")[0][:_BEGINNING])
+    whole = tuple(f"{quote}{form}{quote}" for form in forms for quote in ('"', '\\"', "'"))
+    for sought in (whole, forms, beginning):
+        if sought is whole or len(sought[0]) >= _SHORTEST:
+            for held in order:
+                if any(form in held[2] for form in sought):
+                    return held
+    return None
+
+
+def _forms(text: str) -> tuple[str, ...]:
+    """Return a text as it is, and as JSON, JSON in JSON and Python write it."""
+    written = [json.dumps(text, ensure_ascii=ascii)[1:-1] for ascii in (False, True)]
+    return tuple(dict.fromkeys([text, *written, *(json.dumps(one)[1:-1] for one in written), repr(text)[1:-1]]))
+
+
+# --- what would change it ----------------------------------------------------------------------------------------------
+
+
+def _changes(unit: Unit, samples: Samples, missing: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return what would have a unit scored; nothing if it has a question, an answer and what the metrics need."""
+    reason = "" if samples.outcome is None else samples.reason or ""
+    lacks = _lacking(samples, missing)
+    known = [change for begin, change in _BY_REASON.items() if reason.startswith(begin)]
+    remedies = known or (_remedies(unit) if lacks else [])
+    places = [] if known or (remedies and reason) else lacks
+    return [*remedies, *(_change(field, unit) for field in places)]
+
+
+def _lacking(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    asked = (field for field in _sought(samples) if getattr(samples.single, field, None) is None)
+    return [*dict.fromkeys(chain(asked, *missing.values()))]
+
+
+def _remedies(unit: Unit) -> list[str]:
+    """Return what has content written on the spans of a unit that have none."""
+    if unit.root is not None and unit.root.scope == semconv.CAPTURE_SCOPE:
+        return (
+            [] if any(semconv.is_content(name) for span in unit.spans for name in span.attributes) else [_NOT_CAPTURED]
+        )
+    remedies = {span.no_content.remedy for span in unit.spans if span.no_content is not None}
+    return [
+        remedy.replace("give a translation", "units.translations: give a translation") for remedy in sorted(remedies)
+    ]
+
+
+def _change(field: str, unit: Unit) -> str:
+    if field.endswith("_turn"):
+        return f"a metric that takes this unit: it gives no {field.replace('_', '-')} sample"
+    if field not in _KEY_OF:
+        return f"{field} is given by the application: spanscore.expected({field}=…) around the request"
+    attributes = {} if unit.speaker is None else unit.speaker.attributes
+    sides = (("input", attributes.get(semconv.INPUT_VALUE)), ("output", attributes.get(semconv.OUTPUT_VALUE)))
+    paths = [f"{side}.{key}" for side, value in sides if isinstance(value, dict) for key in value][:_MOST_PATHS]
+    return f"{_KEY_OF[field]} names where it stands: {', '.join(paths) or 'input.<key>, output.<key>'}"
