@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.live import ANSWER, QUESTION, Grounded, a_line, a_trace, identity_holds
 
+import spanscore
 from spanscore import ScoringLogRecordProcessor, ScoringSpanProcessor, semconv
 from spanscore.codec.log_content import ContentRecord, content_in_logs
 from spanscore.metrics import Finding
@@ -175,6 +176,19 @@ def test_in_a_file_lines_of_logs_are_joined(form: Callable[[], list[Record]], in
     (span,) = stored.unit.spans
 
     assert (text_of(span, semconv.INPUT_MESSAGES), text_of(span, semconv.OUTPUT_MESSAGES)) == (QUESTION, ANSWER)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_explanation_names_the_log_record_s_span(form: Callable[[], list[Record]]) -> None:
+    application = Application()
+    application.call(form())
+    requests = encode_logs(application.logs.get_finished_logs()), encode_spans(application.spans.get_finished_spans())
+
+    (explained,) = spanscore.explain(json.dumps(as_json(request)) for request in requests)
+
+    taken = {part.field: (part.text, part.span) for part in explained.units[0].parts if part.looked_in is None}
+    assert taken == {"user_input": (QUESTION, "chat m"), "response": (ANSWER, "chat m")}
+    assert explained.units[0].change == []
 
 
 def text_of(span: Any, name: str) -> str:

@@ -54,17 +54,16 @@ def explain(
     since_s, until_s = between(since, until)
     store, unread = store_of(source, since_s=since_s, until_s=until_s), list[Unread]()
     explainer, terminal = _explainer(config, texts=texts), Terminal(highlight=False, markup=False)
-    told = map(explainer.trace, _traces(store, trace, unread))
     shown = list[dict[str, Any]]()
-    for one in told:
-        shown.append(one.as_json() if as_json else {})
+    for explained in map(explainer.trace, _traces(store, trace, unread)):
+        shown.append(explained.as_json() if as_json else {})
         if not as_json:
-            terminal.print(one, "")
+            terminal.print(explained, "")
     if not shown:
         known = f"{source} holds no trace {trace}; a trace id has 32 hex digits"
         raise ConfigurationError(known if trace and not unread else nothing_in(source, 0, unread))
     if as_json:
-        typer.echo(json.dumps({"traces": shown, "unread": [one._asdict() for one in unread]}, indent=2))
+        typer.echo(json.dumps({"traces": shown, "unread": [part._asdict() for part in unread]}, indent=2))
     else:
         for line in not_read(unread, len(unread)):
             terminal.print_line(line)
@@ -72,11 +71,11 @@ def explain(
 
 def _traces(store: TraceStore, trace_id: str, unread: list[Unread]) -> Iterator[StoredTrace]:
     """Yield the traces of a store, or that of one id; what cannot be read is added to ``unread``."""
-    for one in store.traces():
-        if isinstance(one, Unread):
-            unread.append(one)
-        elif not trace_id or one.trace_id.hex() == trace_id.lower():
-            yield one
+    for stored in store.traces():
+        if isinstance(stored, Unread):
+            unread.append(stored)
+        elif not trace_id or stored.trace_id.hex() == trace_id.lower():
+            yield stored
 
 
 def _explainer(config: Path | None, *, texts: bool) -> TraceExplainer:

@@ -1,4 +1,4 @@
-"""UnitExplainer: a unit → why its root is the root, where each part of its sample stands, and what would have it scored.
+"""UnitExplainer explains a unit: why its root is the root, where each part of its sample stands, how it would be scored.
 
 A place is found after the fact: the text of a part is searched in the attributes of the unit's spans.
 """
@@ -84,7 +84,8 @@ class UnitExplainer:
         """
         samples = self._pipeline.job(SampledUnit(unit, {})).samples
         shown = self._hooks.apply(samples)
-        missing = {} if samples.outcome else {one.name: absent_fields(one, samples) for one in self._metrics}
+        metrics = () if samples.outcome else self._metrics
+        missing = {metric.name: absent_fields(metric, samples) for metric in metrics}
         missing = {name: fields for name, fields in missing.items() if fields}
         outcome = shown.outcome if unit.complete else Outcome.INCOMPLETE
         return ExplainedUnit(
@@ -124,7 +125,7 @@ def recent_explained(line: Line, trace_id: str | int) -> list[dict[str, Any]]:
 
 
 def _above(unit: Unit) -> str | None:
-    """Return a clause on the span above a root; None if its own unit says nothing of it."""
+    """Return a clause on the span above a root; None if its unit does not hold that span."""
     root, top = unit.root, unit.top
     if root is None or root.parent_id is None:
         return "it never arrived" if root is None else "it has no parent"
@@ -150,13 +151,13 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
     held = {span.span_id: [*_held_by(raw.get(span.span_id, span))] for span in unit.spans}
     looked_in, texts = dict(samples.looked_in), iter(_taken(shown))
     for field, call, text in _taken(samples):
-        told = next(texts, (field, None, None))[2]
+        shown_text = next(texts, (field, None, None))[2]
         if text is None:
             yield ExplainedPart(field=field, looked_in=looked_in.get(field))
             continue
-        order = [one for span in _order(unit, field, call) for one in held[span.span_id]]
-        found = next(filter(None, (_place(needle, order) for needle in _needles(text, call))), None)
-        yield ExplainedPart(field=field, text=told, **({} if found is None else _named(*found)))
+        order = [value for span in _order(unit, field, call) for value in held[span.span_id]]
+        place = next(filter(None, (_place(needle, order) for needle in _needles(text, call))), None)
+        yield ExplainedPart(field=field, text=shown_text, **({} if place is None else _named(*place)))
 
 
 def _taken(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
@@ -223,7 +224,7 @@ def _place(text: str, order: Sequence[_Held]) -> _Held | None:
 def _forms(text: str) -> tuple[str, ...]:
     """Return a text as it is, and as JSON, JSON in JSON and Python write it."""
     written = [json.dumps(text, ensure_ascii=ascii)[1:-1] for ascii in (False, True)]
-    return tuple(dict.fromkeys([text, *written, *(json.dumps(one)[1:-1] for one in written), repr(text)[1:-1]]))
+    return tuple(dict.fromkeys([text, *written, *(json.dumps(text)[1:-1] for text in written), repr(text)[1:-1]]))
 
 
 # --- what would change it ----------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from spanscore.units.roots import RootRole
 
 __all__ = ["TraceExplainer", "explain"]
 
+_MOST_NAMES: Final = 5
 _NOTHING: Final = NoContent("no content", "")
 _NO_TEXT: Final = (
     "trace the calls of the model with an instrumentation (OpenTelemetry GenAI, OpenInference, OpenLLMetry …), and have it"
@@ -140,18 +141,18 @@ class TraceExplainer:
 
     def trace(self, trace: StoredTrace) -> ExplainedTrace:
         """Return a whole trace with its explanation."""
-        seen = {one.data.span_id: one for one in sorted(self._seen(trace), key=lambda one: one.data.start_ns)}
+        seen = {entry.data.span_id: entry for entry in sorted(self._seen(trace), key=lambda entry: entry.data.start_ns)}
         stored = self.reader.units(trace)
-        members = {span.span_id: (span, one.unit.key) for one in stored for span in one.unit.spans}
+        members = {span.span_id: (span, entry.unit.key) for entry in stored for span in entry.unit.spans}
         spans = list[ExplainedSpan]()
-        for span_id, one in seen.items():
+        for span_id, entry in seen.items():
             member, root = members.get(span_id, (None, None))
-            spans.append(ExplainedSpan.of(one.data, one.by, member, root, one.note))
+            spans.append(ExplainedSpan.of(entry.data, entry.by, member, root, entry.note))
         reason, change = (None, _of_several(stored, seen)) if stored else self._without_unit([*seen.values()])
         return ExplainedTrace(
             trace_id=trace.trace_id.hex(),
             spans=spans,
-            units=[self._unit(one, seen) for one in stored],
+            units=[self._unit(entry, seen) for entry in stored],
             reason=reason,
             change=[*change],
         )
@@ -182,22 +183,22 @@ class TraceExplainer:
 
     def _without_unit(self, seen: Sequence[_Seen]) -> tuple[str, list[str]]:
         """Return why a trace makes no unit, and what would have it make some."""
-        others = [one for one in seen if one.role is not Role.OURS]
+        others = [entry for entry in seen if entry.role is not Role.OURS]
         if not others:
             return "it holds evaluations alone", ["explain the file that has the spans of the application"]
-        found = [*self._why_none(others)]
-        if not found:
-            names = _listed({one.data.name for one in others})
+        reasons = [*self._why_none(others)]
+        if not reasons:
+            names = _listed({entry.data.name for entry in others})
             return f"no span can hold a question and an answer: {names}", [_NO_TEXT]
-        return "; ".join(reason for reason, _ in found), [change for _, changes in found for change in changes]
+        return "; ".join(reason for reason, _ in reasons), [change for _, changes in reasons for change in changes]
 
     def _why_none(self, seen: Sequence[_Seen]) -> Iterator[tuple[str, list[str]]]:
         """Yield the reasons for which spans make no unit, with what changes each."""
-        ignored = {one.data.scope for one in seen if one.role is Role.IGNORED}
+        ignored = {entry.data.scope for entry in seen if entry.role is Role.IGNORED}
         if ignored:
             yield f"ignored scopes: {_listed(ignored)}", [*self._of_ignored(ignored)]
-        others = (one for one in seen if one.by is None and one.role is not Role.IGNORED)
-        unknown = {one.data.scope: remedy for one in others if (remedy := _other_names(one.data))}
+        others = (entry for entry in seen if entry.by is None and entry.role is not Role.IGNORED)
+        unknown = {entry.data.scope: remedy for entry in others if (remedy := _other_names(entry.data))}
         if unknown:
             changes = [f"units.translations, for {scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
             yield f"unknown writer: {_listed(unknown)}", changes
@@ -206,9 +207,9 @@ class TraceExplainer:
 
     def _orphan(self, seen: Sequence[_Seen]) -> _Seen | None:
         """Return a span that is of a unit whose root never came; None if there is none."""
-        here = {one.wire.span_id for one in seen}
-        tops = (one for one in seen if one.by and one.wire.parent_id and one.wire.parent_id not in here)
-        return next((one for one in tops if self.reader.claims.role(one.wire) is not RootRole.NEVER), None)
+        here = {entry.wire.span_id for entry in seen}
+        tops = (entry for entry in seen if entry.by and entry.wire.parent_id and entry.wire.parent_id not in here)
+        return next((entry for entry in tops if self.reader.claims.role(entry.wire) is not RootRole.NEVER), None)
 
     def _of_ignored(self, scopes: Iterable[str]) -> Iterator[str]:
         unheard = self.reader.claims.unheard
@@ -238,7 +239,9 @@ def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
 def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iterator[str]:
     """Yield how several units of a trace are made one: by the scope of a span of the application above all of them."""
     tops = [
-        one for one in seen.values() if one.data.parent_id not in seen and one.role is Role.UNKNOWN and not one.claimed
+        entry
+        for entry in seen.values()
+        if entry.data.parent_id not in seen and entry.role is Role.UNKNOWN and not entry.claimed
     ]
     if len(stored) > 1 and len(tops) == 1:
         top = tops[0].data
@@ -248,6 +251,3 @@ def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iter
 def _listed(names: Iterable[str]) -> str:
     known = sorted(name or "no scope" for name in names)
     return ", ".join(known[:_MOST_NAMES]) + (" …" if len(known) > _MOST_NAMES else "")
-
-
-_MOST_NAMES: Final = 5
