@@ -6,6 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
+from time import time_ns
 
 from tests.spool.asked import Asked, key
 from tests.spool.other import other
@@ -32,6 +33,24 @@ def test_it_tells_what_waits_and_who_holds_it_and_no_content(tmp_path: Path) -> 
     assert (owner["pid"], owner["rows"], owner["in_work"], owner["has_ended"]) == (os.getpid(), 1, 1, False)
     assert page.startswith("3 wait or are in work, the oldest for ")
     assert "secret" not in page
+
+
+def test_waiting_units_are_shown_by_metric_with_their_age(tmp_path: Path) -> None:
+    now = [time_ns() - 7_200 * 10**9]
+    one = Asked(tmp_path / "spool.db", wall_ns=lambda: now[0])
+    one.put(1, metrics='["polite", "tone"]')
+    now[0] += 3_600 * 10**9
+    one.put(2, metrics='["polite"]')
+    one.put(3, metrics='["tone"]', own=True)
+
+    rows, page = json.loads(shown(one.file.path, "--json").stdout)["waiting"], shown(one.file.path).stdout
+    one.file.close(10)
+
+    assert [(row["metric"], row["units"], round(row["oldest_s"], -1)) for row in rows] == [
+        ("polite", 2, 7_200),
+        ("tone", 1, 7_200),
+    ]
+    assert re.search(r"polite +2 +2\.0 h", page)
 
 
 def test_poison_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.servers.server import poll
 from spanscore import Compare, Elsewhere, Rule, Sessions, Spool, session
 from spanscore.errors import ConfigurationError
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.spool.inspection import retry_poison
+from spanscore.spool.inspection import inspected, retry_poison
 from spanscore.testing import MemorySink
 
 
@@ -52,7 +52,7 @@ def ended(scorer, units, metric="grounded"):
     """Wait until so many units have ended, and return how."""
 
     def all_of_them():
-        told = scorer.status().outcomes[metric]
+        told = scorer.status().outcomes.get(metric, {})
         return told if sum(told.values()) == units else None
 
     return until(f"{units} units to end", all_of_them)
@@ -238,18 +238,80 @@ def test_a_job_of_a_newer_version_is_put_aside_in_the_file_and_counted(path, cap
     assert "it is of version 2, and this spanscore reads 1" in caplog.text
 
 
-def test_a_metric_that_only_the_writer_has_ends_and_the_others_are_scored(path):
-    handed_over(path, 1, Grounded(), Grounded("only_there"))
+def test_a_metric_that_a_worker_lacks_waits_for_a_worker_that_has_it(path, caplog):
+    first, second = MemorySink(), MemorySink()
+    handed_over(path, 20, Grounded("only_there"))
+    handed_over(path, 1, Grounded())
+    with a_worker(path, sink=first) as (old, _):
+        assert ended(old, 1) == {"scored": 1}
+        until("its row to be deleted", lambda: len(rows(path)) == 20)
+        with a_worker(path, Grounded("only_there"), sink=second) as (new, _):
+            assert ended(new, 20, "only_there") == {"scored": 20}
+            until("the rows to be deleted", lambda: rows(path) == [])
+            assert identity_holds(old)
+            assert identity_holds(new)
 
+    assert "only_there" not in old.status().outcomes
+    assert [len(sink.scores) for sink in (first, second)] == [1, 20]
+    assert caplog.text.count("units for metrics that this process does not have: only_there") == 1
+
+
+def test_a_worker_scores_the_metrics_that_it_has_and_leaves_the_others(path):
+    sinks = [MemorySink(), MemorySink()]
+    handed_over(path, 3, Grounded(), Grounded("second"), Grounded("third"))
+
+    for metric, sink in zip(("second", "grounded"), sinks, strict=True):
+        with a_worker(path, Grounded(metric), sink=sink) as (worker, _):
+            assert ended(worker, 3, metric) == {"scored": 3}
+            until("a flush", lambda: all(scores is None for _, scores in rows(path)))
+            assert identity_holds(worker)
+
+    assert [{score.metric for score in sink.scores} for sink in sinks] == [{"second"}, {"grounded"}]
+    assert [(row.metric, row.units) for row in inspected(path).waiting] == [("third", 3)]
+
+
+def test_kept_scores_are_emitted_by_a_worker_without_their_metric(path):
+    trace, sink = a_trace(), MemorySink()
+    trace.provider.force_flush = lambda timeout_millis=30_000: False
+    with a_line(trace=trace, spool=Spool(path)) as (scorer, _):
+        ask(scorer, 2)
+        assert scorer.flush(10)
+
+    with a_worker(path, Grounded("another"), sink=sink) as (worker, _):
+        assert ended(worker, 2) == {"scored": 2}
+        until("the rows to be deleted", lambda: rows(path) == [])
+
+    assert len(sink.scores) == 2
+
+
+def test_a_metric_that_no_worker_has_expires_and_is_counted(path):
+    handed_over(path, 1, Grounded(), Grounded("only_there"))
     with a_worker(path) as (worker, _):
-        told = ended(worker, 1)
+        ended(worker, 1)
+        until("it to be left", lambda: [row.metric for row in inspected(path).waiting] == ["only_there"])
+        with sqlite3.connect(path) as file:
+            file.execute("UPDATE rows SET put_ns = 0")
+        told = ended(worker, 1, "only_there")
+        until("the row to be deleted", lambda: rows(path) == [])
         status = worker.status()
 
-    assert told == {"scored": 1}
-    assert status.outcomes["only_there"] == {"metric_error": 1}
-    assert "another configuration" in status.reasons["only_there metric_error"]
+    assert told == {"too_late": 1}
+    assert status.outcomes["grounded"] == {"scored": 1}, "it is not counted once more"
     assert "only_there" in str(status)
     assert identity_holds(worker)
+
+
+def test_rows_of_an_older_version_are_shared_by_metric(path):
+    handed_over(path, 2, Grounded(), Grounded("second"))
+    with sqlite3.connect(path) as file:
+        file.executescript("DROP INDEX due; DROP INDEX scored; ALTER TABLE rows DROP COLUMN metrics;")
+
+    for metric in ("second", "grounded"):
+        with a_worker(path, Grounded(metric)) as (worker, _):
+            assert ended(worker, 2, metric) == {"scored": 2}
+            until("a flush", lambda: all(scores is None for _, scores in rows(path)))
+
+    assert rows(path) == []
 
 
 def test_metrics_that_wait_for_a_score_are_decided_on_where_that_is_made(path):

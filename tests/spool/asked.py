@@ -21,11 +21,13 @@ class Asked:
     def __init__(self, path: Path, **options: Any) -> None:
         self.file = SpoolFile(path, **options)
 
-    def put(self, number: int, body: bytes = b"body", *, own: bool = False) -> Put:
-        return self.put_told(number, body, own=own)[0]
+    def put(self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = "") -> Put:
+        return self.put_told(number, body, own=own, metrics=metrics)[0]
 
-    def put_told(self, number: int, body: bytes = b"body", *, own: bool = False) -> tuple[Put, str | None]:
-        return _told(lambda told: self.file.put(key(number), body, lambda *said: told(said), own=own))
+    def put_told(
+        self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = ""
+    ) -> tuple[Put, str | None]:
+        return _told(lambda told: self.file.put(key(number), body, lambda *said: told(said), own=own, metrics=metrics))
 
     def take(self, most: int = 100, kind: str = "job", *, ended_only: bool = False) -> list[SpoolRow]:
         return _told(lambda told: self.file.take(most, kind, told, ended_only=ended_only))

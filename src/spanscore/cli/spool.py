@@ -36,7 +36,7 @@ def spool(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
-    """Show what waits in a spool: how much, since when, in whose hands, and what was put aside as poison.
+    """Show what waits in a spool: how much, since when, for which metrics, in whose hands, and what was put aside as poison.
 
     [bold]spanscore spool /var/lib/spanscore/spool.db[/bold]
 
@@ -75,6 +75,11 @@ def _show(found: SpoolInspection, notes: list[str]) -> None:
         for one in found.held:
             table.add_row(str(one.pid), f"{one.rows:,}", f"{one.in_work:,}", _lease(one))
         terminal.print(table)
+    if found.waiting:
+        table = Table("metric", "waits", "oldest", box=box.SIMPLE_HEAD)
+        for metric, units, oldest_s in found.waiting:
+            table.add_row(metric, f"{units:,}", _age(oldest_s))
+        terminal.print(table)
     if found.poison:
         terminal.print(f"{len(found.poison):,} put aside; --retry-poison has them tried again")
         for key, crashes, age_s in found.poison[:_SHOWN]:
@@ -111,4 +116,5 @@ def _plain(found: SpoolInspection) -> dict[str, Any]:
         for key, attempts, age_s in found.poison
     ]
     owners = [held._asdict() for held in found.held]
-    return {"depth": state.depth, "bytes": state.bytes, "oldest_s": state.oldest_s, "owners": owners, "poison": poison}
+    counts = {"depth": state.depth, "bytes": state.bytes, "oldest_s": state.oldest_s}
+    return counts | {"owners": owners, "waiting": [row._asdict() for row in found.waiting], "poison": poison}

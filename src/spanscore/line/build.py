@@ -141,7 +141,10 @@ class Line:
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         self.duty = DutyCycle()
         self.queue: Queue = queue_of(
-            options, lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR), self.providers.resource
+            options,
+            lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR),
+            self.providers.resource,
+            self.metrics,
         )
         self.delivery = delivery_of(self.queue, self.providers)
         rates = {name: options.rates_of(name)[0] for name in self.of_units}

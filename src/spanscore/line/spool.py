@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError
@@ -21,11 +21,17 @@ if TYPE_CHECKING:  # SQLite is loaded where there is a spool
 __all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of"]
 
 
-def queue_of(options: Options, unreadable: Callable[[], None], resource: Callable[[], Mapping[str, Any]]) -> Queue:
+def queue_of(
+    options: Options,
+    unreadable: Callable[[], None],
+    resource: Callable[[], Mapping[str, Any]],
+    metrics: Collection[str],
+) -> Queue:
     """Return where units wait for their scores.
 
     Args:
         resource: gives that of the application.
+        metrics: names of the metrics that are scored here.
         unreadable: called for each row of a spool of which no job can be made.
 
     Raises:
@@ -53,6 +59,7 @@ def queue_of(options: Options, unreadable: Callable[[], None], resource: Callabl
         scores_here=options.spool.score_here,
         unreadable=told,
         resource=resource,
+        metrics=metrics,
     )
 
 

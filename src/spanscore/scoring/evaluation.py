@@ -139,7 +139,7 @@ class Evaluation:
         job = at_work.job
         metric = self._metrics.get(name)
         if metric is None:  # another process has chosen it
-            at_work.take_in(name, _unknown(name))
+            at_work.take_in(name, _unknown(name, job.samples))
             return
         if self._disabled:
             at_work.take_in(name, _unscored(metric, Outcome.FILTERED, "disabled"))
@@ -379,7 +379,11 @@ def _broken(name: str, error: BaseException) -> Score:
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
 
 
-def _unknown(name: str) -> Score:
+def _unknown(name: str, samples: Samples) -> Score:
+    """Return the score of a metric that this process lacks; the samples' own outcome, as ``too_late``, comes first."""
+    if (outcome := samples.outcome) is not None:
+        kind = outcome.value if outcome.failed else None
+        return Score(metric=name, version="", outcome=outcome, reason=samples.reason or outcome.value, error_type=kind)
     reason = "this scorer has no such metric: it was chosen by a process with another configuration"
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type="unknown_metric")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,9 +22,9 @@ from spanscore.model.job import Job
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Unit, UnitKey
-from spanscore.runtime.log import log_internal_error
+from spanscore.runtime.log import log_internal_error, log_once
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.spool.rows import Put, RowEnd, RowKey, SpoolRow
+from spanscore.spool.rows import Put, RowEnd, RowKey, SpoolRow, metrics_of, text_of_metrics
 from spanscore.spool.spool_file import SpoolFile
 
 __all__ = ["SpoolQueue", "row_key"]
@@ -62,6 +62,7 @@ class SpoolQueue:
         unreadable: told of a row of which no job can be made, and why. It is put aside in the file.
         resource: gives that of this process, which a job takes along.
         passing: units on their way to the disk; None = some twenty for each of ``in_memory``.
+        metrics: names of the metrics that this process has; the others wait for a process that has them. None = it has all.
     """
 
     def __init__(
@@ -74,11 +75,13 @@ class SpoolQueue:
         unreadable: Callable[[str], None] = lambda because: None,
         resource: Callable[[], Mapping[str, Any]] = dict,
         passing: int | None = None,
+        metrics: Collection[str] | None = None,
     ) -> None:
         self.spool = spool
         self._resource = resource
         self.scores_here = scores_here
         self._unreadable = unreadable
+        self._metrics = metrics
         self._passing = MemoryQueue(passing or _PASSING * in_memory, max_bytes // 2)
         self._memory = MemoryQueue(in_memory, max_bytes // 2)
         self.listen(lambda job, outcome, reason: None)
@@ -89,6 +92,7 @@ class SpoolQueue:
         self._passing.reset()
         self._memory.reset()
         self._kept: set[UnitKey] = set()  # units with a job in memory whose row is on the disk
+        self._rests: dict[RowKey, str] = {}  # of rows in work: the metrics that this process lacks
         self._heard: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._wakes = False
@@ -144,7 +148,8 @@ class SpoolQueue:
         body = json_of_job(job, self._resource() or None)
         self._loop = asyncio.get_running_loop()
         own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
-        self.spool.put(row_key(job.unit), body, self._soon(partial(self._was_put, job, own)), own=own)
+        told = self._soon(partial(self._was_put, job, own))
+        self.spool.put(row_key(job.unit), body, told, own=own, metrics=text_of_metrics(job.decisions))
 
     async def get(self) -> Job:
         """Wait for the next job; from then on a crash is one of its."""
@@ -164,8 +169,12 @@ class SpoolQueue:
         self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(told))
 
     def emitted(self, units: Sequence[Unit]) -> None:
-        """Delete the rows of units of which all that came has been exported. Any thread."""
-        self.spool.done([row_key(unit) for unit in units])
+        """Delete rows whose scores have been exported; leave rows of which this process lacks metrics. Any thread."""
+        rests = {key: self._rests.pop(key, None) for key in map(row_key, units)}
+        self.spool.done([key for key, rest in rests.items() if rest is None])
+        for key, rest in rests.items():
+            if rest is not None:
+                self.spool.leave(key, rest)
 
     def ack(self, job: Job) -> None:
         """Say that the job is done: its place is free, and what waits on the disk may have it."""
@@ -226,7 +235,7 @@ class SpoolQueue:
             return
         self._takes = True
         asked = min(self._room(), _AT_ONCE)
-        self.spool.take(asked, "job", self._soon(partial(self._took, asked)))
+        self.spool.take(asked, "job", self._soon(partial(self._took, asked)), has=self._has_one_of)
 
     def _took(self, asked: int, rows: list[SpoolRow]) -> None:
         self._takes, self._more = False, len(rows) == asked
@@ -259,7 +268,34 @@ class SpoolQueue:
             return None
         scored = () if row.scores is None else scores_of(row.scores)
         known = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
-        return replace(job, taken_s=self._running().time(), scored=known)
+        return self._part(replace(job, taken_s=self._running().time(), scored=known), row)
+
+    def _part(self, job: Job, row: SpoolRow) -> Job | None:
+        """Return a job with the metrics that this process can score, and remember the others; None: it has none of them."""
+        names = {*(metrics_of(row.metrics) or job.decisions)}
+        lacking = set() if self._metrics is None or row.end is not None else names.difference(self._metrics)
+        lacking -= {score.metric for score in job.scored}
+        if lacking and lacking == names:  # noted by no text: an earlier version wrote the row
+            self.spool.leave(row.key, text_of_metrics(names))
+            return None
+        if lacking:
+            self._rests[row.key] = text_of_metrics(lacking)
+        decisions = {name: one for name, one in job.decisions.items() if name in names and name not in lacking}
+        # Metrics that depend on scores are decided on once, by the process that takes the whole row.
+        return replace(job, decisions=decisions, undecided=job.undecided if names >= job.decisions.keys() else None)
+
+    def _has_one_of(self, metrics: str) -> bool:
+        """Whether this process has a metric of a row. The spool's thread."""
+        names = metrics_of(metrics)
+        if not names or self._metrics is None or any(name in self._metrics for name in names):
+            return True
+        listed = ", ".join(names)
+        log_once(
+            f"spool {self.spool.path} {listed}",
+            f"the spool {self.spool.path} holds units for metrics that this process does not have: {listed}; they wait for "
+            "a process that has them, until spool.max_age",
+        )
+        return False
 
     # --- the spool's thread ------------------------------------------------------------------------------------
 

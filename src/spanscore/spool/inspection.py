@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from spanscore.errors import ConfigurationError
 from spanscore.spool.faults import DAMAGED, fault_of
-from spanscore.spool.opening import check_ours
+from spanscore.spool.opening import check_ours, make_tables
 from spanscore.spool.owners import LeaseHolder, LeaseOfOurs, LeaseWatch, boot_ns, has_ended
-from spanscore.spool.rows import RowKey, SpoolState
+from spanscore.spool.rows import RowKey, SpoolState, metrics_of
 from spanscore.spool.table import SpoolBounds, SpoolTable
 
-__all__ = ["HeldRows", "PoisonRow", "SpoolInspection", "drop_older", "inspected", "retry_poison"]
+__all__ = ["HeldRows", "PoisonRow", "SpoolInspection", "WaitingUnits", "drop_older", "inspected", "retry_poison"]
 
 _WAITS_S: Final = 30.0
 _DAY_NS: Final = 86_400 * 1_000_000_000
@@ -51,17 +52,33 @@ class PoisonRow(NamedTuple):
     age_s: float
 
 
+class WaitingUnits(NamedTuple):
+    """The units that nobody holds and that one metric is still to score.
+
+    Attributes:
+        metric: its name.
+        units: their number.
+        oldest_s: age of the oldest one, seconds.
+    """
+
+    metric: str
+    units: int
+    oldest_s: float
+
+
 class SpoolInspection(NamedTuple):
     """What is in a spool.
 
     Attributes:
         held: by process, the one with most rows first.
         poison: the oldest first.
+        waiting: by metric, the one with the oldest unit first.
     """
 
     state: SpoolState
     held: list[HeldRows]
     poison: list[PoisonRow]
+    waiting: list[WaitingUnits]
 
 
 def inspected(path: Path) -> SpoolInspection:
@@ -114,6 +131,7 @@ def _spool(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         if not check_ours(connection, path):
             raise ConfigurationError(f"{path} is no spool: it is empty")
+        make_tables(connection)
         connection.execute("PRAGMA secure_delete=ON")
         yield connection
     finally:
@@ -130,7 +148,20 @@ def _inspection(connection: sqlite3.Connection) -> SpoolInspection:
     me = LeaseOfOurs(_ANY.lease_ns).holder
     held = [_held(holder, me, table.held_by(holder.id)) for holder in table.holders()]
     poison = [PoisonRow(key, attempts, max(0, now - put_ns) / 1e9) for key, attempts, put_ns in table.poison()]
-    return SpoolInspection(table.state(), sorted(held, key=lambda one: -one.rows), poison)
+    return SpoolInspection(table.state(), sorted(held, key=lambda one: -one.rows), poison, _waiting(table, now))
+
+
+def _waiting(table: SpoolTable, now_ns: int) -> list[WaitingUnits]:
+    units: Counter[str] = Counter()
+    oldest_ns: dict[str, int] = {}
+    for metrics, number, put_ns in table.waiting():
+        for name in metrics_of(metrics):
+            units[name] += number
+            oldest_ns[name] = min(put_ns, oldest_ns.get(name, put_ns))
+    return [
+        WaitingUnits(name, units[name], max(0, now_ns - put_ns) / 1e9)
+        for name, put_ns in sorted(oldest_ns.items(), key=lambda item: item[1])
+    ]
 
 
 def _held(holder: LeaseHolder, me: LeaseHolder, counts: tuple[int, int]) -> HeldRows:

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 from spanscore.errors import ConfigurationError, writing
 from spanscore.runtime.process_lock import ProcessLock
-from spanscore.spool.table import SCHEMA
+from spanscore.spool.table import METRICS_OF_ROWS, SCHEMA
 
-__all__ = ["VERSION", "Sync", "check_ours", "file_id", "make_file", "move_aside", "opened"]
+__all__ = ["VERSION", "Sync", "check_ours", "file_id", "make_file", "make_tables", "move_aside", "opened"]
 
 Sync = Literal["full", "normal"]
 
@@ -31,6 +31,7 @@ _CHECKED_WHOLE_BYTES: Final = 128_000_000
 larger one only what says which rows there are is checked (18 MB of 1 GB, 0.1 s). A body that is damaged shows when it is read.
 """
 _OTHERS: Final = 0o077
+_HAS_METRICS: Final = "SELECT count(*) FROM pragma_table_info('rows') WHERE name = 'metrics'"
 _TURN_S: Final = 10.0
 """How long another process may take to move a file aside."""
 
@@ -123,8 +124,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, sync: Sync) -> None:
     connection.execute(f"PRAGMA synchronous={sync}")
     connection.execute("PRAGMA secure_delete=ON")
     connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
-    if not is_there:
-        _make_tables(connection)
+    make_tables(connection)
 
 
 def _close_to_others(path: Path) -> None:
@@ -133,13 +133,19 @@ def _close_to_others(path: Path) -> None:
             path.chmod(0o600)
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables of a new file, and the column that a file of an earlier version lacks."""
+    if _number(connection, _HAS_METRICS):
+        return
     connection.execute("BEGIN IMMEDIATE")
     if not _number(connection, "SELECT count(*) FROM sqlite_master"):  # another process may have been faster
         for statement in SCHEMA:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id={_OURS}")
         connection.execute(f"PRAGMA user_version={VERSION}")
+    if not _number(connection, _HAS_METRICS):
+        for statement in METRICS_OF_ROWS:
+            connection.execute(statement)
     connection.execute("COMMIT")
 
 

@@ -50,21 +50,23 @@ class Operation:
     lasting: bool = False
 
 
-def put_row(key: RowKey, body: bytes, told: Callable[[Put, str | None], None], *, own: bool) -> Operation:
+def put_row(key: RowKey, body: bytes, told: Callable[[Put, str | None], None], *, own: bool, metrics: str) -> Operation:
     """Keep a row."""
 
     def do(table: SpoolTable) -> Answer:
-        put = table.put(key, body, own=own)
+        put = table.put(key, body, own=own, metrics=metrics)
         return lambda: told(put, NO_ROOM if put is Put.FULL else None)
 
     return Operation(do, lambda fault, _: told(fault.put, fault.reason), size_bytes=len(body), grows=True)
 
 
-def take_rows(most: int, kind: str, told: Callable[[list[SpoolRow]], None], *, ended: bool) -> Operation:
+def take_rows(
+    most: int, kind: str, told: Callable[[list[SpoolRow]], None], *, ended: bool, has: Callable[[str], bool]
+) -> Operation:
     """Lease rows."""
 
     def do(table: SpoolTable) -> Answer:
-        rows = table.take(most, kind, ended=ended)
+        rows = table.take(most, kind, ended=ended, has=has)
         return lambda: told(rows)
 
     return Operation(do, lambda *_: told([]))

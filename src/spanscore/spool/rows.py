@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-__all__ = ["Put", "RowEnd", "RowKey", "SpoolRow", "SpoolState"]
+__all__ = ["Put", "RowEnd", "RowKey", "SpoolRow", "SpoolState", "metrics_of", "text_of_metrics"]
 
 _TRACE, _SPAN, _REVISION = 16, 24, 28
 """Where each part of a key's bytes ends."""
@@ -56,6 +58,7 @@ class SpoolRow(NamedTuple):
         attempts: crashes while it was in work, [0, 3].
         put_ns: when it was put, by the wall clock of who put it; nanoseconds since the epoch.
         end: None = it is to be worked on; else it is counted, and ``done``.
+        metrics: names of the metrics that have no score yet, as ``text_of_metrics`` writes them; empty = they were not noted.
     """
 
     key: RowKey
@@ -64,6 +67,17 @@ class SpoolRow(NamedTuple):
     attempts: int
     put_ns: int
     end: RowEnd | None = None
+    metrics: str = ""
+
+
+def text_of_metrics(names: Iterable[str]) -> str:
+    """Return names of metrics as one text; equal sets of names give equal texts."""
+    return json.dumps(sorted(names))
+
+
+def metrics_of(text: str) -> list[str]:
+    """Return the names in ``text_of_metrics``; an empty text has none."""
+    return [*json.loads(text)] if text else []
 
 
 class Put(StrEnum):

@@ -128,23 +128,36 @@ class SpoolFile:
         self._again: list[Operation] = []
         self._again_at = 0.0
 
-    def put(self, key: RowKey, body: bytes, told: Callable[[Put, str | None], None], *, own: bool) -> None:
+    def put(
+        self, key: RowKey, body: bytes, told: Callable[[Put, str | None], None], *, own: bool, metrics: str = ""
+    ) -> None:
         """Keep a row.
 
         Args:
             told: called after the commit with what became of it, and why where it was not kept.
             own: whether this process has its lease from the start.
+            metrics: names of the metrics that are to score it, as one text (``text_of_metrics``); empty = none is noted.
         """
-        self._submit(put_row(key, body, told, own=own))
+        self._submit(put_row(key, body, told, own=own, metrics=metrics))
 
-    def take(self, most: int, kind: str, told: Callable[[list[SpoolRow]], None], *, ended_only: bool = False) -> None:
+    def take(
+        self,
+        most: int,
+        kind: str,
+        told: Callable[[list[SpoolRow]], None],
+        *,
+        ended_only: bool = False,
+        has: Callable[[str], bool] = lambda metrics: True,
+    ) -> None:
         """Lease rows that nobody holds, or whose holder is dead or late, the oldest first.
 
         Args:
             told: called with at most ``most`` of them; with none, too.
             ended_only: those that are only to be counted (``SpoolRow.end``) and then ``done``, not those to be worked on.
+            has: whether this process has one of the metrics in ``SpoolRow.metrics``; rows without one are left to others,
+                unless scores were kept for them. Called on the spool's thread.
         """
-        self._submit(take_rows(most, kind, told, ended=ended_only))
+        self._submit(take_rows(most, kind, told, ended=ended_only, has=has))
 
     def begin(self, keys: Iterable[RowKey], told: Callable[[], None]) -> None:
         """Say that rows of this process are in work: a crash counts from then on. Work begins when it is told."""
@@ -162,6 +175,10 @@ class SpoolFile:
         """Delete rows: what they were given has arrived. Poison that was counted is put aside for good instead."""
         for some in _portions(keys):
             self._submit(change_rows(SpoolTable.delete, some))
+
+    def leave(self, key: RowKey, metrics: str) -> None:
+        """Let others have a row for the metrics that this process lacks, when its own scores have arrived."""
+        self._submit(change_rows(lambda table, keys: table.leave(keys, metrics), [key]))
 
     def put_aside(self, keys: Iterable[RowKey]) -> None:
         """Leave rows in the file that nobody can read: whoever can has them tried again (``inspection.py``)."""

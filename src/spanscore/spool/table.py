@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from spanscore.spool.owners import LeaseHolder, LeaseOfOurs, LeaseWatch
 from spanscore.spool.rows import Put, RowEnd, RowKey, SpoolRow, SpoolState
 
-__all__ = ["SCHEMA", "SpoolBounds", "SpoolTable"]
+__all__ = ["METRICS_OF_ROWS", "SCHEMA", "SpoolBounds", "SpoolTable"]
 
 SCHEMA: Final = (
     "CREATE TABLE owners (id INTEGER PRIMARY KEY, boot TEXT NOT NULL, pid_namespace TEXT NOT NULL, pid INTEGER NOT NULL,"
@@ -27,6 +27,18 @@ SCHEMA: Final = (
 )
 """``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = poison that nobody has counted yet, 2 = that was counted,
 or cannot be read."""
+METRICS_OF_ROWS: Final = (
+    "ALTER TABLE rows ADD COLUMN metrics TEXT NOT NULL DEFAULT ''",
+    "CREATE INDEX due ON rows (kind, metrics, put_ns) WHERE owner IS NULL",
+    "CREATE INDEX scored ON rows (kind, put_ns) WHERE owner IS NULL AND scores IS NOT NULL",
+)
+"""Added to a file of an earlier version, whose processes can go on with it. ``metrics``: names without a score yet."""
+_SETS_OF_METRICS: Final = (
+    "WITH RECURSIVE each(metrics) AS (SELECT min(metrics) FROM rows WHERE owner IS NULL AND kind = :kind UNION ALL"
+    " SELECT (SELECT min(metrics) FROM rows WHERE owner IS NULL AND kind = :kind AND metrics > each.metrics) FROM each"
+    " WHERE metrics IS NOT NULL) SELECT metrics FROM each WHERE metrics IS NOT NULL"
+)
+"""One seek in the index ``due`` for each set of metrics, not one step for each row."""
 _MOST_CRASHES: Final = 3
 _UNTOLD, _TOLD = 1, 2
 _FREE: Final = "UPDATE rows SET owner = NULL, begun = 0"
@@ -86,28 +98,40 @@ class SpoolTable:
         self._run("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)", renewed)
         return renewed
 
-    def put(self, key: RowKey, body: bytes, *, own: bool) -> Put:
+    def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> Put:
         """Keep a row; ``FULL`` where that would be past ``max_bytes``."""
         used = self.used_bytes() if self._used_bytes is None else self._used_bytes
         if used + len(body) > self._bounds.max_bytes:
             return Put.FULL
         self._used_bytes = used + len(body)
-        row = key.to_bytes(), key.kind, self._wall_ns(), self._me if own else None
-        kept = self._run("INSERT OR IGNORE INTO rows (key, kind, put_ns, owner) VALUES (?, ?, ?, ?)", row)
+        row = key.to_bytes(), key.kind, self._wall_ns(), self._me if own else None, metrics
+        kept = self._run("INSERT OR IGNORE INTO rows (key, kind, put_ns, owner, metrics) VALUES (?, ?, ?, ?, ?)", row)
         if not kept.rowcount:
             return Put.KNOWN
         self._run("INSERT INTO bodies VALUES (?, ?)", (kept.lastrowid, body))
         return Put.KEPT
 
-    def take(self, most: int, kind: str, *, ended: bool) -> list[SpoolRow]:
-        """Lease rows that nobody holds, the oldest first: those to be worked on, or those that are only to be counted."""
+    def take(self, most: int, kind: str, *, ended: bool, has: Callable[[str], bool]) -> list[SpoolRow]:
+        """Lease rows that nobody holds, the oldest first: rows to be worked on, or rows that are only to be counted.
+
+        Args:
+            has: whether this process can work on rows with these ``metrics``; rows with kept scores are leased in any case.
+        """
         self._release_of_others()
         oldest_ns = self._wall_ns() - self._bounds.max_age_ns
         if ended:
-            poison = self._taken(f"aside > 0 AND aside = {_UNTOLD}", (), kind, most, RowEnd.POISON)
-            expired = self._taken("aside = 0 AND put_ns < ?", (oldest_ns,), kind, most - len(poison), RowEnd.EXPIRED)
-            return [*poison, *expired]
-        return self._taken("aside = 0 AND put_ns >= ?", (oldest_ns,), kind, most, None)
+            poison = self._waiting(f"aside > 0 AND aside = {_UNTOLD}", (), kind, most)
+            expired = self._waiting("aside = 0 AND put_ns < ?", (oldest_ns,), kind, most - len(poison))
+            return [*self._leased(poison, RowEnd.POISON), *self._leased(expired, RowEnd.EXPIRED)]
+        young = "aside = 0 AND put_ns >= ?"
+        sets = [metrics for (metrics,) in self._run(_SETS_OF_METRICS, {"kind": kind})]
+        workable = [metrics for metrics in sets if has(metrics)]
+        if workable == sets:
+            return self._leased(self._waiting(young, (oldest_ns,), kind, most), None)
+        rows = {*self._waiting(f"{young} AND scores IS NOT NULL", (oldest_ns,), kind, most)}
+        for metrics in workable:
+            rows.update(self._waiting(f"{young} AND metrics = ?", (oldest_ns, metrics), kind, most))
+        return self._leased(sorted(rows)[:most], None)
 
     def begin(self, keys: Iterable[RowKey]) -> None:
         """Say that rows are in work from now on: a crash counts."""
@@ -131,6 +155,12 @@ class SpoolTable:
         self._run_each("DELETE FROM bodies WHERE id = (SELECT id FROM rows WHERE key = ? AND owner = ?)", mine)
         self._run_each("DELETE FROM rows WHERE key = ? AND owner = ?", mine)
 
+    def leave(self, keys: Iterable[RowKey], metrics: str) -> None:
+        """Let others have rows of this holder for the metrics that it did not score; its own scores have been exported."""
+        values = [(metrics, key.to_bytes(), self._me) for key in keys]
+        changed = "scores = NULL, attempts = 0, metrics = ?"
+        self._run_each(f"{_FREE}, {changed} WHERE key = ? AND owner = ?", values)
+
     def put_aside(self, keys: Iterable[RowKey]) -> None:
         """Put rows of this holder aside, as counted."""
         self._change(f"UPDATE rows SET aside = {_TOLD}, owner = NULL", keys)
@@ -139,7 +169,7 @@ class SpoolTable:
         """Let others have rows of this holder at once."""
         self._change(_FREE, keys)
 
-    def leave(self) -> None:
+    def resign(self) -> None:
         """Give everything back, and hold no leases any more."""
         self._run(f"{_FREE} WHERE owner = ?", (self._me,))
         self._run("DELETE FROM owners WHERE id = ?", (self._me,))
@@ -167,16 +197,26 @@ class SpoolTable:
         """Return who holds leases, or held some that nobody has taken yet."""
         return [LeaseHolder(*row) for row in self._run("SELECT * FROM owners")]
 
-    def _taken(self, which: str, values: tuple[int, ...], kind: str, most: int, end: RowEnd | None) -> list[SpoolRow]:
-        found = self._run(
-            "SELECT id, key, body, scores, attempts, put_ns FROM rows JOIN bodies USING (id)"
-            f" WHERE owner IS NULL AND kind = ? AND {which} ORDER BY put_ns, id LIMIT ?",
+    def waiting(self) -> list[tuple[str, int, int]]:
+        """Return for each set of metrics how many rows wait that nobody holds, and when the oldest was put."""
+        return self._run(
+            "SELECT metrics, count(*), min(put_ns) FROM rows WHERE owner IS NULL AND aside = 0 GROUP BY metrics"
+        ).fetchall()
+
+    def _waiting(self, which: str, values: tuple[int | str, ...], kind: str, most: int) -> list[tuple[int, int]]:
+        """Return when the oldest rows that nobody holds were put, and their ids."""
+        return self._run(
+            f"SELECT put_ns, id FROM rows WHERE owner IS NULL AND kind = ? AND {which} ORDER BY put_ns, id LIMIT ?",
             (kind, *values, most),
         ).fetchall()
-        self._run_each("UPDATE rows SET owner = ? WHERE id = ?", [(self._me, row[0]) for row in found])
+
+    def _leased(self, waiting: Iterable[tuple[int, int]], end: RowEnd | None) -> list[SpoolRow]:
+        query = "SELECT key, body, scores, attempts, put_ns, metrics FROM rows JOIN bodies USING (id) WHERE id = ?"
+        rows = [row for _, one in waiting for row in self._run(query, (one,))]
+        self._run_each("UPDATE rows SET owner = ? WHERE key = ?", [(self._me, row[0]) for row in rows])
         return [
-            SpoolRow(RowKey.from_bytes(key), body, scores, attempts, put_ns, end)
-            for _, key, body, scores, attempts, put_ns in found
+            SpoolRow(RowKey.from_bytes(key), body, scores, attempts, put_ns, end, metrics)
+            for key, body, scores, attempts, put_ns, metrics in rows
         ]
 
     def held_by(self, holder: int) -> tuple[int, int]:

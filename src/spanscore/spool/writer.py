@@ -130,7 +130,7 @@ class SpoolWriter:
         """Give back what this process holds, and close the file."""
         if self._table is not None:
             with suppress(*_EXPECTED):
-                self._begun(self.hurry_by).leave()
+                self._begun(self.hurry_by).resign()
                 self._execute("COMMIT")
         self._let_go()
 
