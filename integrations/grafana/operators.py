@@ -103,11 +103,13 @@ def _receivers() -> list[Any]:
         stacked(
             "Spans over OTLP",
             "Spans that arrived, and spans that are not scored. *not valid*: their ids are malformed. *orphans*: their root"
-            " never came; its sender probably lost it. *late*: their unit was closed already; raise `units.quiet`.",
+            " never came; its sender probably lost it. *late*: their unit was closed already; raise `units.quiet`. *unread*:"
+            " traces of a second instrumentation of one library; give each program its own resource.",
             over_time(_grown(semconv.RECEIVE_SPANS), f"received {_SERVICE}"),
             over_time(_grown(semconv.RECEIVE_REJECTED), f"not valid {_SERVICE}"),
             over_time(_grown(semconv.UNITS_ORPHANS), f"orphans {_SERVICE}"),
             over_time(_grown(semconv.UNITS_LATE), f"late {_SERVICE}"),
+            over_time(_grown(semconv.RECEIVE_UNREAD), f"unread traces {_SERVICE}"),
         ),
         lines(
             "Bytes over OTLP",

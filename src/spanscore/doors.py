@@ -302,6 +302,7 @@ def _told_of(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, fl
         semconv.RECEIVE_BYTES: lambda: counts.bytes,
         semconv.RECEIVE_REFUSED: lambda: dict.fromkeys(OVERLOADS, 0) | counts.refused.copy(),
         semconv.RECEIVE_REJECTED: lambda: sum(counts.rejected.copy().values()),
+        semconv.RECEIVE_UNREAD: lambda: sum(counts.unread.copy().values()),
         semconv.UNITS_OPEN: lambda: gathered().open,
         semconv.UNITS_ORPHANS: lambda: gathered().orphans,
         semconv.UNITS_LATE: lambda: gathered().late,

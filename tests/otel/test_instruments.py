@@ -668,6 +668,7 @@ _HANDED_IN = {
     semconv.RECEIVE_BYTES,
     semconv.RECEIVE_REFUSED,
     semconv.RECEIVE_REJECTED,
+    semconv.RECEIVE_UNREAD,
     semconv.UNITS_ORPHANS,
     semconv.UNITS_LATE,
     semconv.WORKER_DROPPED,

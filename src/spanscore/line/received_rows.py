@@ -59,6 +59,8 @@ def _dialects(received: Received) -> Iterator[str]:
     yield f"dialects: {', '.join(read) or 'none read yet'}"
     if received.unclaimed:
         yield f"{_number(received.unclaimed, 'span')} of other things"
+    for scope, traces in received.unread.items():
+        yield f"{_number(traces, 'trace')} of {scope} not read, as another scope traces the same library"
 
 
 def _logs(counts: LogRecords) -> Iterator[str]:

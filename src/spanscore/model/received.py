@@ -94,6 +94,7 @@ class Received:
         rejected: reason → spans that are not valid.
         ours: of the spans, evaluations.
         unclaimed: of the spans, those that no translation claims.
+        unread: scope → traces without any span that is read, as another scope traces the same library in their process.
         open: traces with spans that wait for their unit to be whole.
         waiting_for_root: of these, those with spans whose parent has not come.
         orphans: spans that were given up, as their root never came.
@@ -114,6 +115,7 @@ class Received:
     rejected: Mapping[str, int]
     ours: int
     unclaimed: int
+    unread: Mapping[str, int]
     open: int
     waiting_for_root: int
     orphans: int

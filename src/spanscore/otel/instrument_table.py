@@ -82,6 +82,9 @@ READ: Mapping[str, Instrument] = {
     semconv.RECEIVE_BYTES: Instrument("counter", "By", "Bodies of requests, without compression"),
     semconv.RECEIVE_REFUSED: Instrument("counter", "{request}", "Requests that were refused, by reason"),
     semconv.RECEIVE_REJECTED: Instrument("counter", "{span}", "Spans that are not valid, in requests that were taken"),
+    semconv.RECEIVE_UNREAD: Instrument(
+        "counter", "{trace}", "Traces that are not read, as another instrumentation of their library is"
+    ),
     semconv.UNITS_ORPHANS: Instrument("counter", "{span}", "Spans of which the root never came, and that are no unit"),
     semconv.UNITS_LATE: Instrument("counter", "{span}", "Spans that came when their unit had closed"),
     semconv.WORKER_DROPPED: Instrument(

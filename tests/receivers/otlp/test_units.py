@@ -118,6 +118,18 @@ def test_a_unit_is_handed_on_whole_in_the_order_in_which_its_spans_began() -> No
     assert (unit.complete, unit.revision, served.receiver.units) == (True, 0, 1)
 
 
+def test_traces_of_a_second_instrumentation_of_a_library_are_counted_as_unread() -> None:
+    served, second = Served(), "opentelemetry.instrumentation.langchain"
+    kinds = {FRAMEWORK: range(1, 11), CLIENT: range(11, 21), second: range(21, 31)}
+    roots = [agent(trace=trace, scope=scope) for scope, traces in kinds.items() for trace in traces]
+
+    served.send(*roots, *[tool(root, scope=second) for root in roots[:10]])  # both trace these runs
+    served.send(*[tool(root, scope=second) for root in roots[20:]])
+    served.pass_time(2)
+
+    assert (len(served.units), served.receiver.received().unread) == (20, {second: 10})
+
+
 def test_what_no_rate_takes_is_counted_and_never_decoded() -> None:
     served = Served(rate=0.0)
 

@@ -7,12 +7,21 @@ instrumentations of one library in it, the scope that came first is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.codec.wire import TIMES_SIZE, Origin, SpanPlace, UnreadableRequest, WireSpan, resource_of, times_alone
+from spanscore.codec.wire import (
+    TIMES_SIZE,
+    Origin,
+    SpanPlace,
+    Taken,
+    UnreadableRequest,
+    WireSpan,
+    resource_of,
+    times_alone,
+)
 from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.root_roles import LOGFIRE, root_role
 from spanscore.receivers.scopes import Role, Scopes, scope_notes
@@ -71,6 +80,7 @@ class WireClaims:
         self._listed = tuple(listed)
         self._ignored = tuple(ignored)
         self._claims: dict[int, ScopeClaim] = {}
+        self._unheard: dict[int, str] = {}  # by the same key, of ignored scopes: what ``unread`` counts
         self._resources: dict[int, Scopes] = {}
         self._processes: dict[tuple[str, str], Scopes] = {}
 
@@ -79,9 +89,13 @@ class WireClaims:
         key = hash(origin)  # not its bytes, which may be many
         found = self._claims.get(key)
         if found is None:
-            role = self._scopes_of(origin).role(_told(origin.scope_name))
+            scopes, scope = self._scopes_of(origin), _told(origin.scope_name)
+            role = scopes.role(scope)
             if len(self._claims) >= _MOST:
                 self._claims.clear()
+                self._unheard.clear()
+            if role is Role.IGNORED and scope in scopes.unheard:
+                self._unheard[key] = scope
             found = self._claims[key] = self._claim(role)
         return found
 
@@ -133,6 +147,13 @@ class WireClaims:
         ids = [(span.span_id, span.parent_id) for span in closed.spans]
         return len(topmost_roots(closed.root.span_id, ids, lambda one: self.role(known[one]), closed.unread))
 
+    def unread(self, taken: Taken) -> Iterator[tuple[str, set[bytes]]]:
+        """Yield scopes that are ignored because another scope traces the same library, with the traces of their spans."""
+        for origin, places in taken.places if self._unheard else ():
+            scope = self._unheard.get(hash(origin))
+            if scope is not None:
+                yield scope, {place[0] for place in places}
+
     def notes(self) -> list[str]:
         """Return notes on scopes for `status()`."""
         return scope_notes(self._listed, [*self._processes.values()])
@@ -159,6 +180,7 @@ class WireClaims:
             return found
         if len(self._resources) >= _MOST:
             self._claims.clear()
+            self._unheard.clear()
             self._resources.clear()
             self._processes.clear()
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from threading import Lock
 from typing import Final
 
@@ -11,6 +11,8 @@ __all__ = ["OVERLOADS", "DoorCounts"]
 
 OVERLOADS: Final = ("bytes", "traces", "inbox")
 """What may be full, so that a request is refused and is to come again."""
+_MOST_UNREAD: Final = 10_000
+"""Ids of unread traces that are remembered, as a trace may come in several requests."""
 
 
 class DoorCounts:
@@ -26,6 +28,7 @@ class DoorCounts:
         rejected: why a span of a request that was taken is not valid → how many.
         ours: of the spans, evaluations: they are never evaluated.
         unclaimed: of the spans, those that nobody claims.
+        unread: scope → traces without any span that is read, as another scope traces the same library in their process.
     """
 
     def __init__(self) -> None:
@@ -37,6 +40,8 @@ class DoorCounts:
         self.requests = self.bytes = self.spans = self.ours = self.unclaimed = 0
         self.refused: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
+        self._unread_traces: set[bytes] = set()
 
     def came(self, size_bytes: int) -> None:
         """Count a request, whatever comes of it.
@@ -52,6 +57,19 @@ class DoorCounts:
         """Count a request that is refused, by a reason of few: ``bytes``, ``traces``, ``inbox``, ``too_large`` …"""
         with self._lock:
             self.refused[reason] += 1
+
+    def leave_unread(self, scope: str, traces: Set[bytes]) -> None:
+        """Count traces of a request with spans of an ignored scope; each once, unless thousands came in between.
+
+        Args:
+            scope: the ignored scope.
+            traces: ids of its traces, without traces of which the same request has spans that are read.
+        """
+        with self._lock:
+            self.unread[scope] += len(traces - self._unread_traces)
+            if len(self._unread_traces) >= _MOST_UNREAD:
+                self._unread_traces.clear()
+            self._unread_traces |= traces
 
     def took(self, spans: int, rejected: Mapping[str, int], *, ours: int, unclaimed: int) -> None:
         """Count the spans of one request."""

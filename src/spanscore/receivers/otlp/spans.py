@@ -219,6 +219,8 @@ class OtlpSpans:
             self.foreign.read(scores)
         spans, ours = sorting.read_spans + sorting.ours + len(copies), sorting.ours
         self.counts.took(spans, taken.rejected, ours=ours, unclaimed=sorting.unclaimed)
+        for scope, traces in self._claims.unread(taken):
+            self.counts.leave_unread(scope, traces - sorting.traces)
         roots, beside, size = sorting.roots, sorting.beside, sorting.size
         if copies:
             copied = {span.trace_id for span in copies}
@@ -330,6 +332,7 @@ class OtlpSpans:
             rejected=dict(counts.rejected),
             ours=counts.ours,
             unclaimed=counts.unclaimed,
+            unread=dict(counts.unread),
             open=gathered.open,
             waiting_for_root=gathered.waiting_for_root,
             orphans=gathered.orphans,
