@@ -1,7 +1,7 @@
 """Kafka: one broker that is its own controller, fetched once from Maven into the cache and run on free loopback ports.
 
 It speaks the group protocol of KIP-848 and the classic one, and knows two listeners: a plain one, whose clients may do
-anything, and one with names and passwords (SASL/PLAIN), whose client ``reader`` may do what ``allow`` has said.
+anything, and one with names and passwords (SASL/PLAIN) or tokens, whose client ``reader`` may do what ``allow`` has said.
 """
 
 from __future__ import annotations
@@ -167,6 +167,7 @@ def running(folder: Path, properties: Mapping[str, str] | None = None) -> Iterat
 def _properties(folder: Path, plain: int, with_password: int, controller: int) -> dict[str, str]:
     listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{with_password}"
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    token = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -176,8 +177,9 @@ def _properties(folder: Path, plain: int, with_password: int, controller: int) -
         "advertised.listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} required user_{READER}="{PASSWORD}";',
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": f"{token} required;",  # takes unsigned tokens
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "log.dirs": str(folder / "data"),

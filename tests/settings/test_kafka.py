@@ -73,3 +73,37 @@ def test_a_password_that_is_none_is_told_by_its_file(held: str | None, kind: typ
 def test_what_cannot_be_is_said(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         KafkaSettings.model_validate(given)
+
+
+def test_properties_of_the_client_are_passed_on_and_secrets_come_from_their_files(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    given = {
+        "ssl.certificate.location": "/run/secrets/tls.crt",
+        "ssl.key.password": {"file": str(secret)},
+        "sasl.oauthbearer.method": "oidc",
+        "socket.keepalive.enable": True,
+        "socket.timeout.ms": 5_000,
+    }
+    security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER"}
+    topic = KafkaTopic.model_validate({"brokers": BROKERS, "client": given, "security": security})
+
+    config = confluent_config(topic)
+
+    assert config.items() >= {**given, "ssl.key.password": "s3cret", "sasl.mechanism": "OAUTHBEARER"}.items()
+    assert "s3cret" not in repr(topic)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("group.id", "another", "spanscore's own"),
+        ("enable.auto.commit", True, "spanscore's own"),
+        ("sasl.username", "reader", "set by security"),
+        ("ssl.key.password", "s3cret", "{file: PATH}"),
+        ("sasl.oauthbearer.client.secret", "s3cret", "{file: PATH}"),
+    ],
+)
+def test_a_property_that_is_ours_or_a_secret_is_refused(name: str, value: Any, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        KafkaTopic.model_validate({"brokers": BROKERS, "client": {name: value}})

@@ -38,7 +38,7 @@ def test_no_broker_at_the_start_is_said_with_its_address(kafka: Kafka, tmp_path:
     [
         (PASSWORD, "", "do not let us read the topic {topic}"),
         (PASSWORD, "topic", "do not let us join the group {topic}-workers"),
-        ("wrong", "topic", "refuse name or password"),
+        ("wrong", "topic", "refuse name, password, token or certificate"),
     ],
 )
 def test_who_may_not_read_is_told_which_topic_or_group(

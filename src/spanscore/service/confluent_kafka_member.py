@@ -7,10 +7,10 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from spanscore.errors import SourceUnavailable
+from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.service.commit_note import CommitNote
 from spanscore.settings.durations import duration
-from spanscore.settings.kafka import KafkaSettings, confluent_config
+from spanscore.settings.kafka import KafkaSettings, ValueInFile, confluent_config
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -224,9 +224,15 @@ class GroupMember:
         self._consumer.close()
 
     def _made(self) -> Consumer:
-        from confluent_kafka import Consumer
+        from confluent_kafka import Consumer, KafkaException
 
-        return Consumer({**self._config, **_GROUPS[self.protocol]})
+        try:
+            return Consumer({**self._config, **_GROUPS[self.protocol]})
+        except KafkaException as error:
+            text = error.args[0].str()
+            for name, value in self._kafka.client.items():
+                text = text.replace(self._config[name], "…") if isinstance(value, ValueInFile) else text
+            raise ConfigurationError(f"kafka.client is refused by the client library: {text}") from None
 
     def _subscribe(self) -> None:
         revoked, lost = self._hearing.revoked, self._hearing.lost
@@ -274,7 +280,7 @@ def trouble_of(error: KafkaError, kafka: KafkaSettings) -> Trouble:
     return Trouble(kind, text.format(brokers=", ".join(kafka.brokers), topic=kafka.topic, group=kafka.group, code=code))
 
 
-_LOGIN: Final = "the brokers refuse name or password (kafka.security)"
+_LOGIN: Final = "the brokers refuse name, password, token or certificate (kafka.security, kafka.client)"
 _MISSING: Final = "there is no topic {topic}; it is read as soon as there is one"
 _MEANINGS: Final[Mapping[str, tuple[Kind, str]]] = {
     "_PARTITION_EOF": ("end", ""),

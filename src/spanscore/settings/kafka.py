@@ -13,11 +13,17 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.settings.kinds import PositiveSeconds, Seconds, SettingsPart
 
-__all__ = ["KafkaSecurity", "KafkaSettings", "KafkaTopic", "confluent_config"]
+__all__ = ["KafkaSecurity", "KafkaSettings", "KafkaTopic", "ValueInFile", "confluent_config"]
 
 _BROKER: Final = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):\d{1,5}"
 _SILENT: Final = logging.Logger("spanscore.kafka", logging.CRITICAL + 1)
 _TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
+_CLIENT: Final = re.compile(
+    r"(enable\.)?(sasl|ssl)\.|(https|socket|reconnect|broker|connections)\.|client\.(rack|dns\.)"
+)
+"""Properties of librdkafka by which a client reaches brokers; its other properties decide what is read, and are ours."""
+_SECURITY: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location")
+_SECRET: Final = re.compile(r"(password|secret|passphrase|ssl\.key\.pem|oauthbearer\.config)$")
 
 
 def _broker(text: str) -> str:
@@ -36,19 +42,46 @@ Broker = Annotated[str, AfterValidator(_broker), WithJsonSchema({"type": "string
 TopicName = Annotated[str, AfterValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC}$"})]
 
 
+class ValueInFile(SettingsPart):
+    """A value that stands in a file of its own, as a secret does.
+
+    Attributes:
+        file: path of the file; it holds one line of text.
+    """
+
+    file: str
+
+
+def _client(properties: dict[str, Any]) -> dict[str, Any]:
+    for name, value in properties.items():
+        if name in _SECURITY:
+            raise ValueError(f"{name} is set by security; write it there")
+        if _CLIENT.match(name) is None:
+            raise ValueError(
+                f"{name} is spanscore's own; properties of ssl., sasl., socket. and the like are passed on"
+            )
+        if _SECRET.search(name) and not isinstance(value, ValueInFile):
+            raise ValueError(f"{name} is a secret; write {{file: PATH}}")
+    return properties
+
+
+ClientProperties = Annotated[dict[str, bool | int | float | str | ValueInFile], AfterValidator(_client)]
+
+
 class KafkaSecurity(SettingsPart):
     """How the brokers know the client, and the client the brokers. Secrets stand in files, never here.
 
     Attributes:
         protocol: of the connection: plain text or TLS (``SSL``), and with ``SASL_`` a name and a password.
-        mechanism: of name and password; ``PLAIN`` sends the password itself, and so wants ``SASL_SSL``.
+        mechanism: of name and password; ``PLAIN`` sends the password itself, and so wants ``SASL_SSL``. ``OAUTHBEARER`` has
+            neither: ``client`` names the server of its tokens.
         username_file: file that holds the name.
         password_file: file that holds the password.
         ca: file of the authorities, as PEM, by which the brokers' certificates are checked; null = those of the system.
     """
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
     username_file: str | None = None
     password_file: str | None = None
     ca: str | None = None
@@ -56,7 +89,10 @@ class KafkaSecurity(SettingsPart):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         given = [name for name in ("username_file", "password_file") if getattr(self, name) is not None]
-        if self.protocol.startswith("SASL_") and len(given) < len(("name", "password")):
+        has_password = self.mechanism != "OAUTHBEARER"
+        if given and not has_password:
+            raise ValueError(f"{given[0]} is not read with mechanism: OAUTHBEARER")
+        if self.protocol.startswith("SASL_") and has_password and len(given) < len(("name", "password")):
             raise ValueError(f"protocol: {self.protocol} needs username_file and password_file")
         if given and not self.protocol.startswith("SASL_"):
             raise ValueError(f"{given[0]} is read only with protocol: SASL_SSL or SASL_PLAINTEXT, not {self.protocol}")
@@ -72,11 +108,14 @@ class KafkaTopic(SettingsPart):
         brokers: some of them, host and port each; the others are learned from these.
         topic: its name.
         security: how brokers and client know each other; without it in plain text, without a name.
+        client: further properties of librdkafka (``ssl.…``, ``sasl.oauthbearer.…``, ``socket.…``) → their values; a secret is
+            ``{file: PATH}``.
     """
 
     brokers: list[Broker] = Field(min_length=1)
     topic: TopicName = "otlp_spans"
     security: KafkaSecurity = KafkaSecurity()
+    client: ClientProperties = Field(default_factory=dict)
 
 
 class KafkaSettings(KafkaTopic):
@@ -116,8 +155,11 @@ def confluent_config(topic: KafkaTopic, at: str = "kafka") -> dict[str, Any]:
     }
     if security.ca is not None:
         config["ssl.ca.location"] = str(_readable(security.ca, f"{at}.security.ca"))
-    if security.username_file is not None and security.password_file is not None:
+    for name, value in topic.client.items():
+        config[name] = _held(value.file, f"{at}.client.{name}") if isinstance(value, ValueInFile) else value
+    if security.protocol.startswith("SASL_"):
         config["sasl.mechanism"] = security.mechanism
+    if security.username_file is not None and security.password_file is not None:
         config["sasl.username"] = _held(security.username_file, f"{at}.security.username_file")
         config["sasl.password"] = _held(security.password_file, f"{at}.security.password_file")
     return config
