@@ -167,6 +167,13 @@ def _durable() -> list[Any]:
             over_time(f"sum by ({q.SERVICE}) ({lag})", f"all {_SERVICE}"),
             over_time(f"max by ({q.SERVICE}) ({lag})", f"longest partition {_SERVICE}"),
         ),
+        lines(
+            "Lag of the workers in time",
+            "Age of the oldest message that no worker has finished. Above the retention of the topic messages are lost."
+            " A few seconds are usual: `units.quiet`, and the time of a judge.",
+            over_time(q.worst("max", semconv.WORKER_TIME_LAG, by_service), _SERVICE),
+            unit=SECONDS,
+        ),
         stacked(
             "Handed over to another process",
             "Evaluations that another process makes. That process counts them, and no panel counts them twice. None although"

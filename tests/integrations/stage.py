@@ -67,7 +67,10 @@ OF_A_WORKER = {
     semconv.WORKER_SKIPPED: lambda: 0,
 }
 """What a worker with a spool and a topic would tell beside the lag: there is neither on the stage."""
-LAG = {partition: Point(((semconv.PARTITION, partition),), {semconv.WORKER_LAG: 40}) for partition in "01"}
+LAG = {
+    partition: Point(((semconv.PARTITION, partition),), {semconv.WORKER_LAG: 40, semconv.WORKER_TIME_LAG: 3.5})
+    for partition in "01"
+}
 _HARMLESS = 'sum(spanscore_quality_count{gen_ai_evaluation_name="harmless"})'
 
 

@@ -655,6 +655,7 @@ _GAUGES = {
     semconv.CANARY_FIRST_AGREEMENT,
     semconv.CANARY_P,
     semconv.WORKER_LAG,
+    semconv.WORKER_TIME_LAG,
 }
 _HANDED_IN = {
     *_LEVELS,

@@ -47,6 +47,20 @@ def test_what_is_open_when_a_worker_ends_is_read_again_and_nothing_else(
         assert second.scorer.status().received.late == 0
 
 
+def test_the_lag_is_reported_in_messages_and_in_seconds(kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    def lags(name: str) -> list[float]:
+        return [point.values[name] for point in worker.source.points().values() if name in point.values]
+
+    first, last = traces(1, messages=2)
+    send(kafka, topic, [first])
+    with working(configured(tmp_path, kafka, topic, units={"orphan_wait": "60s"})) as worker:
+        worker.until(lambda: lags(semconv.WORKER_LAG) == [1], "a message that is not settled")
+        worker.until(lambda: lags(semconv.WORKER_TIME_LAG)[0] > 1.5, "seconds of lag")
+        send(kafka, topic, [last])
+
+        worker.until(lambda: {*lags(semconv.WORKER_LAG), *lags(semconv.WORKER_TIME_LAG)} == {0}, "no lag")
+
+
 def test_a_partition_that_goes_while_its_worker_ends_takes_nothing_open_with_it(
     kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:

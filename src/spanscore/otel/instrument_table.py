@@ -120,6 +120,7 @@ POINTS: Mapping[str, Instrument] = {
     semconv.CANARY_FIRST_AGREEMENT: Instrument("gauge", "", "Share of them with which its first answers did"),
     semconv.CANARY_P: Instrument("gauge", "", "Exact p of the change of a judge's answers since its first run"),
     semconv.WORKER_LAG: Instrument("gauge", "{message}", "Messages of a partition that are not settled"),
+    semconv.WORKER_TIME_LAG: Instrument("gauge", "s", "Age of the oldest message of a partition that is not settled"),
 }
 """What accounts, budgets, judges on labelled samples and partitions are at; several scorers may share one."""
 INSTRUMENTS: Mapping[str, Instrument] = {

@@ -148,12 +148,15 @@ class KafkaSource:
         )
 
     def points(self) -> Mapping[Hashable, Point]:
-        """Return the lag, a point for each partition."""
-        lag, topic = self._lag, self._kafka.topic
-        return {
-            (topic, one): Point(((semconv.PARTITION, str(one)),), {semconv.WORKER_LAG: behind})
-            for one, behind in lag.items()
-        }
+        """Return the lag in messages and in seconds, a point for each partition; no seconds before a message was read."""
+        oldest, now_ns = self._topic.oldest_by_partition(), time_ns()
+        points: dict[Hashable, Point] = {}
+        for partition, behind in self._lag.items():
+            values: dict[str, float] = {semconv.WORKER_LAG: behind}
+            if partition in oldest or not behind:
+                values[semconv.WORKER_TIME_LAG] = max(0, now_ns - oldest.get(partition, now_ns)) / 1e9
+            points[self._kafka.topic, partition] = Point(((semconv.PARTITION, str(partition)),), values)
+        return points
 
     # --- the polling thread --------------------------------------------------------------------------------------
 

@@ -122,8 +122,12 @@ class Topic:
     @property
     def oldest_ns(self) -> int | None:
         """When the oldest message that was read and is not settled was written; None = all are. Any thread."""
-        times = (offsets.oldest_ns for offsets in [*self._offsets.values()])
-        return min((time for time in times if time is not None), default=None)
+        return min(self.oldest_by_partition().values(), default=None)
+
+    def oldest_by_partition(self) -> Mapping[int, int]:
+        """Return for each partition with such messages when the oldest of them was written. Any thread."""
+        times = {partition: offsets.oldest_ns for partition, offsets in [*self._offsets.items()]}
+        return {partition: time for partition, time in times.items() if time is not None}
 
     def reach_end(self, partition: int) -> None:
         """Note that a partition was read to its end."""
