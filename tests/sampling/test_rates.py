@@ -26,6 +26,17 @@ def test_a_rate_becomes_the_threshold_of_the_specification(rate, th):
     assert decode_threshold(th) == threshold(rate)
 
 
+def test_a_sampler_that_states_its_share_and_decides_by_its_own_hash_costs_no_units() -> None:
+    """The Collector's tail sampler does so for traces without ``ot``: three quarters of them have an R below its T."""
+    sampler, random = RateSampler({"m": 0.5}), Random(7)
+    arriving = [facts(random.getrandbits(128), trace_state="ot=th:c") for _ in range(4_000)]
+
+    decisions = [sampler.decide(unit, "m") for unit in arriving]
+
+    assert sum(decision.take for decision in decisions) == pytest.approx(2_000, abs=120)
+    assert {round(decision.probability, 12) for decision in decisions} == {0.125}
+
+
 def test_probability_is_derived_from_the_threshold():
     assert probability(decode_threshold("fd70a")) == pytest.approx(0.010000228, abs=1e-9)
     assert probability(threshold(1.0)) == 1.0

@@ -97,7 +97,11 @@ def validate(config: Path, environment: Mapping[str, str] | None = None) -> None
 
 @contextmanager
 def running(
-    folder: Path, *configs: Path, environment: Mapping[str, str] | None = None, health: int | None = None
+    folder: Path,
+    *configs: Path,
+    environment: Mapping[str, str] | None = None,
+    health: int | None = None,
+    gates: str = "",
 ) -> Iterator[Collector]:
     """Run the Collector with these configurations merged, the last one winning; stopped at the end of the block.
 
@@ -107,11 +111,14 @@ def running(
         environment: for the ``${env:…}`` of the configurations.
         health: the port of a ``health_check`` extension that the configurations already have; None adds one
             (see ``health_check``), in place of the extensions they name.
+        gates: feature gates to enable, separated by commas.
     """
     port = health or free_port()
     sources = [argument for config in configs for argument in ("--config", str(config))]
     if health is None:
         sources += ["--config", f"yaml:{health_check(port)}"]
+    if gates:
+        sources.append(f"--feature-gates={gates}")
     server = Server(
         [str(_binary()), *sources],
         environment=dict(environment or {}),

@@ -14,12 +14,22 @@ from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port
 from tests.service.process import Serving, a_run
-from tests.topic.worker import configured
+from tests.topic.applications import committed
+from tests.topic.worker import configured, working
 
 from spanscore import semconv
 
 pytestmark = pytest.mark.server
 
+SAMPLER = """
+processors:
+  tail_sampling:
+    decision_wait: 1s
+    policies: [{name: quarter, type: probabilistic, probabilistic: {sampling_percentage: 25}}]
+service:
+  pipelines:
+    traces/spanscore: {receivers: [otlp], processors: [filter/evaluators, tail_sampling, batch], exporters: [kafka]}
+"""
 FILE = Path(__file__).parents[2] / "integrations" / "collector" / "kafka.yaml"
 
 
@@ -41,13 +51,35 @@ def test_spans_that_a_collector_writes_to_a_topic_are_scored(
     assert not [line for line in worker.lines if "have no key" in line]
 
 
+def test_a_sampler_before_the_topic_states_its_share(
+    collector: ModuleType, kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    """The content of unsampled traces crosses no broker, and each score has the weight of the sampler's share."""
+    runs = [a_run() for _ in range(400)]
+    with (
+        OtlpReceiver() as backend,
+        collecting(collector, kafka, topic, tmp_path, backend, sampler=True) as endpoint,
+        working(configured(tmp_path, kafka, topic)) as worker,
+    ):
+        assert OTLPSpanExporter(f"{endpoint}/v1/traces").export(runs) is SpanExportResult.SUCCESS
+        worker.until(lambda: len(worker.scored) > 50, "a quarter of the traces")
+        worker.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == worker.eligible, "all of them")
+        thresholds = {span.attributes[semconv.SAMPLING_THRESHOLD] for span in worker.evaluations}
+
+        assert len(worker.scored) == worker.eligible == pytest.approx(100, abs=45)
+        assert thresholds == {"c0000000000000"}, "a probability of a quarter"
+        assert worker.scorer.status().head_sampling == {"th": worker.eligible, "configured": 0, "unknown": 0}
+
+
 def scores(backend: OtlpReceiver) -> set[int]:
     return {span.trace_id for span in backend.spans if semconv.EVALUATION_NAME in span.attributes}
 
 
 @contextmanager
-def collecting(collector: ModuleType, kafka: Kafka, topic: str, folder: Path, backend: OtlpReceiver) -> Iterator[str]:
-    """Run the Collector by the shipped file; yield where applications send."""
+def collecting(
+    collector: ModuleType, kafka: Kafka, topic: str, folder: Path, backend: OtlpReceiver, *, sampler: bool = False
+) -> Iterator[str]:
+    """Run the Collector by the shipped file, with or without the page's sampler; yield where applications send."""
     http, health = free_port(), free_port()
     environment = {
         "OTLP_HTTP_LISTEN": f"127.0.0.1:{http}",
@@ -59,5 +91,10 @@ def collecting(collector: ModuleType, kafka: Kafka, topic: str, folder: Path, ba
         "BATCH_TIMEOUT": "100ms",
     }
     collector.validate(FILE, environment)
-    with collector.running(folder, FILE, environment=environment, health=health):
+    files, gates = [FILE], ""
+    if sampler:
+        files.append(folder / "sampler.yaml")
+        files[-1].write_text(SAMPLER)
+        gates = "processor.tailsamplingprocessor.usetracestate"
+    with collector.running(folder, *files, environment=environment, health=health, gates=gates):
         yield f"http://127.0.0.1:{http}"

@@ -35,9 +35,14 @@ class Worker:
     @property
     def scored(self) -> list[str]:
         """The traces of its scores, as they came."""
+        return [format(span.context.trace_id, "032x") for span in self.evaluations]
+
+    @property
+    def evaluations(self) -> list[Any]:
+        """The spans of its scores, as they came."""
         spans = self.emitted.get_finished_spans()
         return [
-            format(span.context.trace_id, "032x")
+            span
             for span in spans
             if span.instrumentation_scope.name == semconv.SCOPE and semconv.EVALUATION_NAME in span.attributes
         ]

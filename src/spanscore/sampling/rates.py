@@ -12,6 +12,7 @@ are counted beside those with ``ot=th``.
 R is the trace's own only where ``ot=th`` says that upstream sampled by it, and only for the trace's root. Otherwise R is a
 keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace id's
 own bits would score 100 % of the traces, or none. A hash meets the T of our share alone: upstream did not look at it.
+R is the hash, too, if the trace's own is below the T of ``ot=th``: the Collector's tail sampler hashes ids as well.
 
 A session has an R of its own, the keyed hash of its raw id: its turns are many traces, and are wanted all or none. Rules look
 at units and not at it, and upstream sampled its turns apart: what it stands for is our share alone.
@@ -196,8 +197,8 @@ class RateSampler:
         upstream = upstream_of(facts.trace_state) if facts.trace_state else None
         if upstream is None:
             return self._untold(facts)
-        if facts.is_trace_root:
-            return _Draw(randomness_of_trace(facts.trace_state, facts.key.trace_id), upstream, True, STATED)
+        if facts.is_trace_root and (r := randomness_of_trace(facts.trace_state, facts.key.trace_id)) >= upstream:
+            return _Draw(r, upstream, True, STATED)
         return _Draw(self._hashed(facts), upstream, False, STATED)
 
     def _untold(self, facts: Facts) -> _Draw:
