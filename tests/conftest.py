@@ -13,6 +13,7 @@ from hypothesis import settings
 from tests.servers import alertmanager as alertmanager_server
 from tests.servers import chromium as chromium_server
 from tests.servers import collector as collector_server
+from tests.servers import helm as helm_server
 from tests.servers import jaeger as jaeger_server
 from tests.servers import kafka as kafka_server
 from tests.servers import kubernetes as kubernetes_schemas
@@ -116,6 +117,14 @@ def collector() -> ModuleType:
     if not collector_server.installed():
         _absent(f"the Collector of {collector_server.MANIFEST.name} {HOW}")
     return collector_server
+
+
+@pytest.fixture(scope="session")
+def helm() -> ModuleType:
+    """Helm: ``helm.run("lint", …)``; skipped or a failure likewise."""
+    if not helm_server.installed():
+        _absent(f"helm {helm_server.VERSION} {HOW}")
+    return helm_server
 
 
 @pytest.fixture(scope="session")

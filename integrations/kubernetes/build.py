@@ -1,4 +1,4 @@
-"""The Collector's files, and how pods are scraped, as objects of a cluster: python integrations/kubernetes/build.py [FOLDER]
+"""Collector, PodMonitor, image and Helm chart, from the files that are here: python integrations/kubernetes/build.py [FOLDER]
 
 At development time only. What it writes is committed, and a test makes it anew and compares.
 """
@@ -27,6 +27,11 @@ IN_CLUSTER = {
     "SCORER_2": "spanscore-serve-1.spanscore-serve:4317",
 }
 """Variable of the Collector's files → its value; written out, as the operator reads the ports of its Service from it."""
+_IMAGE = "registry.example/spanscore:1"
+_ENDPOINT = "http://spanscore-collector:4318"
+_PARTS = {"worker.yaml": "worker", "worker-keda.yaml": "worker", "worker-hpa.yaml": "worker", "serve.yaml": "serve"}
+"""Manifest → the section of the chart's values."""
+_SCALERS = {"worker-keda.yaml": "keda", "worker-hpa.yaml": "hpa"}
 _MADE = "# Made of collector/{file} by build.py: put the addresses of your {others} in.\n"
 _SERVE = "spanscore-serve"
 _TOKEN = "SPANSCORE_TOKEN"
@@ -68,6 +73,123 @@ def _value(found: re.Match[str]) -> str:
     return IN_CLUSTER.get(name, default)
 
 
+def chart() -> dict[str, str]:
+    """Return the files of the Helm chart: the manifests, with what differs between clusters as values."""
+    files = {f"templates/{file}": _template(file, part) for file, part in _PARTS.items()}
+    about = {"apiVersion": "v2", "name": NAME, "type": "application", "version": "0.1.0", "appVersion": "1"}
+    about["description"] = "Workers of spanscore on a topic, and spanscore serve"
+    values = {
+        "image": _IMAGE,
+        "otlpEndpoint": _ENDPOINT,
+        "judgeSecret": {"name": "judge", "key": "api-key"},
+        "worker": {
+            "enabled": True,
+            "scaler": "keda",
+            "minReplicas": 2,
+            "maxReplicas": 12,
+            "lagThreshold": "5000",
+            "kafkaSecret": "kafka",
+            "sasl": "scram_sha512",
+            "tls": "enable",
+            "configuration": _spanscore("worker.yaml"),
+        },
+        "serve": {"enabled": False, "replicas": 2, "storage": "2Gi", "configuration": _spanscore("serve.yaml")},
+    }
+    told = "# Made by ../build.py; ../README.md describes each value.\n"
+    made = {"Chart.yaml": about, "values.yaml": values}
+    return files | {file: told + as_yaml(tree).partition("\n")[2] for file, tree in made.items()}
+
+
+def _template(file: str, part: str) -> str:
+    """Return a manifest as a template; each line that a value replaces must stand in it once or more."""
+    text = (HERE / file).read_text(encoding="utf-8")
+    for old, new in {**_EVERYWHERE, **_VALUES[file]}.items():
+        if old not in text and old in _VALUES[file]:
+            raise ValueError(f"{file} has no {old!r} any more")
+        text = text.replace(old, new)
+    text = re.sub(r"  spanscore\.yaml: \|\n(?:    .*\n)+", _CONFIGURATION.format(part=part), text)
+    scaler = f' (eq .Values.{part}.scaler "{_SCALERS[file]}")' if file in _SCALERS else ""
+    condition = f"and .Values.{part}.enabled{scaler}" if scaler else f".Values.{part}.enabled"
+    return f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n"
+
+
+def _spanscore(file: str) -> str:
+    """Return the configuration in a manifest, as it stands there."""
+    found = re.search(r"  spanscore\.yaml: \|\n((?:    .*\n)+)", (HERE / file).read_text(encoding="utf-8"))
+    assert found is not None
+    return re.sub(r"^    ", "", found[1], flags=re.MULTILINE)
+
+
+_CONFIGURATION = "  spanscore.yaml: |\n{{{{ .Values.{part}.configuration | indent 4 }}}}\n"
+_EVERYWHERE = {
+    "spanscore-worker": "{{ .Release.Name }}-worker",
+    "spanscore-serve": "{{ .Release.Name }}-serve",
+    _IMAGE: "{{ .Values.image }}",
+    _ENDPOINT: "{{ .Values.otlpEndpoint }}",
+    "{name: judge, key: api-key}": "{{ .Values.judgeSecret | toJson }}",
+}
+_REPLICAS = {"minReplica": "{{ .Values.worker.minReplicas }}", "maxReplica": "{{ .Values.worker.maxReplicas }}"}
+_KAFKA = "(fromYaml .Values.worker.configuration).kafka"
+
+
+def _rolled(part: str, labels: str) -> dict[str, str]:
+    """Return the lines by which pods start anew when their configuration has changed."""
+    sum_of = f"{{{{ .Values.{part}.configuration | sha256sum }}}}"
+    return {labels: f"      annotations: {{checksum/configuration: {sum_of}}}\n{labels}"}
+
+
+_VALUES: dict[str, dict[str, str]] = {
+    "worker.yaml": {
+        "secretName: kafka,": "secretName: {{ .Values.worker.kafkaSecret }},",
+        **_rolled("worker", "      labels: {app: {{ .Release.Name }}-worker, spanscore/scrape"),
+    },
+    "worker-keda.yaml": {
+        "minReplicaCount: 2": f"minReplicaCount: {_REPLICAS['minReplica']}",
+        "maxReplicaCount: 12 ": f"maxReplicaCount: {_REPLICAS['maxReplica']} ",
+        "bootstrapServers: kafka.messaging:9093": f'bootstrapServers: {{{{ join "," {_KAFKA}.brokers }}}}',
+        "topic: otlp_spans": f"topic: {{{{ {_KAFKA}.topic }}}}",
+        "consumerGroup: spanscore\n": f"consumerGroup: {{{{ {_KAFKA}.group }}}}\n",
+        'lagThreshold: "5000"': "lagThreshold: {{ .Values.worker.lagThreshold | quote }}",
+        "sasl: scram_sha512": "sasl: {{ .Values.worker.sasl }}",
+        "tls: enable": "tls: {{ .Values.worker.tls }}",
+        "name: kafka,": "name: {{ .Values.worker.kafkaSecret }},",
+        "spanscore-kafka": "{{ .Release.Name }}-kafka",
+    },
+    "worker-hpa.yaml": {
+        "minReplicas: 2": f"minReplicas: {_REPLICAS['minReplica']}",
+        "maxReplicas: 12 ": f"maxReplicas: {_REPLICAS['maxReplica']} ",
+    },
+    "serve.yaml": {
+        "replicas: 2 ": "replicas: {{ .Values.serve.replicas }} ",
+        "storage: 2Gi": "storage: {{ .Values.serve.storage }}",
+        **_rolled("serve", "      labels: {app: {{ .Release.Name }}-serve, spanscore/scrape"),
+    },
+}
+
+
+def dockerfile() -> str:
+    """Return how the image of the manifests is built: with the extras that they name, and the user that they run it as."""
+    manifests = "".join((HERE / file).read_text(encoding="utf-8") for file in _PARTS)
+    extras = sorted({one for named in re.findall(r"spanscore\[([a-z,]+)\]", manifests) for one in named.split(",")})
+    (user,) = {*re.findall(r"runAsUser: (\d+)", manifests)}
+    return _DOCKERFILE.format(extras=",".join(extras), user=user)
+
+
+_DOCKERFILE = """\
+# Made by build.py. From the folder with pyproject.toml: docker build -f integrations/kubernetes/Dockerfile -t {{image}} .
+FROM python:3.11-slim AS build
+WORKDIR /source
+COPY . .
+RUN python -m venv /opt/spanscore && /opt/spanscore/bin/pip install --no-cache-dir '.[{extras}]'
+
+FROM python:3.11-slim
+COPY --from=build /opt/spanscore /opt/spanscore
+ENV PATH=/opt/spanscore/bin:$PATH PYTHONUNBUFFERED=1
+USER {user}:{user}
+CMD ["spanscore", "--help"]
+""".replace("{{image}}", _IMAGE)
+
+
 def main(arguments: list[str]) -> None:
     """Write the files into the folder, by default the one that this file is in."""
     folder = Path(arguments[0]) if arguments else HERE
@@ -75,6 +197,10 @@ def main(arguments: list[str]) -> None:
     (folder / "serve-collector.yaml").write_text(serve_collector(), encoding="utf-8")
     monitor = operator_files("groups: []", {}, {})["operator/podmonitor.yaml"]
     (folder / "podmonitor.yaml").write_text(monitor, encoding="utf-8")
+    (folder / "Dockerfile").write_text(dockerfile(), encoding="utf-8")
+    for name, text in chart().items():
+        (folder / "chart" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "chart" / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterable
 from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
@@ -21,11 +23,12 @@ from spanscore.line.configuration import Configuration
 from spanscore.monitoring.kubernetes import PORT, SCRAPED
 
 FOLDER = INTEGRATIONS / "kubernetes"
+CHART = FOLDER / "chart"
 APPLICATION, WORKER, SERVE = "application.yaml", "worker.yaml", "serve.yaml"
 
 
 def objects(folder: Path = FOLDER) -> list[dict[str, Any]]:
-    files = sorted(folder.rglob("*.yaml"))
+    files = sorted(file for file in folder.rglob("*.yaml") if "chart" not in file.parts)
     return [one for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
 
 
@@ -91,9 +94,63 @@ def test_a_field_that_is_in_no_schema_is_refused(kubernetes: ModuleType, kind: s
 def test_what_is_committed_is_what_is_made(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(FOLDER / "build.py"), str(tmp_path)], check=True)
 
-    assert {file.name for file in tmp_path.iterdir()} == {"collector.yaml", "serve-collector.yaml", "podmonitor.yaml"}
-    for file in tmp_path.iterdir():
-        assert file.read_text(encoding="utf-8") == (FOLDER / file.name).read_text(encoding="utf-8")
+    made = {file.relative_to(tmp_path) for file in tmp_path.rglob("*") if file.is_file()}
+    chart = {file.relative_to(FOLDER) for file in CHART.rglob("*") if file.is_file()}
+    alone = {"collector.yaml", "serve-collector.yaml", "podmonitor.yaml", "Dockerfile"}
+    assert made == chart | {*map(Path, alone)}
+    for file in made:
+        assert (tmp_path / file).read_text(encoding="utf-8") == (FOLDER / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(("scaler", "other"), [("keda", "worker-hpa.yaml"), ("hpa", "worker-keda.yaml")])
+def test_the_chart_makes_the_objects_of_the_manifests(helm: ModuleType, scaler: str, other: str) -> None:
+    rendered = helm.run("template", "spanscore", str(CHART), "--set", f"serve.enabled=true,worker.scaler={scaler}")
+
+    files = {WORKER, SERVE, "worker-keda.yaml", "worker-hpa.yaml"} - {other}
+    wanted = [one for file in files for one in yaml.safe_load_all((FOLDER / file).read_text(encoding="utf-8"))]
+    assert named(wanted) == named(yaml.safe_load_all(rendered))
+
+
+@pytest.mark.server
+def test_the_chart_is_linted_and_fits_the_clusters_schemas_with_other_values(
+    helm: ModuleType, kubernetes: ModuleType, tmp_path: Path
+) -> None:
+    kafka = {"brokers": ["one:9092", "two:9092"], "topic": "spans", "group": "scorers"}
+    worker = {"maxReplicas": 3, "configuration": yaml.safe_dump({"metrics": ["faithfulness"], "kafka": kafka})}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"image": "mine:2", "worker": worker}))
+    chosen = [str(CHART), "--values", str(tmp_path / "values.yaml")]
+
+    made = [*yaml.safe_load_all(helm.run("template", "night", *chosen))]
+
+    assert "0 chart(s) failed" in helm.run("lint", "--strict", *chosen)
+    assert kubernetes.refused(made) == []
+    (scaled,) = (one for one in made if one["kind"] == "ScaledObject")
+    trigger = scaled["spec"]["triggers"][0]["metadata"]
+    assert (scaled["metadata"]["name"], scaled["spec"]["maxReplicaCount"]) == ("night-worker", 3)
+    assert [trigger[name] for name in ("bootstrapServers", "topic", "consumerGroup")] == [
+        "one:9092,two:9092",
+        "spans",
+        "scorers",
+    ]
+
+
+def named(rendered: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return objects by kind and name, without the annotation by which pods start anew."""
+    made = {(one["kind"], one["metadata"]["name"]): deepcopy(one) for one in rendered}
+    for one in made.values():
+        one.get("spec", {}).get("template", {}).get("metadata", {}).pop("annotations", None)
+    return made
+
+
+def test_the_image_has_the_extras_and_the_user_of_the_manifests() -> None:
+    text = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"'\.\[(.*)\]'", text)
+    known = tomllib.loads((INTEGRATIONS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+
+    assert {*extras.split(",")} <= known["project"]["optional-dependencies"].keys()
+    assert {*extras.split(",")} >= {"kafka", "openai", "prometheus", "serve"}
+    assert f"USER {pod(WORKER)['spec']['securityContext']['runAsUser']}:" in text
 
 
 @pytest.mark.parametrize(("file", "variables"), [("collector.yaml", []), ("serve-collector.yaml", ["SPANSCORE_TOKEN"])])

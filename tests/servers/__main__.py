@@ -16,6 +16,7 @@ from tests.servers import (
     alertmanager,
     chromium,
     collector,
+    helm,
     jaeger,
     kafka,
     kubernetes,
@@ -36,6 +37,7 @@ _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
     f"phoenix {phoenix.VERSION}": (phoenix, "installing, some minutes"),
     "application of node": (node, "installing, some seconds"),
     f"schemas of kubernetes {kubernetes.VERSION}": (kubernetes, "fetching"),
+    f"helm {helm.VERSION}": (helm, "building with Go, some 3 minutes"),
     f"collector {collector.VERSION}": (collector, "building with Go, 5 to 11 minutes"),
 }
 """What the tests need → who gets it, and how."""
