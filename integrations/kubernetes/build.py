@@ -180,11 +180,11 @@ _DOCKERFILE = """\
 FROM python:3.11-slim AS build
 WORKDIR /source
 COPY . .
-RUN python -m venv /opt/spanscore && /opt/spanscore/bin/pip install --no-cache-dir '.[{extras}]'
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir '.[{extras}]'
 
 FROM python:3.11-slim
-COPY --from=build /opt/spanscore /opt/spanscore
-ENV PATH=/opt/spanscore/bin:$PATH PYTHONUNBUFFERED=1
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1
 USER {user}:{user}
 CMD ["spanscore", "--help"]
 """.replace("{{image}}", _IMAGE)

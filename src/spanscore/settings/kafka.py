@@ -65,7 +65,10 @@ def _client(properties: dict[str, Any]) -> dict[str, Any]:
     return properties
 
 
-ClientProperties = Annotated[dict[str, bool | int | float | str | ValueInFile], AfterValidator(_client)]
+_ClientJson: Final = {"type": "object", "additionalProperties": {"type": ["boolean", "number", "string", "object"]}}
+ClientProperties = Annotated[
+    dict[str, bool | int | float | str | ValueInFile], AfterValidator(_client), WithJsonSchema(_ClientJson)
+]
 
 
 class KafkaSecurity(SettingsPart):
