@@ -8,8 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from opentelemetry._logs import LogRecord
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
+from tests.receivers.test_log_content import FORMS, Application
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port
@@ -71,13 +74,48 @@ def test_a_sampler_before_the_topic_states_its_share(
         assert worker.scorer.status().head_sampling == {"th": worker.eligible, "configured": 0, "unknown": 0}
 
 
+def test_content_in_log_records_that_a_collector_writes_to_a_topic_is_scored(
+    collector: ModuleType, kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    application, logs_topic = Application(), f"{topic}-logs"
+    kafka.create(logs_topic, 3)
+    for form in FORMS:
+        application.call(form())
+    application.loggers.get_logger("app").emit(LogRecord(body="a line like any other"))
+    with (
+        OtlpReceiver() as backend,
+        collecting(collector, kafka, topic, tmp_path, backend, KAFKA_LOGS_TOPIC=logs_topic) as endpoint,
+        Serving(
+            configured(tmp_path, kafka, topic, kafka={"logs_topic": logs_topic}, units={"quiet": "2s"}),
+            command="worker",
+            OTEL_EXPORTER_OTLP_ENDPOINT=backend.endpoint,
+        ) as worker,
+    ):
+        worker.until(f"logs of {logs_topic}")
+        spans, logs = application.spans.get_finished_spans(), application.logs.get_finished_logs()
+        assert OTLPSpanExporter(f"{endpoint}/v1/traces").export(spans) is SpanExportResult.SUCCESS
+        OTLPLogExporter(f"{endpoint}/v1/logs").export(logs)
+
+        assert backend.wait_for(lambda: len(scores(backend)) == len(FORMS), 60)
+        worker.process.terminate()
+        assert worker.ended() == 0
+    assert [line for line in worker.lines if "answered: eligible 5: scored 5" in line]
+
+
 def scores(backend: OtlpReceiver) -> set[int]:
     return {span.trace_id for span in backend.spans if semconv.EVALUATION_NAME in span.attributes}
 
 
 @contextmanager
 def collecting(
-    collector: ModuleType, kafka: Kafka, topic: str, folder: Path, backend: OtlpReceiver, *, sampler: bool = False
+    collector: ModuleType,
+    kafka: Kafka,
+    topic: str,
+    folder: Path,
+    backend: OtlpReceiver,
+    *,
+    sampler: bool = False,
+    **more: str,
 ) -> Iterator[str]:
     """Run the Collector by the shipped file, with or without the page's sampler; yield where applications send."""
     http, health = free_port(), free_port()
@@ -89,6 +127,7 @@ def collecting(
         "KAFKA_BROKER": kafka.brokers,
         "KAFKA_TOPIC": topic,
         "BATCH_TIMEOUT": "100ms",
+        **more,
     }
     collector.validate(FILE, environment)
     files, gates = [FILE], ""

@@ -17,7 +17,7 @@ def received_rows(received: Received) -> Iterator[str]:
     yield "; ".join(_units(received))
     yield "; ".join(_dialects(received))
     if received.logs is not None:
-        yield "; ".join(_logs(received.logs))
+        yield "; ".join(_logs(received.logs, received.topic))
     if received.foreign is not None:
         yield "; ".join(_foreign(received.foreign))
     if received.topic is not None:
@@ -63,10 +63,12 @@ def _dialects(received: Received) -> Iterator[str]:
         yield f"{_number(traces, 'trace')} of {scope} not read, as another scope traces the same library"
 
 
-def _logs(counts: LogRecords) -> Iterator[str]:
+def _logs(counts: LogRecords, topic: TopicState | None) -> Iterator[str]:
+    elsewhere = ", or is read by another worker" if topic is not None and len(topic.partitions) < topic.all else ""
     yield f"content in log records: {counts.joined:,} joined to their span, {counts.waiting:,} waiting for it"
     if counts.unjoined:
-        yield f"{_number(counts.unjoined, 'record')} whose span did not come in time, or was read before (units.quiet)"
+        in_time = f"did not come in time, or was read before (units.quiet){elsewhere}"
+        yield f"{_number(counts.unjoined, 'record')} whose span {in_time}"
     if counts.dropped:
         yield f"no room for {_number(counts.dropped, 'record')} (units.bytes)"
 
@@ -98,6 +100,8 @@ def _topic(topic: TopicState) -> Iterator[str]:
         yield f"{_number(topic.dropped, 'open trace')} left to other workers"
     if topic.skipped:
         yield f"{_number(topic.skipped, 'message')} gone before they were read"
+    if topic.held:
+        yield f"{_number(topic.held, 'partition')} wait for log records to be read (kafka.logs_topic)"
     if topic.wrong:
         yield topic.wrong
 

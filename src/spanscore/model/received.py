@@ -53,6 +53,7 @@ class TopicState(NamedTuple):
         dropped: open traces that another worker reads again.
         skipped: messages that were gone before they were read.
         wrong: what keeps it from reading; empty = nothing.
+        held: partitions of which messages wait for log records that are not read yet.
     """
 
     name: str
@@ -64,6 +65,7 @@ class TopicState(NamedTuple):
     dropped: int
     skipped: int
     wrong: str
+    held: int = 0
 
 
 class LogRecords(NamedTuple):

@@ -47,6 +47,16 @@ class LogContent:
         self._scopes: set[str] = set()
         self._bytes = self._joined = self._given_up = self._no_room = self._waits = 0
 
+    def wait_by(self, keep_ns: int, clock: Callable[[], int]) -> None:
+        """Have records wait for another time, by another clock."""
+        self._keep_ns, self._clock = keep_ns, clock
+
+    def let_all_go(self) -> None:
+        """Forget the records that wait, uncounted: they will be added again."""
+        with self._lock:
+            self._waiting.clear()
+            self._bytes = self._waits = 0
+
     def add(self, records: Iterable[ContentRecord]) -> None:
         """Keep records for their spans."""
         now_ns = self._clock()
@@ -69,6 +79,11 @@ class LogContent:
         if read is None or read.no_content is None or span.scope not in self._scopes:
             return read
         return evolve(read, no_content=_NOT_JOINED)
+
+    @property
+    def filled(self) -> float:
+        """Return the part of the room that records take, 0 to 1."""
+        return self._bytes / self._most_bytes
 
     def take(self, ids: tuple[int, int]) -> Sequence[Event]:
         """Return what came of a span, in its order; each once."""

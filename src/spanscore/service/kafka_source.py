@@ -6,7 +6,7 @@ cooperative-sticky: a rebalance takes from a worker only what it is to lose, and
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ from spanscore.runtime.log import log_internal_error, log_once
 from spanscore.runtime.threads import start_daemon
 from spanscore.scorer import OnlineScorer
 from spanscore.service.commit_note import CommitNote, fingerprint_of
+from spanscore.service.confluent_kafka_logs import LogsTopic
 from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Hearing, Trouble
 from spanscore.service.topic import Left, Topic
 from spanscore.settings.tree import Settings
@@ -68,6 +69,7 @@ class KafkaSource:
         spans.copies.trusted = True  # who may write to the topic is the broker's matter
         most_bytes = settings.serve.limits.inflated
         self._topic = Topic(self._line, spans, most_bytes=most_bytes, max_pinned_s=self._kafka.max_pinned)
+        self._logs = LogsTopic(settings, spans, self._topic.reach_end)
         self._configuration = fingerprint_of(self._line.metrics.values())
         self._member = GroupMember(
             self._kafka, Hearing(self._assigned, self._revoked, self._lost, self._hear, self._answered)
@@ -80,6 +82,8 @@ class KafkaSource:
         self._answer_s = 0.0
         self._lag: Mapping[int, int] = {}
         self._pressure = self._wrong = self._refused = ""
+        self._held: Set[int] = frozenset()  # partitions of which messages wait for log records
+        self._stand: Set[int] = frozenset()  # partitions whose time stands, as log records may be unread
         self._away = self._is_old = self._is_new = False
         self._skipped = 0
         self._raised: tuple[int, int] | None = None  # partition and offset of the message that raised last
@@ -98,6 +102,7 @@ class KafkaSource:
         """Begin to read. Blocks until the group has answered, a few seconds at most, or until no broker has."""
         self._line.share_of_limits(0.0)
         self._member.join(wait_s)
+        self._logs.start()
         self._thread = start_daemon(self._run, "spanscore-kafka")
         if self._thread is None:
             raise SourceUnavailable("kafka: no thread can be started to read: is the limit of processes reached?")
@@ -108,6 +113,7 @@ class KafkaSource:
     def pause(self) -> None:
         """Read no more."""
         self._over.set()
+        self._logs.stop()
 
     def commit(self) -> None:
         """Commit what was settled when the scorer had ended, and leave the group."""
@@ -122,13 +128,14 @@ class KafkaSource:
 
     def unready(self) -> str:
         """Return why nothing is read."""
-        return self._wrong or ("" if self._heard.is_set() else "the group has not answered yet")
+        return self._wrong or self._logs.wrong or ("" if self._heard.is_set() else "the group has not answered yet")
 
     def told(self) -> Iterator[str]:
         """Yield where it reads."""
         kafka = self._kafka
         group = f"group {kafka.group} ({self._member.protocol} protocol)"
-        yield f"kafka: topic {kafka.topic} of {', '.join(kafka.brokers)}, {group}"
+        logs = f", logs of {kafka.logs_topic}" if kafka.logs_topic else ""
+        yield f"kafka: topic {kafka.topic} of {', '.join(kafka.brokers)}, {group}{logs}"
 
     # --- any thread ----------------------------------------------------------------------------------------------
 
@@ -145,6 +152,7 @@ class KafkaSource:
             self._topic.dropped,
             self._skipped,
             self._wrong,
+            len(self._held),
         )
 
     def points(self) -> Mapping[Hashable, Point]:
@@ -170,7 +178,7 @@ class KafkaSource:
 
     def _turn(self) -> None:
         self._press()
-        self._read_each(self._member.messages())
+        self._read_each(self._logs.in_step(self._member.messages(), self._pressure))
         self._topic.hand_over()
         if self._is_old:
             self._is_old = False
@@ -203,6 +211,7 @@ class KafkaSource:
         offsets: dict[int, int] = {}
         for message in unread:
             offsets[message.partition] = min(message.offset, offsets.get(message.partition, message.offset))
+        self._logs.forget(offsets, fetched_again=True)
         for partition in offsets.keys() & self._next.keys():
             self._next[partition] = offsets[partition]
             self._member.seek(partition, offsets[partition])
@@ -224,20 +233,22 @@ class KafkaSource:
         self._topic.take(partition, offset, written_ns, value)
 
     def _press(self) -> None:
-        """Stop reading where there is too much of something, and go on where there no longer is."""
+        """Stop reading partitions while there is too much of something, or while messages of them wait for log records."""
         pressure = self._topic.pressure()
-        if pressure == self._pressure:
+        stand, held = self._logs.align(pressure), {*self._logs.waiting}
+        if (pressure, held, stand) == (self._pressure, self._held, self._stand):
             return
-        if not pressure:
-            self._member.resume(self._next)
-        elif not self._pressure:
-            self._member.pause(self._next)
-        self._pressure = pressure
+        before = self._next.keys() if self._pressure else self._held & self._next.keys()
+        paused = self._next.keys() if pressure else held
+        self._member.resume(before - paused)
+        self._member.pause(paused - before)
+        self._pressure, self._held, self._stand = pressure, held, stand
         self._set_clocks(self._next)
 
     def _set_clocks(self, partitions: Sequence[int] | Mapping[int, int | None]) -> None:
         for partition in partitions:
-            if self._pressure == "queue" or self._away:  # what is open grows no older than what is read
+            is_ahead = self._pressure == "queue" or self._away or partition in self._stand
+            if is_ahead:  # what is open grows no older than what is read
                 self._topic.stand(partition)
             elif self._pressure:  # it has to close, or nothing would ever be read again
                 self._topic.reach_end(partition)
@@ -342,6 +353,7 @@ class KafkaSource:
         for partition in partitions:
             self._next.pop(partition, None)
             self._committed.pop(partition, None)
+        self._logs.forget(partitions)
         self._rebalanced()
 
     def _rebalanced(self) -> None:
@@ -369,7 +381,7 @@ class KafkaSource:
         kind, text, partition = trouble
         if kind == "end":
             if partition is not None and partition in self._next:
-                self._topic.reach_end(partition)
+                self._logs.note_end(partition)
         elif kind == "old":
             self._is_old = True
         elif kind != "passing":

@@ -39,6 +39,8 @@ def told(settings: Settings) -> Iterator[str]:
     if (kafka := settings.kafka) is not None:
         where = ", ".join(kafka.brokers)
         yield f"reads the topic {kafka.topic} of {where} ({kafka.security.protocol}), in the group {kafka.group}"
+        if kafka.logs_topic is not None:
+            yield f"joins the content of log records in the topic {kafka.logs_topic} to their spans"
     if value_at(settings, "elsewhere") is not None:
         yield "sends nothing elsewhere: it is the one that scores"
 

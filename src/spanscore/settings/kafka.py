@@ -125,16 +125,26 @@ class KafkaSettings(KafkaTopic):
     """The topic that ``spanscore worker`` reads; nothing else reads it.
 
     Attributes:
+        logs_topic: topic of OTLP log records whose content is joined to the spans; each worker reads all of it; null = none.
         group: name of the group that shares the topic's partitions; its workers must have one configuration.
         protocol: of the group: ``consumer`` (KIP-848, brokers from 4.0), ``classic``, or ``auto``: the first that it has.
         max_pinned: how long spans whose root does not come hold back their partition; then their unit is ``incomplete``.
         revoke_grace: how long a partition that goes to another worker waits for the scores of what was read of it.
     """
 
+    logs_topic: TopicName | None = None
     group: str = Field(default="spanscore", min_length=1)
     protocol: Literal["auto", "consumer", "classic"] = "auto"
     max_pinned: PositiveSeconds = 600.0
     revoke_grace: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _two_topics(self) -> Self:
+        if self.logs_topic == self.topic:
+            raise ValueError(
+                f"logs_topic: {self.topic} is the topic of the spans; log records need a topic of their own"
+            )
+        return self
 
 
 def confluent_config(topic: KafkaTopic, at: str = "kafka") -> dict[str, Any]:

@@ -66,6 +66,7 @@ class OtlpSpans:
     Attributes:
         counts: what came to the door.
         copies: reads those of units that another process took.
+        logs: content that came in log records, until its spans are read.
         foreign: counts the scores of others.
         table: where spans wait for their units that came over the wire.
         streams: likewise, of those that were read.
@@ -100,7 +101,7 @@ class OtlpSpans:
         self._closed = False
         self.counts = DoorCounts()
         self.copies = UnitCopies(metrics)
-        self._logs = LogContent(bounds.bytes // _LOGS_SHARE, bounds.orphan_wait_ns)
+        self.logs = LogContent(bounds.bytes // _LOGS_SHARE, bounds.orphan_wait_ns)
         self.foreign = foreign
         self.table = self._table(bounds)
         self.streams = Streams()
@@ -117,7 +118,7 @@ class OtlpSpans:
         self.streams.reset()
         self._kept.reset()
         self.copies.reset()
-        self._logs.reset()
+        self.logs.reset()
         if self.foreign is not None:
             self.foreign.reset()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
@@ -146,7 +147,7 @@ class OtlpSpans:
     def take_logs(self, records: Iterable[ContentRecord]) -> None:
         """Keep content that came in log records until its spans are read; of traces that may be scored. Any thread."""
         if not self._closed:
-            self._logs.add(one for one in records if self._sampler.would_sample(one.ids[0].to_bytes(16)) is not False)
+            self.logs.add(one for one in records if self._sampler.would_sample(one.ids[0].to_bytes(16)) is not False)
 
     def read(self, taken: Taken) -> Arrived | None:
         """Return what ``hand_over`` is to be given of a request that was read, and not received. None: nothing is taken."""
@@ -343,7 +344,7 @@ class OtlpSpans:
             forward=None if self.forward is None else self.forward(),
             topic=None if self.topic is None else self.topic(),
             foreign=None if self.foreign is None else self.foreign.counts(),
-            logs=self._logs.counts(),
+            logs=self.logs.counts(),
         )
 
     def notes(self) -> list[str]:
@@ -407,7 +408,7 @@ class OtlpSpans:
         """Hand on the units of a topmost span; return how many there are that cannot be scored."""
         if self._claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
             return self._claims.roots(closed)
-        units = [] if self._claims.is_none(closed) else units_of(closed, self._translator, self._mended, self._logs)
+        units = [] if self._claims.is_none(closed) else units_of(closed, self._translator, self._mended, self.logs)
         if closed.revision and [unit.key for unit in units] != [closed.key]:
             self.table.late += 1  # the span that came late changes which spans are roots: these have been scored
             return 0
