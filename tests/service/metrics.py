@@ -46,3 +46,13 @@ class Waits(Answered):
         while not self.go_on.is_set():  # noqa: ASYNC110  (another thread sets it)
             await asyncio.sleep(0.01)
         return await super().measure(sample)
+
+
+class Talked(BaseMetric):
+    """1 for every conversation."""
+
+    name = "talked"
+    requires = {"multi_turn": ("user_input",)}  # noqa: RUF012
+
+    async def measure(self, sample: Any) -> Finding:
+        return Finding(value=float(bool(sample.user_input)))

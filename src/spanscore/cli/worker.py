@@ -61,7 +61,7 @@ def worker(
     Example: spanscore worker spanscore.yaml --processes 2
     """
     if processes > 1:
-        settings = checked(config)
+        settings = checked(config, processes)
         told = [dict(environment_of(place, processes, settings)) for place in range(processes)]
         raise typer.Exit(in_processes(processes, partial(_one_of_several, config, wait, told), _say))
     try:

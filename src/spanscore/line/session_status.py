@@ -18,15 +18,18 @@ class SessionStatus:
         open: conversations that go on.
         ended: how they ended → conversations, each counted once.
         without_id: units that are in none, as nothing names their conversation.
+        pieces: why every conversation is a part of one and so ``incomplete``, and what to do; empty = they are whole.
     """
 
     open: int
     ended: Mapping[str, int]
     without_id: int
+    pieces: str = ""
 
     def __str__(self) -> str:
         ended = ", ".join(f"{sessions:,} {end}" for end, sessions in sorted(self.ended.items()))
         told = f"conversations: {self.open:,} open; ended: {ended or 'none'}"
+        told = f"{told}; incomplete, as {self.pieces}" if self.pieces else told
         if not self.without_id:
             return told
         units = f"{self.without_id:,} unit{'s are' if self.without_id > 1 else ' is'}"
@@ -39,4 +42,9 @@ def session_status_of(line: Line) -> SessionStatus | None:
     if not line.of_sessions:
         return None
     sessions = line.sessions
-    return SessionStatus(open=sessions.table.open, ended=dict(sessions.ended), without_id=sessions.without_id)
+    return SessionStatus(
+        open=sessions.table.open,
+        ended=dict(sessions.ended),
+        without_id=sessions.without_id,
+        pieces=sessions.table.pieces.shared,
+    )

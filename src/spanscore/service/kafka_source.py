@@ -25,6 +25,7 @@ from spanscore.service.commit_note import CommitNote, fingerprint_of
 from spanscore.service.confluent_kafka_logs import LogsTopic
 from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Hearing, Trouble
 from spanscore.service.topic import Left, Topic
+from spanscore.service.worker_plan import is_keyed_by_conversation
 from spanscore.settings.tree import Settings
 
 __all__ = ["KafkaSource"]
@@ -68,7 +69,14 @@ class KafkaSource:
         spans = scorer.otlp_spans(settings.units)
         spans.copies.trusted = True  # who may write to the topic is the broker's matter
         most_bytes = settings.serve.limits.inflated
-        self._topic = Topic(self._line, spans, most_bytes=most_bytes, max_pinned_s=self._kafka.max_pinned)
+        self._is_keyed = is_keyed_by_conversation(settings)
+        self._topic = Topic(
+            self._line,
+            spans,
+            most_bytes=most_bytes,
+            max_pinned_s=self._kafka.max_pinned,
+            by_conversation=self._is_keyed,
+        )
         self._logs = LogsTopic(settings, spans, self._topic.reach_end)
         self._configuration = fingerprint_of(self._line.metrics.values())
         self._member = GroupMember(
@@ -322,7 +330,8 @@ class KafkaSource:
         for partition, (offset, note) in begun.items():
             if note.configuration not in {"", self._configuration}:
                 log_once("kafka configuration", _OTHERWISE.format(self._kafka.topic, self._kafka.group))
-            self._topic.begin(partition, note.settled)
+            had_others = offset is not None or (self._is_keyed and self._rebalanced_s is not None)
+            self._topic.begin(partition, note.settled, is_taken_over=had_others)
             self._next[partition] = offset
         if self._pressure:
             self._member.pause(begun)
@@ -365,6 +374,9 @@ class KafkaSource:
 
     def _share(self) -> None:
         self._line.share_of_limits(len(self._next) / max(self._member.all, len(self._next), 1))
+        if self._line.of_sessions and not self._is_keyed and self._line.options.sessions.replicas != "any":
+            is_shared = len(self._next) < self._member.all
+            self._topic.share(_SHARED.format(self._kafka.group, self._kafka.topic) if is_shared else "")
 
     def _commit_left(self, left: Mapping[int, Left]) -> None:
         self._member.commit(
@@ -405,6 +417,10 @@ _GONE: Final = (
 _CUT: Final = (
     "the log of {}, partition {}, ends before the offset that comes next, {}: the topic was made anew or restored; it is read "
     "from {} on"
+)
+_SHARED: Final = (
+    "other workers of the group {} read turns of the same conversations, as the topic {} is keyed by trace; key it by "
+    "conversation, and set kafka.key: conversation"
 )
 _RAISES: Final = "message {} of {}, partition {}, cannot be read here: it raised twice; it is skipped, and counted"
 _OTHERWISE: Final = (

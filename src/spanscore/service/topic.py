@@ -56,12 +56,15 @@ class Topic:
         spans: its receiver.
         most_bytes: of a message; a larger one is passed.
         max_pinned_s: how old a unit becomes at most.
+        by_conversation: whether all turns of a conversation are in one partition; else they may be in any.
 
     Attributes:
         dropped: traces that were open when their partition went, and that whoever has it reads again.
     """
 
-    def __init__(self, line: Line, spans: OtlpSpans, *, most_bytes: int, max_pinned_s: float) -> None:
+    def __init__(
+        self, line: Line, spans: OtlpSpans, *, most_bytes: int, max_pinned_s: float, by_conversation: bool = False
+    ) -> None:
         self._line = line
         self._spans = spans
         self._outlives = line.queue.outlives if isinstance(line.queue, SharedQueue) else _ends_with_us
@@ -76,14 +79,24 @@ class Topic:
         self._left: dict[int, Left] = {}
         self._flushed: Future[bool] = Future()
         self.dropped = 0
+        self._by_conversation = by_conversation
+        self._taken_over: dict[int, int] = {}  # partition of which nothing was read yet → since when; the span thread's
         spans.streams.room, spans.streams.at_end = self._room, self._ending
+        if by_conversation:
+            line.sessions.stream_of = spans.streams.of
 
-    def begin(self, partition: int, settled: Collection[int] = ()) -> None:
-        """Read a partition from now on; ``settled``: offsets that are passed, as they were settled by another worker."""
+    def begin(self, partition: int, settled: Collection[int] = (), *, is_taken_over: bool = False) -> None:
+        """Read a partition from now on.
+
+        Args:
+            partition: its number.
+            settled: offsets that are passed, as they were settled by another worker.
+            is_taken_over: whether others may have read the partition before.
+        """
         self._settled[partition] = frozenset(settled)
         self.hand_over()
         self._spans.begin_stream(partition, self._max_age_ns)
-        self._then(lambda _: self._offsets.update({partition: PartitionOffsets()}))
+        self._then(lambda now_ns: self._begin(partition, now_ns, is_taken_over))
 
     def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
         """Take a message of a partition that is read. Never raises for what is in it: what cannot be read is counted.
@@ -100,6 +113,10 @@ class Topic:
         arrived = self._spans.read(taken)
         if arrived is not None:
             self._gather(StreamRead(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
+
+    def share(self, why: str) -> None:
+        """Note why turns of any conversation may go to other workers; empty = they do not."""
+        self._then(lambda now_ns: self._line.sessions.table.share(why, now_ns))
 
     def hand_over(self) -> None:
         """Hand over what was taken; ``take`` leaves messages of which nobody scores anything for their neighbours."""
@@ -218,9 +235,20 @@ class Topic:
 
     # --- the span thread -----------------------------------------------------------------------------------------
 
+    def _begin(self, partition: int, now_ns: int, is_taken_over: bool) -> None:
+        self._offsets[partition] = PartitionOffsets()
+        if is_taken_over:
+            self._taken_over[partition] = now_ns
+
     def _note(self, partition: int, offset: int, log_ns: int, traces: Collection[bytes]) -> None:
+        if partition in self._taken_over:  # what others read was written before this message, and before they left
+            since_ns = min(log_ns, self._taken_over.pop(partition))
+            self._line.sessions.table.take_over(self._stream(partition), since_ns)
         if (offsets := self._offsets.get(partition)) is not None:
             offsets.read(offset, traces, log_ns)
+
+    def _stream(self, partition: int) -> int | None:
+        return partition if self._by_conversation else None
 
     def _room(self) -> int:
         return min(self._line.lanes.room(), self._line.queue.capacity - len(self._line.queue))
@@ -258,6 +286,9 @@ class Topic:
         for partition in partitions:
             self.dropped += self._spans.streams.end(partition)
             self._offsets.pop(partition, None)
+            self._taken_over.pop(partition, None)
+            if self._by_conversation:
+                self._line.sessions.table.leave(partition)
         self._told = {one: offset for one, offset in self._told.items() if one in self._offsets}
         return left
 

@@ -59,14 +59,14 @@ def worker(config: Path, *, wait_s: float, say: Say) -> None:
         scorer.shutdown(0.0)  # of one that was drained it does nothing
 
 
-def checked(config: Path) -> Settings:
-    """Return what a configuration says.
+def checked(config: Path, processes: int = 1) -> Settings:
+    """Return what a configuration says for so many processes.
 
     Raises:
         ConfigurationError: something in it is wrong, or missing here.
     """
     settings = read_settings(config, Configuration).settings
-    if wrong := [str(problem) for problem in problems(settings)]:
+    if wrong := [str(problem) for problem in problems(settings, processes)]:
         raise wrong_settings(config, wrong)
     return settings
 

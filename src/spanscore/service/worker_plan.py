@@ -8,16 +8,22 @@ from importlib.util import find_spec
 
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.line.configuration import value_at
+from spanscore.metrics.catalog.configured import per_session
 from spanscore.settings.kafka import confluent_config
 from spanscore.settings.spool import Spool, spool_in
 from spanscore.settings.tree import Settings
 
-__all__ = ["problems", "reads", "spool_of", "told"]
+__all__ = ["is_keyed_by_conversation", "problems", "reads", "spool_of", "told"]
 
 _NOTHING = (
     "there is nothing for a worker to read. Give it the spool that an application on this machine writes, which says "
     "score_here: false there (spool: {path: /var/lib/spanscore/spool.db}), or the topic into which a Collector writes traces "
     '(kafka: {brokers: ["127.0.0.1:9092"], topic: otlp_spans}), or both'
+)
+
+_CUT = (
+    "--processes {}: the topic is keyed by trace, so that each process would have a part of each conversation, and a metric "
+    "scores whole ones (per: session). Key the topic by conversation and set kafka.key: conversation, or start one process"
 )
 
 
@@ -45,12 +51,26 @@ def told(settings: Settings) -> Iterator[str]:
         yield "sends nothing elsewhere: it is the one that scores"
 
 
-def problems(settings: Settings) -> Iterator[ConfigurationError]:
-    """Yield what is wrong, or missing here, before anything is read."""
+def is_keyed_by_conversation(settings: Settings) -> bool:
+    """Whether one worker reads all turns of a conversation, as the configuration states it."""
+    is_keyed = settings.kafka is not None and settings.kafka.key == "conversation"
+    return is_keyed or value_at(settings, "sessions.replicas") == "sticky"
+
+
+def problems(settings: Settings, processes: int = 1) -> Iterator[ConfigurationError]:
+    """Yield what is wrong, or missing here, before anything is read.
+
+    Args:
+        settings: the configuration.
+        processes: workers that one command starts.
+    """
     if not reads(settings):
         yield ConfigurationError(_NOTHING)
     if settings.kafka is None:
         return
+    alone = value_at(settings, "sessions.replicas") == "one" and not is_keyed_by_conversation(settings)
+    if processes > 1 and alone and any(per_session(settings)):
+        yield ConfigurationError(_CUT.format(processes))
     if find_spec("confluent_kafka") is None:
         yield MissingExtraError("confluent-kafka", "kafka")
     try:

@@ -127,6 +127,8 @@ class KafkaSettings(KafkaTopic):
     Attributes:
         logs_topic: topic of OTLP log records whose content is joined to the spans; each worker reads all of it; null = none.
         group: name of the group that shares the topic's partitions; its workers must have one configuration.
+        key: the key of the topic's messages. ``trace``: the trace id, as the Collector writes it; ``conversation``: the id of
+            the conversation, so that one worker reads all its turns. Metrics of conversations need it with several workers.
         protocol: of the group: ``consumer`` (KIP-848, brokers from 4.0), ``classic``, or ``auto``: the first that it has.
         max_pinned: how long spans whose root does not come hold back their partition; then their unit is ``incomplete``.
         revoke_grace: how long a partition that goes to another worker waits for the scores of what was read of it.
@@ -134,6 +136,7 @@ class KafkaSettings(KafkaTopic):
 
     logs_topic: TopicName | None = None
     group: str = Field(default="spanscore", min_length=1)
+    key: Literal["trace", "conversation"] = "trace"
     protocol: Literal["auto", "consumer", "classic"] = "auto"
     max_pinned: PositiveSeconds = 600.0
     revoke_grace: Seconds = 5.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import insort
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
@@ -37,6 +38,7 @@ class Turn(NamedTuple):
         end_ns: when it ended, since the epoch: turns stand in that order, whenever they come.
         samples: redacted; with an outcome, of a turn that has none. One that was ``filtered`` is left out, and not missed;
             one that was interrupted is missed until a later one goes on.
+        stream: from which it was read, if all turns of its conversation are there; None = any, or none.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Turn(NamedTuple):
     root: SpanData | None
     end_ns: int
     samples: Samples
+    stream: Hashable = None
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ class OpenSession:
         units: turns that came.
         unscored: turns that came since it was scored.
         brings: whether its latest turn brought along all that was said; None where it brought nothing that tells.
+        stream: of its first turn.
+        piece: why other processes may have turns of it; empty = all of them came here.
     """
 
     id: str
@@ -67,6 +72,8 @@ class OpenSession:
     units: int = 0
     unscored: int = 0
     brings: bool | None = None
+    stream: Hashable = None
+    piece: str = ""
     _segments: list[Segment] = field(default_factory=list)
     _links: list[bytes] = field(default_factory=list)
     _root: SpanData | None = None

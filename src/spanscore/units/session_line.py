@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -82,6 +82,7 @@ class SessionLine:
         ended: how they ended → sessions.
         without_id: units that are in no session, as nothing names their conversation.
         notes: what ``status()`` tells of their scores.
+        stream_of: unit → the stream that has all turns of its conversation; None if there is none such.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class SessionLine:
         self._shown = shown
         self._clock = clock
         self._clock_ns = clock_ns
+        self.stream_of: Callable[[UnitKey], Hashable] = lambda _: None
         self.ids = SessionIds(_REMEMBERED * max_open)
         self._most_left_out = _REMEMBERED * max_open
         self.reset()
@@ -165,9 +167,9 @@ class SessionLine:
         if unit.shared:
             self.ids.share(session_id, unit.shared)
         self.ids.seen(session_id, now_ns if root is None else root.start_ns)
-        turn = Turn(
-            session_id, facts.key, self._named(unit, session_id), now_ns if root is None else root.end_ns, samples
-        )
+        end_ns = now_ns if root is None else root.end_ns
+        stream = self.stream_of(facts.key)
+        turn = Turn(session_id, facts.key, self._named(unit, session_id), end_ns, samples, stream)
         self._begin_each(self.table.take(turn, now_ns))
 
     # --- the tick ----------------------------------------------------------------------------------------------

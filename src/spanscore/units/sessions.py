@@ -12,15 +12,18 @@ Sessions stand in the order of their latest turn, so what is due, and what is ev
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
 from spanscore.model.sample import Samples
 from spanscore.model.span import SessionEnd, Unit, UnitKey
+from spanscore.runtime.log import log_once
 from spanscore.units.open_session import OpenSession, Turn
 from spanscore.units.session_ends import PastSessions
 from spanscore.units.session_histories import Histories
+from spanscore.units.session_pieces import MOVED, RESUMED, SessionPieces
 
 __all__ = ["EndedSession", "SessionBounds", "SessionTable", "Turn", "session_key"]
 
@@ -83,6 +86,7 @@ class SessionTable:
 
     Attributes:
         bytes: that open sessions keep, roughly.
+        pieces: what the source of turns shares with other processes.
     """
 
     def __init__(self, bounds: SessionBounds) -> None:
@@ -95,6 +99,7 @@ class SessionTable:
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._past = PastSessions(_REMEMBERED)
         self._histories = Histories()
+        self.pieces = SessionPieces()
 
     @property
     def open(self) -> int:
@@ -105,9 +110,30 @@ class SessionTable:
         """Gather a turn; return what ended by it, or is to be scored as it stands (``open``)."""
         session = self._of(turn.id)
         before = session.held_bytes
+        if not session.units:
+            session.stream = turn.stream
+        session.piece = session.piece or self.pieces.why(session.stream, turn.end_ns)
         session.add(turn, now_ns)
         self.bytes += session.held_bytes - before
         return [*self._after_turn(session), *self._evicted()]
+
+    def share(self, why: str, now_ns: int) -> None:
+        """Note why any conversation may have turns elsewhere from now on, those that are open too; empty = none any more."""
+        if self.pieces.shared and not why:
+            self.take_over(None, now_ns)
+        self.pieces.shared = why
+        for session in self._open.values():
+            session.piece = session.piece or why
+
+    def take_over(self, stream: Hashable, since_ns: int) -> None:
+        """Note that others have read a stream (None = all of them) until a time, since the epoch."""
+        self.pieces.take_over(stream, since_ns + self._bounds.idle_ns)
+
+    def leave(self, stream: Hashable) -> None:
+        """Note that another process reads a stream from now on."""
+        for session in self._open.values():
+            if session.stream == stream:
+                session.piece = session.piece or MOVED
 
     def end(self, id: str, now_ns: int) -> EndedSession | None:
         """End a session; None where none of that id is open."""
@@ -166,6 +192,8 @@ class SessionTable:
     def _close(self, session: OpenSession, end: SessionEnd) -> EndedSession:
         del self._open[session.id]
         self.bytes -= session.held_bytes
+        if not session.piece and session.past is None and session.exchanges <= session.units:
+            self._histories.learn_begin(session.name)
         self._past.add(session.key, session.ended())
         return self._told(session, end)
 
@@ -189,7 +217,17 @@ class SessionTable:
             return _PART
         if self._turns(session) > self._bounds.max_turns and not (is_alone and session.units > 1):
             return _BEFORE
+        if is_alone and (piece := self._why_piece(session)):
+            log_once(f"session piece {piece}", f"conversations are incomplete here, and not scored: {piece}")
+            return piece
         return session.incomplete(heals=believed)
+
+    def _why_piece(self, session: OpenSession) -> str:
+        """Return why other processes may have turns of a conversation; empty = all of them came here."""
+        if session.piece or not self.pieces.is_taken_over(session.stream):
+            return session.piece
+        has_more = session.exchanges > session.units and self._histories.begin_empty(session.name)
+        return RESUMED if has_more else ""
 
 
 def session_key(id: str) -> UnitKey:

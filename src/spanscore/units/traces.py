@@ -87,6 +87,10 @@ class TraceTable:
         trace = self._traces.by_id.get(trace_id)
         return trace_id in self._brief if trace is None else bool(trace.units or trace.bytes)
 
+    def knows(self, trace_id: bytes) -> bool:
+        """Whether spans of that trace came, as far as that is remembered."""
+        return trace_id in self._traces.by_id or self._past.knows(trace_id)
+
     def waiting(self) -> set[UnitKey]:
         """Return the units whose root is there and that were not handed on."""
         return {unit.key for unit in (*self._quiet, *self._brief, *self._ready)}

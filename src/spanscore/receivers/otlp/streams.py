@@ -108,6 +108,11 @@ class Streams:
         """Return a stream; None where it is not read."""
         return self._streams.get(name)
 
+    def of(self, key: UnitKey) -> Hashable:
+        """Return the name of the stream from which a unit was read; None if no stream remembers its trace."""
+        trace_id = key.trace_id.to_bytes(16)
+        return next((name for name, stream in self._streams.items() if stream.table.knows(trace_id)), None)
+
     def read(self, read: Sequence[StreamRead], now_ns: int) -> tuple[OpenStream | None, int]:
         """Return the stream of which these were read, in their order, and its time; None where it is read no more."""
         stream = self._streams.get(read[0].stream)
