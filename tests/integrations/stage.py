@@ -65,6 +65,7 @@ OF_A_WORKER = {
     semconv.SPOOL_POISON: lambda: 0,
     semconv.WORKER_DROPPED: lambda: 1,
     semconv.WORKER_SKIPPED: lambda: 0,
+    semconv.REDELIVERED: lambda: 0,
 }
 """What a worker with a spool and a topic would tell beside the lag: there is neither on the stage."""
 LAG = {

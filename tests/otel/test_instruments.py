@@ -674,6 +674,7 @@ _HANDED_IN = {
     semconv.UNITS_LATE,
     semconv.WORKER_DROPPED,
     semconv.WORKER_SKIPPED,
+    semconv.REDELIVERED,
 }
 _COUNTERS = {
     semconv.SCORED,

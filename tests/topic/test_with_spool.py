@@ -54,6 +54,22 @@ def test_a_worker_that_is_killed_when_the_offset_is_committed_and_nothing_is_sco
         assert second.scorer.status().received.requests == 0, "none of it was read again"
 
 
+def test_messages_that_are_read_again_are_recognised_by_the_spool_and_scored_once(
+    kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    messages = traces(20)
+    file = with_spool(tmp_path, kafka, topic, "Answered")
+    for _ in range(2):  # the second time as after an offset that was lost: the same messages once more
+        send(kafka, topic, messages)
+        with working(file) as worker:
+            worker.until(lambda worker=worker: sum(worker.outcomes.values()) == 20, "20 units")
+            redelivered = worker.scorer._line.queue.redelivered
+            poll(lambda: not worker.scorer.status().spool.depth, deadline_s=30, what="an empty spool")
+
+    assert (worker.outcomes, worker.scored, redelivered) == ({"handed_over": 20}, [], 20)
+    assert worker.eligible == 20
+
+
 def test_what_is_on_the_disk_stays_here_when_its_partition_goes(kafka: Kafka, topic: str, tmp_path: Path) -> None:
     at_once = {"revoke_grace": "0s"}
     file = with_spool(tmp_path, kafka, topic, "Waits", kafka=at_once)

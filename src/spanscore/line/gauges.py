@@ -25,6 +25,9 @@ class GaugedParts(Protocol):
     ledger: Ledger
     units: Units
 
+    def sum_of(self, count: str) -> int:
+        """Return the sum of a count of the receivers, by its name."""
+
 
 def gauges_of(line: GaugedParts, *, has_spool: bool) -> dict[str, Callable[[], float | Mapping[str, float]]]:
     """Return instrument → what reads it."""
@@ -36,6 +39,7 @@ def gauges_of(line: GaugedParts, *, has_spool: bool) -> dict[str, Callable[[], f
         semconv.HOLD_LOST: lambda: line.hold.lost,
         semconv.CAPTURE_REFUSED: lambda: line.ledger.refused,
         semconv.HEAD_SAMPLING: lambda: line.units.notes.heads,
+        semconv.REDELIVERED: lambda: line.sum_of("redelivered") + getattr(line.queue, "redelivered", 0),
     }
     return {**own, **(_of_spool(line) if has_spool else {})}
 

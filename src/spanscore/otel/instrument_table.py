@@ -87,6 +87,9 @@ READ: Mapping[str, Instrument] = {
     ),
     semconv.UNITS_ORPHANS: Instrument("counter", "{span}", "Spans of which the root never came, and that are no unit"),
     semconv.UNITS_LATE: Instrument("counter", "{span}", "Spans that came when their unit had closed"),
+    semconv.REDELIVERED: Instrument(
+        "counter", "{unit}", "Units that came again and were recognised, by a copy's or a spool row's ids"
+    ),
     semconv.WORKER_DROPPED: Instrument(
         "counter", "{trace}", "Open traces that another worker reads again, as their partition went there"
     ),

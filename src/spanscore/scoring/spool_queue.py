@@ -36,7 +36,10 @@ _AT_ONCE: Final = 64
 _LOOK_S: Final = 1.0
 """How often it is looked for rows of others: of who has handed them over, and of who has died."""
 _PROVISIONAL: Final = 1 << 31
-_KNOWN: Final = "it is in the spool already"
+_COME_AGAIN: Final = {
+    Put.KNOWN: "it is in the spool already",
+    Put.DONE: "it came again: its scores have been exported (spanscore.redelivered)",
+}
 _ENDS: Final = {
     RowEnd.EXPIRED: (Outcome.TOO_LATE, "it waited in the spool for longer than max_age"),
     RowEnd.POISON: (Outcome.METRIC_ERROR, "three processes crashed while they scored it: it is put aside in the spool"),
@@ -63,6 +66,9 @@ class SpoolQueue:
         resource: gives that of this process, which a job takes along.
         passing: units on their way to the disk; None = some twenty for each of ``in_memory``.
         metrics: names of the metrics that this process has; the others wait for a process that has them. None = it has all.
+
+    Attributes:
+        redelivered: units that came again: put once more, or taken with all scores that a process before may have emitted.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class SpoolQueue:
         """Be as new: in a forked child, where the leases are its parent's."""
         self._passing.reset()
         self._memory.reset()
+        self.redelivered = 0
         self._kept: set[UnitKey] = set()  # units with a job in memory whose row is on the disk
         self._rests: dict[RowKey, str] = {}  # of rows in work: the metrics that this process lacks
         self._heard: deque[Callable[[], None]] = deque()
@@ -169,10 +176,15 @@ class SpoolQueue:
         self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(told))
 
     def emitted(self, units: Sequence[Unit]) -> None:
-        """Delete rows whose scores have been exported; leave rows of which this process lacks metrics. Any thread."""
-        rests = {key: self._rests.pop(key, None) for key in map(row_key, units)}
-        self.spool.done([key for key, rest in rests.items() if rest is None])
-        for key, rest in rests.items():
+        """Delete rows whose scores have been exported; leave rows of which this process lacks metrics. Any thread.
+
+        A conversation is not remembered: it may go on under its id in a later life, as a new one.
+        """
+        rests = [(unit, row_key(unit), self._rests.pop(row_key(unit), None)) for unit in units]
+        for is_session in (False, True):
+            done = [key for unit, key, rest in rests if rest is None and (unit.session is not None) == is_session]
+            self.spool.done(done, remember=not is_session)
+        for _, key, rest in rests:
             if rest is not None:
                 self.spool.leave(key, rest)
 
@@ -207,8 +219,9 @@ class SpoolQueue:
             self._memory.ack(job)
         if put is Put.KEPT:
             self._hand_over(job, own=own)
-        elif put is Put.KNOWN:
-            self._told(job, Outcome.HANDED_OVER, _KNOWN)
+        elif put in _COME_AGAIN:
+            self.redelivered += 1
+            self._told(job, Outcome.HANDED_OVER, _COME_AGAIN[put])
         else:
             self._told(job, Outcome.QUEUE_FULL, reason)
 
@@ -282,7 +295,9 @@ class SpoolQueue:
             self._rests[row.key] = text_of_metrics(lacking)
         decisions = {name: one for name, one in job.decisions.items() if name in names and name not in lacking}
         # Metrics that depend on scores are decided on once, by the process that takes the whole row.
-        return replace(job, decisions=decisions, undecided=job.undecided if names >= job.decisions.keys() else None)
+        undecided = job.undecided if names >= job.decisions.keys() else None
+        self.redelivered += bool(job.scored) and decisions.keys() <= {score.metric for score in job.scored}
+        return replace(job, decisions=decisions, undecided=undecided)
 
     def _has_one_of(self, metrics: str) -> bool:
         """Whether this process has a metric of a row. The spool's thread."""

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from spanscore.errors import ConfigurationError, writing
 from spanscore.runtime.process_lock import ProcessLock
-from spanscore.spool.table import METRICS_OF_ROWS, SCHEMA
+from spanscore.spool.table import ADDED, SCHEMA
 
 __all__ = ["VERSION", "Sync", "check_ours", "file_id", "make_file", "make_tables", "move_aside", "opened"]
 
@@ -134,7 +134,7 @@ def _close_to_others(path: Path) -> None:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables of a new file, and the column that a file of an earlier version lacks."""
+    """Make the tables of a new file, and the table and column that a file of an earlier version lacks."""
     if _number(connection, _HAS_METRICS):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -144,7 +144,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA application_id={_OURS}")
         connection.execute(f"PRAGMA user_version={VERSION}")
     if not _number(connection, _HAS_METRICS):
-        for statement in METRICS_OF_ROWS:
+        for statement in ADDED:
             connection.execute(statement)
     connection.execute("COMMIT")
 

@@ -87,6 +87,8 @@ class Put(StrEnum):
     """It is on the disk."""
     KNOWN = "known"
     """A row of its key is there already: nothing is kept twice."""
+    DONE = "done"
+    """A row of its key was done not long ago: what it held has come again."""
     FULL = "full"
     """No room: ``max_bytes``, or the disk."""
     FAILED = "failed"

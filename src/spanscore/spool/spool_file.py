@@ -171,10 +171,15 @@ class SpoolFile:
         """
         self._submit(keep_scores(key, scores, told))
 
-    def done(self, keys: Iterable[RowKey]) -> None:
-        """Delete rows: what they were given has arrived. Poison that was counted is put aside for good instead."""
+    def done(self, keys: Iterable[RowKey], *, remember: bool = False) -> None:
+        """Delete rows: what they were given has arrived. Poison that was counted is put aside for good instead.
+
+        Args:
+            keys: of rows of this process.
+            remember: whether a row of such a key that is put within ``max_age`` is ``DONE``, by any process.
+        """
         for some in _portions(keys):
-            self._submit(change_rows(SpoolTable.delete, some))
+            self._submit(change_rows(SpoolTable.delete_and_remember if remember else SpoolTable.delete, some))
 
     def leave(self, key: RowKey, metrics: str) -> None:
         """Let others have a row for the metrics that this process lacks, when its own scores have arrived."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from spanscore.spool.owners import LeaseHolder, LeaseOfOurs, LeaseWatch
 from spanscore.spool.rows import Put, RowEnd, RowKey, SpoolRow, SpoolState
 
-__all__ = ["METRICS_OF_ROWS", "SCHEMA", "SpoolBounds", "SpoolTable"]
+__all__ = ["ADDED", "SCHEMA", "SpoolBounds", "SpoolTable"]
 
 SCHEMA: Final = (
     "CREATE TABLE owners (id INTEGER PRIMARY KEY, boot TEXT NOT NULL, pid_namespace TEXT NOT NULL, pid INTEGER NOT NULL,"
@@ -27,21 +27,31 @@ SCHEMA: Final = (
 )
 """``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = poison that nobody has counted yet, 2 = that was counted,
 or cannot be read."""
-METRICS_OF_ROWS: Final = (
+ADDED: Final = (
+    "CREATE TABLE done (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, done_ns INTEGER NOT NULL)",
     "ALTER TABLE rows ADD COLUMN metrics TEXT NOT NULL DEFAULT ''",
     "CREATE INDEX due ON rows (kind, metrics, put_ns) WHERE owner IS NULL",
     "CREATE INDEX scored ON rows (kind, put_ns) WHERE owner IS NULL AND scores IS NOT NULL",
 )
-"""Added to a file of an earlier version, whose processes can go on with it. ``metrics``: names without a score yet."""
+"""Added to a file of an earlier version, whose processes can go on with it. ``metrics``: names without a score yet.
+``done``: keys of rows that are done, so that a unit that comes again is recognised."""
 _SETS_OF_METRICS: Final = (
     "WITH RECURSIVE each(metrics) AS (SELECT min(metrics) FROM rows WHERE owner IS NULL AND kind = :kind UNION ALL"
     " SELECT (SELECT min(metrics) FROM rows WHERE owner IS NULL AND kind = :kind AND metrics > each.metrics) FROM each"
     " WHERE metrics IS NOT NULL) SELECT metrics FROM each WHERE metrics IS NOT NULL"
 )
 """One seek in the index ``due`` for each set of metrics, not one step for each row."""
+_MOST_DONE, _ROOM_OF_DONE = 1_000_000, 1_000
+"""Keys that are remembered at most; and bytes of the file for which there is one: a key takes about 80."""
+_FORGOTTEN: Final = 64
+"""Keys that are forgotten at most when one is remembered, as they are older than ``max_age``."""
 _MOST_CRASHES: Final = 3
 _UNTOLD, _TOLD = 1, 2
 _FREE: Final = "UPDATE rows SET owner = NULL, begun = 0"
+_IS_MINE: Final = "SELECT 1 FROM rows WHERE key = ? AND owner = ? AND NOT aside"
+_FORGET: Final = (
+    "DELETE FROM done WHERE id IN (SELECT id FROM (SELECT id, done_ns FROM done ORDER BY id LIMIT ?) WHERE done_ns < ?)"
+)
 
 
 class SpoolBounds(NamedTuple):
@@ -100,6 +110,8 @@ class SpoolTable:
 
     def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> Put:
         """Keep a row; ``FULL`` where that would be past ``max_bytes``."""
+        if self._is_done(key):
+            return Put.DONE
         used = self.used_bytes() if self._used_bytes is None else self._used_bytes
         if used + len(body) > self._bounds.max_bytes:
             return Put.FULL
@@ -160,6 +172,17 @@ class SpoolTable:
         values = [(metrics, key.to_bytes(), self._me) for key in keys]
         changed = "scores = NULL, attempts = 0, metrics = ?"
         self._run_each(f"{_FREE}, {changed} WHERE key = ? AND owner = ?", values)
+
+    def delete_and_remember(self, keys: Iterable[RowKey]) -> None:
+        """Delete rows of this holder, and know their keys again for ``max_age``."""
+        keys, now_ns = [*keys], self._wall_ns()
+        held = [key for key in keys if self._run(_IS_MINE, (key.to_bytes(), self._me)).fetchone() is not None]
+        self.delete(keys)
+        done = [(key.to_bytes(), now_ns) for key in held]
+        self._run_each("INSERT OR REPLACE INTO done (key, done_ns) VALUES (?, ?)", done)
+        most = min(_MOST_DONE, self._bounds.max_bytes // _ROOM_OF_DONE)
+        self._run("DELETE FROM done WHERE id <= (SELECT max(id) FROM done) - ?", (most,))
+        self._run(_FORGET, (_FORGOTTEN, now_ns - self._bounds.max_age_ns))
 
     def put_aside(self, keys: Iterable[RowKey]) -> None:
         """Put rows of this holder aside, as counted."""
@@ -264,6 +287,11 @@ class SpoolTable:
         before_ns = self._wall_ns() - self._bounds.max_age_ns
         query = "SELECT count(*) FROM rows WHERE owner IS NULL AND aside = 0 AND put_ns < ?"
         return int(self._run(query, (before_ns,)).fetchone()[0])
+
+    def _is_done(self, key: RowKey) -> bool:
+        oldest_ns = self._wall_ns() - self._bounds.max_age_ns
+        query = "SELECT 1 FROM done WHERE key = ? AND done_ns >= ?"
+        return self._run(query, (key.to_bytes(), oldest_ns)).fetchone() is not None
 
     def _is_there(self, key: RowKey) -> bool:
         return self._run("SELECT 1 FROM rows WHERE key = ?", (key.to_bytes(),)).fetchone() is not None

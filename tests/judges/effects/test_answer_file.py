@@ -62,6 +62,14 @@ async def test_a_judge_with_a_file_asks_what_is_not_in_it(tmp_path: Path) -> Non
     assert ([reply.cached for reply in replies], len(inner.asked)) == ([True, False], 2)
 
 
+async def test_an_answer_is_on_the_disk_before_it_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+
+    await judge(Answers(GOOD), cache=patient(path)).ask(QUESTION)
+
+    assert sqlite3.connect(path).execute("SELECT count(*) FROM answers").fetchone() == (1,)
+
+
 def test_judges_with_one_path_share_what_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,7 @@ class FileAnswers:
         self._thread = SerialThread("spanscore-answers")
         self._looked_for: deque[tuple[bytes, asyncio.Future[Reply | None]]] = deque()
         self._unwritten: deque[tuple[bytes, str]] = deque(maxlen=_MOST_UNWRITTEN)
+        self._written: deque[tuple[bytes, asyncio.Future[Reply | None]]] = deque()
         self._due_on: asyncio.AbstractEventLoop | None = None
         self._overdue: asyncio.Future[Reply | None] | None = None
 
@@ -88,10 +89,15 @@ class FileAnswers:
         self._overdue = found
         return None
 
-    def keep(self, key: bytes, reply: Reply) -> None:
-        """Have an answer written soon."""
+    def keep(self, key: bytes, reply: Reply) -> Awaitable[object]:
+        """Have an answer written soon; what is returned ends then, or after ``looking_s``: a slow disk delays no score more."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[Reply | None] = loop.create_future()
+        loop.call_later(self._looking_s, _tell, [(key, written)], {})
         self._unwritten.append((key, _text_of(reply)))
+        self._written.append((key, written))
         self._be_due()
+        return written
 
     def _be_due(self) -> None:
         loop = asyncio.get_running_loop()
@@ -103,10 +109,10 @@ class FileAnswers:
         self._due_on = None
         handed = self._thread.do(self._work)
         if handed.done() and not handed.result():  # no thread any more: the interpreter is exiting
-            _tell(_all_of(self._looked_for), {})
+            _tell(_all_of(self._looked_for) + _all_of(self._written), {})
 
     def _work(self) -> bool:
-        looked_for = _all_of(self._looked_for)
+        looked_for, written = _all_of(self._looked_for), _all_of(self._written)
         found: dict[bytes, Reply] = {}
         try:
             found = _found(self._open(), [key for key, _ in looked_for])
@@ -117,6 +123,7 @@ class FileAnswers:
         except Exception as error:  # noqa: BLE001  (sqlite3's, and what the system raises of a disk)
             self._let_go(error)
             _tell_loops(looked_for, found)
+        _tell_loops(written, {})
         return True
 
     def _open(self) -> sqlite3.Connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
 
 from spanscore.judges.effects.single_flight import SingleFlight, as_cached
@@ -27,8 +27,8 @@ class AnswerStore(Protocol):
     async def find(self, key: bytes) -> Reply | None:
         """Return the answer to a question as a cached one; None where there is none. Must not block."""
 
-    def keep(self, key: bytes, reply: Reply) -> None:
-        """Keep an answer. Must not block."""
+    def keep(self, key: bytes, reply: Reply) -> Awaitable[object] | None:
+        """Keep an answer; return what to await until it outlives the process, None if it does not. Must not block."""
 
 
 class MemoryAnswers:

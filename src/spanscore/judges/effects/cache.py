@@ -90,7 +90,9 @@ class Cached(Effect):
             return known
         reply = await self.judge.ask(prompt)
         if read(reply.text, prompt.output, prompt.evidence) is not None:  # else it could not be read for ever
-            store.keep(key, reply)
+            written = store.keep(key, reply)
+            if written is not None:  # before it is used: what a process that is killed has asked, nobody asks again
+                await written
         return reply
 
 

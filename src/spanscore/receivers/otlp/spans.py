@@ -347,6 +347,11 @@ class OtlpSpans:
             logs=self.logs.counts(),
         )
 
+    @property
+    def redelivered(self) -> int:
+        """Copies of units that had come before. Any thread."""
+        return self.copies.again
+
     def notes(self) -> list[str]:
         """Return what must be known of spans that were not scored, for ``status()``."""
         mended = [
