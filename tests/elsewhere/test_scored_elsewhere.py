@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.elsewhere.application import METRICS, SETTINGS, application, run, token_file
+from tests.elsewhere.application import METRICS, SETTINGS, TOKEN, application, run, token_file
 from tests.live import identity_holds
+from tests.receivers.otlp.test_copies import a_unit, copy_of
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port
 from tests.service.process import ROOT, Serving, serving
-from tests.service.test_serve import ended_as
+from tests.service.test_serve import asked, ended_as
 
 from spanscore import Elsewhere, ScoringSpanProcessor, semconv
 
@@ -111,6 +112,27 @@ def test_a_function_that_is_frozen_after_its_answer_is_scored_once(tmp_path: Pat
         assert (second["flushed"], second["outcomes"][metric]) == (True, {"handed_over": 5})
         assert there[metric] == {"eligible": 5, "scored": 5}
     assert len(score_ids(backend)) == len({*score_ids(backend)}) == 10
+
+
+@pytest.mark.parametrize(("has_spool", "again"), [(True, "handed_over"), (False, "scored")])
+def test_a_copy_that_is_sent_again_after_a_restart_is_scored_once_only_with_a_spool(
+    tmp_path: Path, backend: OtlpReceiver, has_spool: bool, again: str
+) -> None:
+    copies = [copy_of(a_unit(), *METRICS) for _ in range(10)]
+    spool = {"spool": {"path": str(tmp_path / "spool.db")}} if has_spool else {}
+    serve = {"token_file": str(token_file(tmp_path))}
+    sent = {"Content-Type": "application/x-protobuf", "Authorization": f"Bearer {TOKEN}"}
+    lives = list[dict[str, dict[str, int]]]()
+    for life in (1, 2):
+        with serving(tmp_path, backend.endpoint, serve=serve, **SETTINGS, **spool) as running:
+            for copy in copies:
+                assert asked(running.http, "/v1/traces", copy, **sent)[0] == 200
+            assert backend.wait_for(lambda life=life: len(score_ids(backend)) >= 20 * (1 if has_spool else life), 60)
+            lives.append(ended(running))
+
+    assert lives[0] == {metric: {"eligible": 10, "scored": 10} for metric in METRICS}
+    assert lives[1] == {metric: {"eligible": 10, again: 10} for metric in METRICS}
+    assert len({*score_ids(backend)}) == 20
 
 
 def called(function: subprocess.Popen[str], runs: int) -> Any:
