@@ -28,7 +28,7 @@ SCHEMA: Final = (
 """``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = poison that nobody has counted yet, 2 = that was counted,
 or cannot be read."""
 ADDED: Final = (
-    "CREATE TABLE done (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, done_ns INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS done (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, done_ns INTEGER NOT NULL)",
     "ALTER TABLE rows ADD COLUMN metrics TEXT NOT NULL DEFAULT ''",
     "CREATE INDEX due ON rows (kind, metrics, put_ns) WHERE owner IS NULL",
     "CREATE INDEX scored ON rows (kind, put_ns) WHERE owner IS NULL AND scores IS NOT NULL",
