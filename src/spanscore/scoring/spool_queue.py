@@ -281,7 +281,9 @@ class SpoolQueue:
             return None
         scored = () if row.scores is None else scores_of(row.scores)
         known = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
-        return self._part(replace(job, taken_s=self._running().time(), scored=known), row)
+        part = self._part(replace(job, taken_s=self._running().time(), scored=known), row)
+        self.redelivered += part is not None and _has_every_score(part)
+        return part
 
     def _part(self, job: Job, row: SpoolRow) -> Job | None:
         """Return a job with the metrics that this process can score, and remember the others; None: it has none of them."""
@@ -296,7 +298,6 @@ class SpoolQueue:
         decisions = {name: one for name, one in job.decisions.items() if name in names and name not in lacking}
         # Metrics that depend on scores are decided on once, by the process that takes the whole row.
         undecided = job.undecided if names >= job.decisions.keys() else None
-        self.redelivered += bool(job.scored) and decisions.keys() <= {score.metric for score in job.scored}
         return replace(job, decisions=decisions, undecided=undecided)
 
     def _has_one_of(self, metrics: str) -> bool:
@@ -342,3 +343,7 @@ class SpoolQueue:
                 answer()
             except Exception as error:  # noqa: BLE001  (the others must be heard)
                 log_internal_error("hear what became of a job", error)
+
+
+def _has_every_score(job: Job) -> bool:
+    return bool(job.scored) and job.decisions.keys() <= {score.metric for score in job.scored}
