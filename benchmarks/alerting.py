@@ -30,7 +30,7 @@ BAD = 0.6
 FIRST_MIN = 60.0
 """For how long all is well, before anything happens."""
 LONGEST_MIN = 480.0
-DROP, SILENT, NEW = "SpanscoreQualityDrop", "SpanscoreNoScores", "SpanscoreNewSeries"
+DROP, SILENT, NEW = "SpanscoreQualityDrop", "SpanscoreNoScores", "SpanscoreNewEvaluatorVersion"
 OUTAGE = frozenset({"SpanscoreJudgeFailing", "SpanscoreJudgeBreakerOpen", SILENT})
 _HEAD = "Printed by `python -m benchmarks.alerting`; how it is measured stands in [README.md](README.md).\n"
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from spanscore.errors import JudgeBudgetSpent
 from spanscore.judges.effects.purse import Purse, Reservation
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import MeanInterval, mean_interval
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rates import RateSampler
@@ -56,7 +56,7 @@ class Day(NamedTuple):
     """One day: the truth, and what was made of it.
 
     Attributes:
-        lost: units that were chosen and not asked: they ended as ``budget``.
+        lost: units that were chosen and not asked: they ended as ``budget_exhausted``.
         spent: share of the day's money.
         worst_window: share of a window's money that was billed in the one that took most.
     """
@@ -146,7 +146,9 @@ class Simulation:
         billed: Counter[int] = Counter()
         for number, unit in enumerate(units):
             self._settle(unit.at_s)
-            decision = self.sampler.decide(Facts(UnitKey(random.getrandbits(128), 1), is_trace_root=True), METRIC)
+            decision = self.sampler.decide(
+                SamplingContext(UnitKey(random.getrandbits(128), 1), is_trace_root=True), METRIC
+            )
             if not decision.take:
                 continue
             cost = Spent(unit.tokens * USD_PER_TOKEN, unit.tokens, 1.0)

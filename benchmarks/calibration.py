@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.annotators import KNOWN_ERROR, AnnotatorError, agreement_of
-from spanscore.monitoring.calibration import Calibration, Cell, Estimated, LabelledPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration, Cell, Estimated
 from spanscore.monitoring.estimates import Moments, moments
 
 Counts: TypeAlias = NDArray[np.int64]
@@ -176,7 +176,7 @@ def _with_wrong_labels(dice: np.random.Generator, labels: int, judge: Judge, tru
     if votes:
         error = agreement_of(votes).error() or KNOWN_ERROR
     margins = [2 if place < twice else 1 for place in kept]
-    pairs = (LabelledPair(bool(one[place]), bool(said[place])) for place in kept)
+    pairs = (AnnotatedPair(bool(one[place]), bool(said[place])) for place in kept)
     return Calibration.of(pairs, error.of_majorities(margins))
 
 

@@ -29,7 +29,7 @@ LEFT, RIGHT, CHARACTER = 58, 16, 6.1
 ROOM = 1.04
 """Height of a plot by that of its highest value."""
 COLOURS = ("#2460c9", "#d9822b", "#1b8a5a", "#8e44ad", "#c0392b", "#0e8fa3", "#7f6a00", "#d6337c", "#5a6673", "#6b8e23")
-NAMED = {"scored": "#1b8a5a", "judge_error": "#c0392b", "rate_limited": "#d9822b"}
+NAMED = {"scored": "#1b8a5a", "judge_error": "#c0392b", "judge_unavailable": "#d9822b"}
 STYLE = """
 .plot,.card{font:11px system-ui,sans-serif}.bg{fill:#fff;stroke:#d8dee6}.head{fill:#1b2026;font-weight:600;font-size:12.5px}
 text{fill:#5b6673}.tick,.key{fill:#1b2026}.grid{stroke:#e3e7ec}
@@ -102,7 +102,8 @@ class Answers:
         """Return what was written."""
         tree = json.loads(file.read_text(encoding="utf-8"))
         panels = [
-            Panel(**{**panel, "series": [Series(**series) for series in panel["series"]]}) for panel in tree["panels"]
+            Panel(**{**panel, "series": [Series(**series) for series in panel["evaluator_version"]]})
+            for panel in tree["panels"]
         ]
         return cls(tree["begin_s"], tree["end_s"], panels)
 

@@ -265,7 +265,7 @@ def _rules() -> str:
     """Return the recording rules; the shortest window is the one that is drawn."""
     from spanscore.metrics import Faithfulness
 
-    shared = MonitoringSettings.model_validate({"segments": SEGMENTS, "windows": [WINDOW, "5m"], "interval": "5s"})
+    shared = MonitoringSettings.model_validate({"dimensions": SEGMENTS, "windows": [WINDOW, "5m"], "interval": "5s"})
     return rule_files({}, [Faithfulness("lexical")], shared)[RULES]
 
 
@@ -274,8 +274,8 @@ def _judge(url: str) -> dict[str, Any]:
         "model": f"openai:{MODEL}",
         "base_url": url,
         "api_key_env": "OPENAI_API_KEY",
-        "max_wait": "20s",
-        "attempts": 2,
+        "queue_timeout": "20s",
+        "max_attempts": 2,
         "cache": "memory",
         "prices": {MODEL: {"input": 0.15, "output": 0.60}},
         "budget": [{"usd": 0.003, "per": "1m"}],
@@ -297,12 +297,12 @@ def _application(folder: Path, url: str) -> Iterator[tuple[OnlineScorer, int]]:
         "judge": _judge(url),
         "sampling": {"rates": {"polite": 0.6}, "feedback": {"rate": 1.0}},
         "compare": {"by": "release"},
-        "canary": {"file": str(labelled), "every": "1m", "metrics": ["faithfulness"]},
+        "judge_check": {"golden_set": str(labelled), "every": "1m", "metrics": ["faithfulness"]},
         "collect": {"when": ["faithfulness<0.5"], "out": str(folder / "cases.jsonl")},
-        "monitoring": {"segments": SEGMENTS},
-        "limits": {"queue": 40},
+        "monitoring": {"dimensions": SEGMENTS},
+        "limits": {"queue_size": 40},
         "capture": {"content": True},
-        "attach": {"hold": 2},
+        "outputs": {"hold": 2},
         "service_name": "support-bot",
     }
     file.write_text(yaml.safe_dump(tree))
@@ -321,7 +321,7 @@ def _gateway(folder: Path, url: str, endpoint: str) -> Iterator[Serving]:
         "judge": _judge(url),
         "serve": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
         "serve_metrics": {"port": 0},
-        "units": {"quiet": "500ms"},
+        "units": {"idle_timeout": "500ms"},
         "spool": {"path": str(folder / "spool.db")},
     }
     file.write_text(yaml.safe_dump(tree))
@@ -339,7 +339,7 @@ def _worker(folder: Path, url: str, endpoint: str, broker: Kafka) -> Iterator[Se
         "judge": {**_judge(url), "cache": None},
         "kafka": {"brokers": [broker.brokers], "topic": "traces", "group": "scorers"},
         "serve_metrics": {"port": 0},
-        "units": {"quiet": "500ms"},
+        "units": {"idle_timeout": "500ms"},
     }
     file.write_text(yaml.safe_dump(tree))
     with Serving(file, command="worker", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OPENAI_API_KEY="none") as running:

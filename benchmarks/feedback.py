@@ -18,7 +18,7 @@ from spanscore import semconv
 from spanscore.model.counted import Counted
 from spanscore.model.job import Decision
 from spanscore.model.score import UNIT_INTERVAL, Outcome, Score
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.monitoring.running_mean import running_mean
 from spanscore.otel.instruments import Telemetry
 from spanscore.sampling.rates import RateSampler
@@ -39,7 +39,7 @@ class FeedbackRun:
     Attributes:
         population: the mean of the population.
         naive: what it would be, were the judged units counted among it.
-        complained: Σw of the stratum, as a share of the units of which somebody complained.
+        complained: Σw of the source, as a share of the units of which somebody complained.
     """
 
     population: float
@@ -55,23 +55,23 @@ def one_run(seed: int, units: int) -> FeedbackRun:
     for _ in range(units):
         y = float(dice.random() < GOOD)
         qualities.append(y)
-        facts = Facts(UnitKey(dice.getrandbits(128), dice.getrandbits(64)), is_trace_root=True)
+        facts = SamplingContext(UnitKey(dice.getrandbits(128), dice.getrandbits(64)), is_trace_root=True)
         taken, said = sampler.decide(facts, METRIC), dice.random() < COMPLAINS[y]
         complaints += said
         if taken.take:
             for telemetry in (apart, among):
                 telemetry.record(None, _score(y, taken))
         if said and (kept := sampler.for_feedback(facts)).take:
-            apart.record(None, _score(y, kept, semconv.STRATUM_FEEDBACK))
+            apart.record(None, _score(y, kept, semconv.SOURCE_FEEDBACK))
             if not taken.take:
                 among.record(None, _score(y, kept))
     weights = apart.sums(semconv.WEIGHT).items()
-    stratum = sum(w for labels, w in weights if dict(labels).get(semconv.STRATUM) == semconv.STRATUM_FEEDBACK)
+    source = sum(w for labels, w in weights if dict(labels).get(semconv.EVALUATION_SOURCE) == semconv.SOURCE_FEEDBACK)
     truth = fmean(qualities)
-    return FeedbackRun(_mean(apart) - truth, _mean(among) - truth, stratum / complaints)
+    return FeedbackRun(_mean(apart) - truth, _mean(among) - truth, source / complaints)
 
 
-def _score(y: float, decision: Decision, stratum: str | None = None) -> Score:
+def _score(y: float, decision: Decision, source: str | None = None) -> Score:
     label = UNIT_INTERVAL.label(y)
     return Score(
         metric=METRIC,
@@ -80,9 +80,9 @@ def _score(y: float, decision: Decision, stratum: str | None = None) -> Score:
         value=y,
         quality=y,
         label=label,
-        series="1/simulated/1",
+        evaluator_version="1/simulated/1",
         probability=decision.probability,
-        stratum=stratum,
+        source=source,
     )
 
 
@@ -111,7 +111,7 @@ def main() -> None:
     told = {
         "bias of the population's mean": [run.population for run in runs],
         "bias, were they counted beside it": [run.naive for run in runs],
-        "stratum, of all that complained": [run.complained for run in runs],
+        "source, of all that complained": [run.complained for run in runs],
     }
     for what, found in told.items():
         print(f"{what}: {fmean(found):+.4f} ± {stdev(found) / len(found) ** 0.5:.4f}")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from spanscore.fitting.fitted import Fitted
 from spanscore.metrics import AspectCritic
-from spanscore.model.label import LabelledSample
+from spanscore.model.annotation import AnnotatedSample
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import SingleTurnSample
 
@@ -75,13 +75,13 @@ def _facts(response: str) -> tuple[int, bool, bool]:
     return int(number), passes == "pass", teaches == "teaches"
 
 
-def labelled(number: int, seed: int) -> list[LabelledSample]:
+def labelled(number: int, seed: int) -> list[AnnotatedSample]:
     """Return labels, a sample each."""
-    dice, found = Random(seed), list[LabelledSample]()
+    dice, found = Random(seed), list[AnnotatedSample]()
     for line in range(1, number + 1):
         passes, teaches = dice.random() < PASSES, dice.random() < TEACHES
         said = f"{line} {'pass' if passes else 'fail'} {'teaches' if teaches else 'plain'}"
-        found.append(LabelledSample(line=line, sample=SingleTurnSample(response=said), human=passes, judged={}))
+        found.append(AnnotatedSample(line=line, sample=SingleTurnSample(response=said), human=passes, judged={}))
     return found
 
 

@@ -1,4 +1,5 @@
-"""The gate of ``spanscore score --baseline``: does its paired interval hold the true change, and how often does nothing fail?
+"""The gate of ``spanscore evaluate --baseline``: does its paired interval hold the true change, and how often does nothing
+fail?
 
     python -m benchmarks.gate [--runs 1000]
 

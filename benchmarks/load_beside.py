@@ -1,6 +1,6 @@
 """A burst of which every run is scored: what does the application pay where another process on its disk does the scoring?
 
-    python -m benchmarks.load_beside [--rounds 3] [--inbox 10000] [--json beside.json]
+    python -m benchmarks.load_beside [--rounds 3] [--event-queue 10000] [--json beside.json]
 
 Ten minutes. The application calls a chain 20,000 times, one after the other, with a model that answers at once: what is
 measured is the application, and what is done for it. Three variants, each round in random order, each with a scorer of its
@@ -10,9 +10,9 @@ own:
 - *beside*: every run is scored, by ``spanscore worker`` on the spool that the application writes (``score_here: false``);
 - *inside*: every run is scored in the application's own process.
 
-The inbox has room for the burst (``limits: {inbox: 40000}``), and so has the queue *inside*; ``--inbox 10000`` is the default
-one, of which the span thread must empty a part during the burst. The judge answers at once, so that the worker takes what CPU
-it can get: with a judge that is waited for it takes less.
+The event queue has room for the burst (``limits: {event_queue_size: 40000}``), and so has the queue *inside*;
+``--event-queue 10000`` is the default one, of which the span thread must empty a part during the burst. The judge answers at
+once, so that the worker takes what CPU it can get: with a judge that is waited for it takes less.
 Target: the mean call *beside* takes at most 1.3 × that of *capture*. In every run each unit must have one outcome in the
 application, and each that was handed over one in the worker.
 """
@@ -49,7 +49,7 @@ from spanscore import OnlineScorer
 
 MOST = 1.3
 WARM_UP = 200
-ENDED_AS = {"capture": "not_sampled", "beside": "handed_over", "inside": "scored"}
+ENDED_AS = {"capture": "not_sampled", "beside": "delegated", "inside": "scored"}
 METRIC = "benchmarks.variants:Instant"
 ROOT = Path(__file__).parents[1]
 
@@ -81,7 +81,9 @@ def main() -> int:
     dice, rounds = random.Random(arguments.seed), list[dict[str, Burst]]()
     for number in range(arguments.rounds):
         order = dice.sample([*VARIANTS], len(VARIANTS))
-        rounds.append({name: _burst(name, arguments.calls, arguments.inbox or 2 * arguments.calls) for name in order})
+        rounds.append(
+            {name: _burst(name, arguments.calls, arguments.event_queue or 2 * arguments.calls) for name in order}
+        )
         print(f"round {number + 1}: {', '.join(order)}", *map(_line, rounds[-1].values()), sep="\n  ", flush=True)
     ratios = {name: median(_ratio(one, name) for one in rounds) for name in VARIANTS if name != "capture"}
     whole = all(_is_whole(burst, arguments.calls) for one in rounds for burst in one.values())
@@ -95,11 +97,13 @@ def main() -> int:
     return 0 if met and whole else 1
 
 
-def _burst(variant: str, calls: int, inbox: int) -> Burst:
+def _burst(variant: str, calls: int, event_queue: int) -> Burst:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "spanscore.yaml"
         spool = {"path": str(Path(folder) / "spool.db"), "score_here": False}
-        config.write_text(yaml.safe_dump({"metrics": [METRIC], "spool": spool, "limits": {"inbox": inbox}}))
+        config.write_text(
+            yaml.safe_dump({"metrics": [METRIC], "spool": spool, "limits": {"event_queue_size": event_queue}})
+        )
         return VARIANTS[variant](config, variant, calls)
 
 
@@ -120,7 +124,7 @@ def _beside(config: Path, variant: str, calls: int) -> Burst:
         taken = _called(scorer, calls)
         begun = time.monotonic()
         outcomes = _flushed(scorer)
-        while _scored(page) < outcomes.get("handed_over", 0):
+        while _scored(page) < outcomes.get("delegated", 0):
             time.sleep(0.1)
         settled = time.monotonic() - begun
         worker.send_signal(signal.SIGTERM)
@@ -214,7 +218,7 @@ def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--inbox", type=int, help="events that it has room for; left out: for the burst")
+    parser.add_argument("--event-queue", type=int, help="events that it has room for; left out: for the burst")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the results here")
     return parser.parse_args()

@@ -70,11 +70,11 @@ def _measured(command: str, rate: float, units: int, traces: int) -> tuple[float
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "spanscore.yaml"
         room = {"queue": 2 * units}  # all units close within a second
-        asked = {"metrics": [METRIC], "sampling": {"rate": rate}, "units": {"quiet": "300ms"}, "limits": room}
+        asked = {"metrics": [METRIC], "sampling": {"rate": rate}, "units": {"idle_timeout": "300ms"}, "limits": room}
         file.write_text(yaml.safe_dump(asked))
         scorer = OnlineScorer.from_config(file, tracer_provider=TracerProvider(shutdown_on_exit=False))
         spans = scorer.otlp_spans(read_settings(file, Configuration).settings.units)
-    topic = Topic(scorer._line, spans, most_bytes=64_000_000, max_pinned_s=600.0)
+    topic = Topic(scorer._line, spans, most_bytes=64_000_000, max_open_age_s=600.0)
     if command == "worker":
         topic.begin(0)
     before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

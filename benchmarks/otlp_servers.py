@@ -29,7 +29,7 @@ CONFIG = """
 metrics: ["benchmarks.variants:Instant"]
 judge: {{model: lexical}}
 sampling: {{rate: {rate}}}
-units: {{quiet: 300ms}}
+units: {{idle_timeout: 300ms}}
 serve:
   http: 127.0.0.1:{http}
   grpc: 127.0.0.1:{grpc}

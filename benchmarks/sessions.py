@@ -43,7 +43,7 @@ class World:
         replicas: what they are told of each other.
         ends: the share of conversations that the application ends by ``end_session``.
         ends_anywhere: not in the process that had the last turn, but in any.
-        breaks: the share of pauses that are longer than ``idle``.
+        breaks: the share of pauses that are longer than ``idle_timeout``.
     """
 
     brings: bool = False
@@ -229,7 +229,7 @@ ANY = World(brings=True, pods=4, replicas="any", ends=1.0)
 WORLDS = {
     "one process, turns bring no history": ONE,
     "one process, turns bring the history": replace(ONE, brings=True),
-    "one process, one pause in fifty is longer than `idle`": replace(ONE, breaks=0.02),
+    "one process, one pause in fifty is longer than `idle_timeout`": replace(ONE, breaks=0.02),
     "4 pods that think they are one, no history": replace(ONE, pods=4, ends=0.0),
     "4 pods that think they are one, history": replace(ONE, pods=4, ends=0.0, brings=True),
     "4 pods, `any`, history, ended with the last turn": ANY,

@@ -78,7 +78,8 @@ def _refused(broker: Kafka, folder: Path) -> Told:
     came, held = judge_away(broker, folder, for_s=REFUSED_S, max_wait_s=MAX_WAIT_S, per_s=20.0, queue=500)
     grown = (max(held.resident) - held.resident[len(held.resident) // 4]) / 2**20
     text = (
-        f"429 for {REFUSED_S:.0f} s, `judge.max_wait` {MAX_WAIT_S:.0f} s: lag {held.lag[0]:,} → {held.lag[-1]:,}, messages "
+        f"429 for {REFUSED_S:.0f} s, `judge.queue_timeout` {MAX_WAIT_S:.0f} s: lag {held.lag[0]:,} → "
+        f"{held.lag[-1]:,}, messages "
         f"read {held.read[0]:,} → {held.read[-1]:,}, resident +{grown:.0f} MiB (with the writing application); {_told(came)}"
     )
     is_held = held.lag[-1] > held.lag[0] and held.read[-1] == held.read[len(held.read) // 4] and grown < GROWN_MIB

@@ -234,7 +234,7 @@ def _a_scorer() -> OnlineScorer:
     provider.add_span_processor(BatchSpanProcessor(NullExporter()))
     providers: dict[str, Any] = {"tracer_provider": provider, "meter_provider": MeterProvider()}
     return OnlineScorer(
-        [Instant()], capture_content=True, attach=("span", "evaluation_span", "instruments"), **providers
+        [Instant()], capture_content=True, outputs=("span", "evaluation_span", "instruments"), **providers
     )
 
 

@@ -53,7 +53,7 @@ class Instant:
 
     name = "instant"
     version = "1"
-    series = "1"
+    evaluator_version = "1"
     scale: Scale = UNIT_INTERVAL
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response",), "multi_turn": ()}
     cpu_bound = False

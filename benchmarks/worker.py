@@ -221,7 +221,9 @@ def _scored(folder: Path, brokers: str, group: str, rate: float) -> Iterator[tup
             {
                 "metrics": [METRIC],
                 "sampling": {"rate": rate},
-                "units": {"quiet": "200ms"},  # what is read has ended soon after: what is counted is what is worked on
+                "units": {
+                    "idle_timeout": "200ms"
+                },  # what is read has ended soon after: what is counted is what is worked on
                 "kafka": {"brokers": [brokers], "topic": TOPIC, "group": group},
             }
         )

@@ -4,7 +4,7 @@
 
 1. Traffic: the demo's assistant answers questions about a ferry company, and for a while its retriever is broken.
 2. `spanscore collect` makes cases of the answers that were judged to be unfaithful.
-3. The mended retriever answers them, and `spanscore score` keeps what it gets: the baseline.
+3. The mended retriever answers them, and `spanscore evaluate` keeps what it gets: the baseline.
 4. A release that breaks the retriever again is stopped; one that does not goes through.
 
 No key, no server, no network: an offline model answers, and the offline judge compares words. A quarter of a minute. The files
@@ -75,11 +75,11 @@ def main(folder: Path) -> int:
 
     print("\n3. The mended retriever answers the same questions. What it gets is the baseline.")
     gate = ("--metrics", "faithfulness", "--judge", "lexical", "--baseline", "base.jsonl")
-    spanscore("score", "mended.jsonl", *gate, "--update-baseline", folder=folder)
+    spanscore("evaluate", "mended.jsonl", *gate, "--update-baseline", folder=folder)
 
     print("\n4. Two releases at the gate: in the first the retriever is broken again.")
     held = (*gate, "--max-drop", "faithfulness=0.05", "--min", "faithfulness=0.8")
-    codes = [spanscore("score", file, *held, folder=folder) for file in ("broken.jsonl", "mended.jsonl")]
+    codes = [spanscore("evaluate", file, *held, folder=folder) for file in ("broken.jsonl", "mended.jsonl")]
     print(f"\nThe gate's exit codes: {codes[0]} for the broken retriever, {codes[1]} for the mended one.")
     return 0 if codes == [1, 0] else 1
 

@@ -30,7 +30,7 @@ ANSWER = "Paris is the capital of France."
 CONTEXT = "Paris has been the capital of France since 987."
 
 
-FOREIGN = "opentelemetry.util.genai.handler"
+EXTERNAL = "opentelemetry.util.genai.handler"
 """A scope that writes the GenAI conventions, and is not ours."""
 
 
@@ -132,7 +132,7 @@ class Trace:
 
     @property
     def roots(self) -> list[Any]:
-        captured = [s for s in self.spans if s.instrumentation_scope.name in ("spanscore.capture", FOREIGN)]
+        captured = [s for s in self.spans if s.instrumentation_scope.name in ("spanscore.capture", EXTERNAL)]
         ids = {s.context.span_id for s in captured}
         return [s for s in captured if s.parent is None or s.parent.span_id not in ids]
 
@@ -179,7 +179,7 @@ def looked_at(scorer: OnlineScorer, clock: ManualClock, *later_s: float) -> None
     """
     for seconds in later_s:
         clock.advance(seconds)
-        scorer._line.inbox.nudge()
+        scorer._line.event_queue.nudge()
         assert scorer.flush(5)
 
 

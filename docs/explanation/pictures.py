@@ -121,17 +121,17 @@ def intervals() -> Iterator[str]:
     yield text(20, 238, "scores, all pass or fail, nine of ten pass", "d")
 
 
-def series() -> Iterator[str]:
-    """Another judge is another series, and no drop."""
+def evaluator_versions() -> Iterator[str]:
+    """Another judge is another evaluator version, and no drop."""
     yield from _scale(0.5, 1.0, 0.1)
     strays = (0, 0.012, -0.008, 0.015, -0.014, 0.006, -0.004, 0.01, -0.01, 0.004)
     for kind, first, level, judge in (("a", 90, 0.86, "gpt-4o-mini"), ("b", 390, 0.72, "gpt-5-mini")):
         points = [(first + 28 * index, _at(level + stray)) for index, stray in enumerate(strays)]
         yield line(kind, *points)
         yield from (dot(x, y, kind, 3) for x, y in points)
-        yield text(first, _at(level) + 32, f"series 2+e6e8c9b4/{judge}/1", f"t{kind}")
+        yield text(first, _at(level) + 32, f"version 2+e6e8c9b4/{judge}/1", f"t{kind}")
     yield line("l", (366, 26), (366, 202), dashed=True)
-    yield text(372, 38, "SpanscoreNewSeries, info: it wakes nobody", "d")
+    yield text(372, 38, "SpanscoreNewEvaluatorVersion, info: it wakes nobody", "d")
     yield text(20, 238, "Nobody's answers became worse. The scale changed, and is not compared with the old one.", "d")
 
 
@@ -194,7 +194,7 @@ PICTURES: dict[str, tuple[Callable[[], Iterator[str]], int]] = {
     "hold.svg": (hold, 232),
     "weights.svg": (weights, 204),
     "intervals.svg": (intervals, 252),
-    "series.svg": (series, 252),
+    "evaluator-versions.svg": (evaluator_versions, 252),
     "alerts.svg": (alerts, 252),
 }
 """File → what is in it, and its height."""

@@ -39,10 +39,10 @@ _GIVEN: Final[Mapping[str, str]] = {
     "sampling.rules[].when.score.below": "0.5",
     "sampling.feedback.rate": "0.5",
     "alerts.<metric>.baseline": "0.85",
-    "canary.file": '"labelled.jsonl"',
+    "judge_check.golden_set": '"labelled.jsonl"',
     "compare.by": "service.version",
-    "elsewhere.endpoint": '"https://scorer:4318"',
-    "elsewhere.token_file": '"/run/secrets/spanscore"',
+    "remote_scoring.endpoint": '"https://scorer:4318"',
+    "remote_scoring.token_file": '"/run/secrets/spanscore"',
     "collect.when": '["faithfulness<0.5"]',
     "collect.out": '"cases.jsonl"',
     "spool.path": '"/var/lib/spanscore/spool.db"',
@@ -58,11 +58,21 @@ _NAMED: Final = {
     ("<model>", "judge"): "gpt-4o-mini",
 }
 _OPTIONAL: Final = (
-    *("serve_metrics", "serve.forward", "serve.tls", "kafka", "canary", "collect", "compare", "elsewhere", "spool"),
+    *(
+        "serve_metrics",
+        "serve.forward",
+        "serve.tls",
+        "kafka",
+        "judge_check",
+        "collect",
+        "compare",
+        "remote_scoring",
+        "spool",
+    ),
     "sampling.feedback",
 )
 """Sections that are not there by default."""
-_ONE_OF: Final = ("alerts.<metric>.baseline.", "elsewhere.kafka.", "sampling.upstream_probability.")
+_ONE_OF: Final = ("alerts.<metric>.baseline.", "remote_scoring.kafka.", "sampling.head_sampling_rate.")
 """Keys of sections that may stand in the place of others: what that means says it."""
 _WIDTH: Final = 110
 

@@ -48,7 +48,7 @@ def _in_the_mean(outcome: Outcome) -> str:
         return "holds it"
     if outcome.lost:
         return "lacks it"
-    return "others stand for it" if outcome in (Outcome.NOT_SAMPLED, Outcome.NOT_EXPORTED) else "is without it"
+    return "others stand for it" if outcome in (Outcome.NOT_SAMPLED, Outcome.TRACE_NOT_SAMPLED) else "is without it"
 
 
 # --- errors -------------------------------------------------------------------------------------------------------

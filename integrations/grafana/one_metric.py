@@ -199,7 +199,7 @@ def _distribution() -> list[Any]:
             "What the mean lacks",
             "Weight of the units that should have a score of the configured judge and have none, by outcome. The bounds above"
             " say how much they could change the mean.",
-            over_time(q.counted(semconv.EXCLUDED_WEIGHT, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
+            over_time(q.counted(semconv.MISSING_WEIGHT, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
         ),
     ]
 

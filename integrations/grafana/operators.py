@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import queries as q
-from foreign import of_others
+from external import of_others
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from overview import ONE_METRIC, OPERATORS, UID
 from panels import (
@@ -43,7 +43,7 @@ def operators() -> Dashboard:
     parts = {
         "Receivers": _receivers(),
         "Spool and workers": _durable(),
-        "Scores and labels from outside": [*of_others(), *_people()],
+        "Scores and annotations from outside": [*of_others(), *_people()],
         "Judges": _judges(),
         "Accounts of the judges": _accounts(),
     }
@@ -74,7 +74,8 @@ def _receivers() -> list[Any]:
         ),
         stacked(
             "Captured and lost in the application",
-            "Units that the callback handler captured, and those that were lost on the way. *refused*: the inbox was full."
+            "Units that the callback handler captured, and those that were lost on the way. *refused*: the event "
+            "queue was full."
             " *abandoned*: the run never ended. *spans lost*: the tracer provider was shut down before the scorer.",
             over_time(_grown(semconv.CAPTURE_UNITS), f"captured {_SERVICE}"),
             over_time(_grown(semconv.CAPTURE_REFUSED), f"refused {_SERVICE}"),
@@ -95,7 +96,8 @@ def _receivers() -> list[Any]:
         ),
         stacked(
             "Requests over OTLP",
-            "Requests with spans that `spanscore serve` received, and those that it refused. *bytes*, *traces* and *inbox* are"
+            "Requests with spans that `spanscore serve` received, and those that it refused. *bytes*, *traces* and "
+            "*event queue* are"
             " overload: a client that retries sends them again. They last: start another `serve`, or lower the rates.",
             over_time(_grown(semconv.RECEIVE_REQUESTS), f"received {_SERVICE}"),
             over_time(_grown(semconv.RECEIVE_REFUSED, q.REASON), f"refused: {{{{{q.REASON}}}}} {_SERVICE}"),
@@ -103,8 +105,8 @@ def _receivers() -> list[Any]:
         stacked(
             "Spans over OTLP",
             "Spans that arrived, and spans that are not scored. *not valid*: their ids are malformed. *orphans*: their root"
-            " never came; its sender probably lost it. *late*: their unit was closed already; raise `units.quiet`. *unread*:"
-            " traces of a second instrumentation of one library; give each program its own resource.",
+            " never came; its sender probably lost it. *late*: their unit was closed already; raise `units.idle_timeout`."
+            " *unread*: traces of a second instrumentation of one library; give each program its own resource.",
             over_time(_grown(semconv.RECEIVE_SPANS), f"received {_SERVICE}"),
             over_time(_grown(semconv.RECEIVE_REJECTED), f"not valid {_SERVICE}"),
             over_time(_grown(semconv.UNITS_ORPHANS), f"orphans {_SERVICE}"),
@@ -120,7 +122,8 @@ def _receivers() -> list[Any]:
         ),
         lines(
             "Open traces",
-            "Traces whose spans wait for the rest of their unit. The line levels off at traffic times `units.quiet`. A line"
+            "Traces whose spans wait for the rest of their unit. The line levels off at traffic times "
+            "`units.idle_timeout`. A line"
             " that grows: roots do not arrive.",
             over_time(q.level(semconv.UNITS_OPEN), _SERVICE),
         ),
@@ -133,7 +136,8 @@ def _durable() -> list[Any]:
     return [
         lines(
             "Job queue in memory, share in use",
-            "Share of the places of the job queue that are taken (`limits.queue`), of all replicas together. At 100 % further"
+            "Share of the places of the job queue that are taken (`limits.queue_size`), of all replicas together. At "
+            "100 % further"
             " units end as `queue_full`: the judge is slower than the traffic; lower the sample rate, or add replicas.",
             over_time(f"{q.level(semconv.QUEUE_SIZE)} / {q.level(semconv.QUEUE_CAPACITY)}", _SERVICE),
             unit=SHARE,
@@ -145,7 +149,7 @@ def _durable() -> list[Any]:
             " another worker, or lower the rates. *put aside*: jobs that ended three processes; `spanscore spool FILE` lists"
             " them.",
             over_time(q.worst("max", semconv.SPOOL_DEPTH, by_service), f"jobs {_SERVICE}"),
-            over_time(q.worst("max", semconv.SPOOL_POISON, by_service), f"put aside {_SERVICE}"),
+            over_time(q.worst("max", semconv.SPOOL_DEAD_LETTERS, by_service), f"put aside {_SERVICE}"),
         ),
         lines(
             "Age of the oldest job in the spool",
@@ -170,15 +174,15 @@ def _durable() -> list[Any]:
         lines(
             "Lag of the workers in time",
             "Age of the oldest message that no worker has finished. Above the retention of the topic messages are lost."
-            " A few seconds are usual: `units.quiet`, and the time of a judge.",
+            " A few seconds are usual: `units.idle_timeout`, and the time of a judge.",
             over_time(q.worst("max", semconv.WORKER_TIME_LAG, by_service), _SERVICE),
             unit=SECONDS,
         ),
         stacked(
             "Handed over to another process",
             "Evaluations that another process makes. That process counts them, and no panel counts them twice. None although"
-            " a worker is to score: see `score_here` and `elsewhere` in the configuration.",
-            over_time(_grown(semconv.EVALUATIONS, only=f'{q.OUTCOME}="handed_over"'), _SERVICE),
+            " a worker is to score: see `score_here` and `remote_scoring` in the configuration.",
+            over_time(_grown(semconv.EVALUATIONS, only=f'{q.OUTCOME}="delegated"'), _SERVICE),
         ),
         stacked(
             "Left to other workers, and skipped",
@@ -200,12 +204,12 @@ def _people() -> list[Any]:
             "Labels from people",
             "Units that people labelled through `feedback()`, each unit once. *changed to*: labels that replaced another."
             " Labels are in no mean and no alert. None for days: check the code that calls `feedback()`.",
-            over_time(grown(semconv.LABELS), named),
-            over_time(grown(semconv.LABELS_CHANGED), f"changed to {named}"),
+            over_time(grown(semconv.ANNOTATIONS), named),
+            over_time(grown(semconv.ANNOTATION_CHANGES), f"changed to {named}"),
         ),
         stacked(
             "Judged because of feedback",
-            "Units that somebody disliked (`sampling.feedback`). *judged*: the scores are in the stratum `feedback` and in no"
+            "Units that somebody disliked (`sampling.feedback`). *judged*: the scores are in the source `feedback` and in no"
             " mean. *too_late*: raise `within` or `max_bytes`. *not_kept*: sampling left the unit out, or it ran in another"
             " process.",
             over_time(promql.increase(semconv.FEEDBACK, q.STEP, q.OF_SERVICE, (q.RESULT,)), f"{{{{{q.RESULT}}}}}"),
@@ -249,7 +253,9 @@ def _judges() -> list[Any]:
             "Tokens that the judge read (*input*) and wrote (*output*); *cached_input* came from its provider's cache. A jump"
             " without more traffic: prompts became longer. *answers without a count*: neither tokens nor cost are known.",
             over_time(q.counted(semconv.JUDGE_TOKENS, q.STEP, by=(q.TOKENS, q.MODEL)), f"{{{{{q.TOKENS}}}}} {model}"),
-            over_time(q.counted(semconv.JUDGE_UNMETERED, q.STEP, by=(q.MODEL,)), f"answers without a count {model}"),
+            over_time(
+                q.counted(semconv.JUDGE_CALLS_WITHOUT_USAGE, q.STEP, by=(q.MODEL,)), f"answers without a count {model}"
+            ),
         ),
         lines(
             "Declined by the judge",
@@ -263,17 +269,18 @@ def _judges() -> list[Any]:
             "Verdicts with a reason that says the opposite, such as a pass whose reason says *fails to*. A few are noise. More"
             " with another model, or as many as failures: read some of them.",
             over_time(
-                q.counted(semconv.JUDGE_CONTRADICTIONS, q.STEP, by=(promql.METRIC, q.MODEL)),
+                q.counted(semconv.JUDGE_SELF_CONTRADICTIONS, q.STEP, by=(promql.METRIC, q.MODEL)),
                 f"{{{{{promql.METRIC}}}}} {model}",
             ),
         ),
         lines(
             "Judge on labelled samples",
-            "With `canary`: the share of the labels with which a judge agreed in its last run and in its first, and the p-value"
+            "With `judge_check`: the share of the labels with which a judge agreed in its last run and in its first, "
+            "and the p-value"
             " of the change. p near 0: the judge has changed, and a drop may come from it. Several replicas: the worst.",
-            over_time(q.worst("min", semconv.CANARY_AGREEMENT, q.EACH), f"last run {q.NAMED}"),
-            over_time(q.worst("min", semconv.CANARY_FIRST_AGREEMENT, q.EACH), f"first run {q.NAMED}"),
-            over_time(q.worst("min", semconv.CANARY_P, q.EACH), f"p {q.NAMED}"),
+            over_time(q.worst("min", semconv.JUDGE_CHECK_AGREEMENT, q.EACH), f"last run {q.NAMED}"),
+            over_time(q.worst("min", semconv.JUDGE_CHECK_FIRST_AGREEMENT, q.EACH), f"first run {q.NAMED}"),
+            over_time(q.worst("min", semconv.JUDGE_CHECK_P, q.EACH), f"p {q.NAMED}"),
             unit=SHARE,
             width=24,
         ),
@@ -298,15 +305,18 @@ def _accounts() -> list[Any]:
             "*places*: questions that may be under way at once; they follow the provider's limits. *waiting*: questions that"
             " have no place. Sums over the chosen services. Many wait for long: ask the provider for higher limits, or lower"
             " the rates.",
-            of_account(semconv.JUDGE_PLACES, "places"),
-            of_account(semconv.JUDGE_INFLIGHT, "under way"),
-            of_account(semconv.JUDGE_WAITING, "waiting"),
+            of_account(semconv.JUDGE_CONCURRENCY_LIMIT, "places"),
+            of_account(semconv.JUDGE_ACTIVE_CALLS, "under way"),
+            of_account(semconv.JUDGE_QUEUE_SIZE, "waiting"),
         ),
         lines(
             "Breaker of an account",
             "0 is closed, which is normal; 1 is half-open; 2 is open: the provider is away, or refuses the key or the account."
-            " While it is open, questions wait up to `judge.max_wait`. `scorer.status()` shows why.",
-            over_time(q.worst("max", semconv.JUDGE_BREAKER, (*q.ACCOUNT, q.SERVICE)), f"{q.OF_ACCOUNT} {_SERVICE}"),
+            " While it is open, questions wait up to `judge.queue_timeout`. `scorer.status()` shows why.",
+            over_time(
+                q.worst("max", semconv.JUDGE_CIRCUIT_BREAKER_STATE, (*q.ACCOUNT, q.SERVICE)),
+                f"{q.OF_ACCOUNT} {_SERVICE}",
+            ),
         ),
         stacked(
             "Questions refused, repeated and cached",
@@ -314,15 +324,17 @@ def _accounts() -> list[Any]:
             " found by them. *repeated* after a lost connection, a timeout or a server's error. *cached*: from `judge.cache`.",
             over_time(grown(semconv.JUDGE_THROTTLED), f"refused {q.OF_ACCOUNT}"),
             over_time(grown(semconv.JUDGE_RETRIES), f"repeated {q.OF_ACCOUNT}"),
-            over_time(grown(semconv.JUDGE_CACHED), f"cached {q.OF_ACCOUNT}"),
+            over_time(grown(semconv.JUDGE_CACHE_HITS), f"cached {q.OF_ACCOUNT}"),
         ),
         lines(
             "Wait of the questions",
-            "50 and 95 % of the questions were sent within this time. A question that waits longer than `judge.max_wait` ends"
-            " as `rate_limited`.",
+            "50 and 95 % of the questions were sent within this time. A question that waits longer than "
+            "`judge.queue_timeout` ends"
+            " as `judge_unavailable`.",
             *[
                 over_time(
-                    q.within(share, semconv.JUDGE_WAIT, q.ACCOUNT, where=q.OF_SERVICE), f"{share:.0%} {q.OF_ACCOUNT}"
+                    q.within(share, semconv.JUDGE_QUEUE_DURATION, q.ACCOUNT, where=q.OF_SERVICE),
+                    f"{share:.0%} {q.OF_ACCOUNT}",
                 )
                 for share in (0.5, 0.95)
             ],

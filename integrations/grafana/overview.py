@@ -81,7 +81,8 @@ def _outcomes() -> Any:
         "How evaluations end, per minute",
         "*scored* is normal. *missing_field* or *no_sample* grow: a deployment changed the form of inputs or outputs."
         " *queue_full* or *too_late*: there is more traffic than the judge can take; lower the sample rate. *timeout*,"
-        " *rate_limited* or *judge_error*: see *Failed evaluations*. Units that sampling or a filter left out are not shown.",
+        " *judge_unavailable* or *judge_error*: see *Failed evaluations*. Units that sampling or a filter left out are not"
+        " shown.",
         over_time(q.outcomes_per_minute(f'!~"{q.NOT_CHOSEN}"', by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
         width=16,
     )
@@ -104,7 +105,7 @@ def _failed() -> Any:
     return shares(
         "Failed evaluations, by reason",
         "Share of the evaluations that were tried and gave no score. Up to 1 % is usual; from 10 % of a metric on an alert"
-        " fires. *rate_limited*, *timeout*, *judge_error*: the judge; see *Judges* in *Operators*. *budget*: it is spent."
+        " fires. *judge_unavailable*, *timeout*, *judge_error*: the judge; see *Judges* in *Operators*. *budget*: it is spent."
         " *metric_error*: a bug of the metric. The mean is of the other units, and may be too high or too low.",
         over_time(q.failed_shares(), f"{{{{{q.OUTCOME}}}}}"),
         width=8,

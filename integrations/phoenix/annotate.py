@@ -2,8 +2,9 @@
 
     python annotate.py --url http://localhost:6006 --project default --hours 24
 
-To be run as often as wanted, by cron say: a span has one annotation per metric and series, and a score that supersedes another
-replaces it. An evaluation that failed has no value, and so no annotation. Only HTTP is spoken: Phoenix's client is not needed.
+To be run as often as wanted, by cron say: a span has one annotation per metric and evaluator version, and a score that
+supersedes another replaces it. An evaluation that failed has no value, and so no annotation. Only HTTP is spoken: Phoenix's
+client is not needed.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spanscore.codec.langchain import sample_from_messages as sample_from_messages
-    from spanscore.context import expected as expected
+    from spanscore.context import references as references
     from spanscore.context import session as session
     from spanscore.dataset import evaluate as evaluate
     from spanscore.dataset import evaluate_sync as evaluate_sync
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
     from spanscore.settings.budget import Budget as Budget
-    from spanscore.settings.canary import Canary as Canary
     from spanscore.settings.collect import Collect as Collect
     from spanscore.settings.compare import Compare as Compare
-    from spanscore.settings.elsewhere import Elsewhere as Elsewhere
     from spanscore.settings.feedback import FeedbackSampling as FeedbackSampling
+    from spanscore.settings.judge_check import JudgeCheck as JudgeCheck
+    from spanscore.settings.remote_scoring import RemoteScoring as RemoteScoring
     from spanscore.settings.sessions import Sessions as Sessions
     from spanscore.settings.spool import Spool as Spool
 
 _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
     "Budget": "spanscore.settings.budget",
-    "Canary": "spanscore.settings.canary",
+    "JudgeCheck": "spanscore.settings.judge_check",
     "Collect": "spanscore.settings.collect",
     "Compare": "spanscore.settings.compare",
-    "Elsewhere": "spanscore.settings.elsewhere",
+    "RemoteScoring": "spanscore.settings.remote_scoring",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.dialects.extract",
     "FeedbackSampling": "spanscore.settings.feedback",
@@ -73,7 +73,7 @@ _PUBLIC = {
     "ToolMessage": "spanscore.model.sample",
     "evaluate": "spanscore.dataset",
     "evaluate_sync": "spanscore.dataset",
-    "expected": "spanscore.context",
+    "references": "spanscore.context",
     "explain": "spanscore.replay.explaining",
     "judge": "spanscore.judges",
     "metric": "spanscore.metrics.function",

@@ -10,7 +10,7 @@ from uuid import UUID
 from spanscore import semconv
 from spanscore.context import checked_session
 from spanscore.line.given import seconds_since_1970_ns, text_of, uuid_of, value_of
-from spanscore.model.label import HumanLabel, HumanValue, UnitId
+from spanscore.model.annotation import Annotation, HumanValue, UnitId
 
 if TYPE_CHECKING:
     from spanscore.doors import Doors
@@ -72,7 +72,8 @@ class UnitsById:
 
         Args:
             trace_id: of the unit, 32 hex digits or the number; None with a ``key``.
-            value: True, False or a number from 0, worst, to 1; under a name with a scale (``labels``), one of its words.
+            value: True, False or a number from 0, worst, to 1; under a name with a scale (``feedback_scales``), one of its
+                words.
             name: of the question that was answered, in lower snake case, and no metric's.
             span_id: of the unit's span, 16 hex digits or the number; None = the one unit of the trace that this process knows,
                 of the last 10,000.
@@ -92,7 +93,7 @@ class UnitsById:
         """
         if self._closing.begun:
             return False
-        label = HumanLabel(
+        label = Annotation(
             name=text_of("name", name),
             value=value_of(value),
             annotator=text_of("annotator", annotator),
@@ -152,7 +153,7 @@ class UnitsById:
         in this process; None where it has not been asked. Any thread.
 
         What is not kept cannot be previewed, and ``unknown`` counts it: rules on scores; rules on metadata that neither
-        ``capture_metadata``, ``segments`` nor a rule in force names; rules on tools and models of units that no rate or rule
+        ``capture_metadata``, ``dimensions`` nor a rule in force names; rules on tools and models of units that no rate or rule
         could have taken, which were not followed; and rules of any kind on units of other instrumentations that sampling left
         out when they began. Units that were submitted to be scored, or came from another process, are not among the 1,000.
 

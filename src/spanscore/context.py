@@ -7,14 +7,22 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import Any
 
-__all__ = ["checked_session", "current_expectation", "current_session", "expected", "is_judging", "judging", "session"]
+__all__ = [
+    "checked_session",
+    "current_expectation",
+    "current_session",
+    "is_judging",
+    "judging",
+    "references",
+    "session",
+]
 
 _expected: ContextVar[Mapping[str, Any] | None] = ContextVar("spanscore_expected", default=None)
 _session: ContextVar[str | None] = ContextVar("spanscore_session", default=None)
 _judging: ContextVar[bool] = ContextVar("spanscore_judging", default=False)
 
 current_expectation = _expected.get
-"""What the surrounding ``expected(...)`` blocks gave, None outside of any."""
+"""What the surrounding ``references(...)`` blocks gave, None outside of any."""
 
 current_session = _session.get
 """The id that the innermost surrounding ``session(...)`` block gave, None outside of any."""
@@ -24,7 +32,7 @@ is_judging = _judging.get
 
 
 @contextmanager
-def expected(
+def references(
     *,
     reference: str | None = None,
     reference_contexts: Sequence[str] | None = None,
@@ -38,7 +46,7 @@ def expected(
     They never travel through run metadata, which LangGraph persists in its checkpoints.
 
     Example:
-        >>> with expected(reference="Paris"):
+        >>> with references(reference="Paris"):
         ...     chain.invoke("What is the capital of France?")  # doctest: +SKIP
     """
     references = {

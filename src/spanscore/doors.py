@@ -11,7 +11,7 @@ from weakref import ref
 from spanscore import semconv
 from spanscore.line.build import Line
 from spanscore.line.given import id_of, only_unit
-from spanscore.model.label import HumanLabel
+from spanscore.model.annotation import Annotation
 from spanscore.model.replayed import ReplayState
 from spanscore.model.span import UnitKey
 from spanscore.receivers.beside import Identity, recorded_by_others
@@ -22,10 +22,10 @@ from spanscore.runtime.log import log_once
 if TYPE_CHECKING:
     from spanscore.receivers.callback.attachment import Attachment
     from spanscore.receivers.callback.memory import RunMemory
-    from spanscore.receivers.otlp.foreign_scores import ForeignScores
+    from spanscore.receivers.otlp.external_scores import ExternalScores
     from spanscore.receivers.otlp.spans import OtlpSpans
     from spanscore.receivers.otlp.streams import TableCounts
-    from spanscore.receivers.processor.foreign_spans import ForeignSpans
+    from spanscore.receivers.processor.external_spans import ExternalSpans
     from spanscore.receivers.stored import StoredUnits
     from spanscore.settings.serving import WireUnits
 
@@ -44,7 +44,7 @@ class Doors:
         models: counts the application's model runs; None = nobody does.
         submitted: takes samples made by hand.
         attachment: the callback; None while nobody asked for it.
-        foreign: takes the spans of others; None likewise.
+        external: takes the spans of others; None likewise.
         otlp: takes those that arrive over the wire; None likewise.
         stored: takes whole units that were read from a store; None likewise.
     """
@@ -58,7 +58,7 @@ class Doors:
         self._holder = holder
         self._identity = Identity(line.name, {name: metric.version for name, metric in line.metrics.items()})
         self.attachment: Attachment | None = None
-        self.foreign: ForeignSpans | None = None
+        self.external: ExternalSpans | None = None
         self.otlp: OtlpSpans | None = None
         self.stored: StoredUnits | None = None
         capture = line.options.capture and line.options.capture_metrics
@@ -66,7 +66,9 @@ class Doors:
         if self.models is not None:
             line.prepared.append(partial(_count_models, line, self.models))
         self._turns = line.sessions.ids if line.of_sessions else None
-        self.submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer, turns=self._turns)
+        self.submitted = SubmittedSamples(
+            line.event_queue, line.units, line.ledger, tracer=line.tracer, turns=self._turns
+        )
         line.receivers.append(self.submitted)
         if line.telemetry is not None:
             line.telemetry.gauges[semconv.CAPTURE_UNITS] = partial(line.sum_of, "units")
@@ -90,13 +92,13 @@ class Doors:
                     self.attachment = self._attach()
         return self.attachment
 
-    def spans(self) -> ForeignSpans:
+    def spans(self) -> ExternalSpans:
         """Return what takes the spans of others."""
-        if self.foreign is None:
+        if self.external is None:
             with self._lock:
-                if self.foreign is None:
-                    self.foreign = self._hear_others()
-        return self.foreign
+                if self.external is None:
+                    self.external = self._hear_others()
+        return self.external
 
     def otlp_spans(self, units: WireUnits) -> OtlpSpans:
         """Return what takes spans that arrive over the wire; the first call says how they become units."""
@@ -132,10 +134,10 @@ class Doors:
         running = [] if self.attachment is None else self.attachment.handler.memory.units_of(trace)
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
-    def label(self, label: HumanLabel) -> bool:
+    def label(self, label: Annotation) -> bool:
         """Take what somebody said; False: there is no room for it. Raises a ``ValueError`` where that is none."""
         self._ready(None)
-        return self._line.label_desk.take(label)
+        return self._line.annotation_writer.take(label)
 
     def notes(self) -> list[str]:
         """Return what must be known of what came in, for ``status()``."""
@@ -144,8 +146,8 @@ class Doors:
             *self._identity.notes(),
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
             *([] if self._line.handover is None else self._line.handover.notes()),
-            *self._line.label_desk.notes(),
-            *(note for door in (self.foreign, self.otlp) if door is not None for note in door.notes()),
+            *self._line.annotation_writer.notes(),
+            *(note for door in (self.external, self.otlp) if door is not None for note in door.notes()),
         ]
 
     def _attach(self) -> Attachment:
@@ -153,7 +155,7 @@ class Doors:
 
         line, options = self._line, self._line.options
         made = Attachment(
-            line.inbox,
+            line.event_queue,
             line.units,
             line.sampler,
             line.ledger,
@@ -165,7 +167,7 @@ class Doors:
             captures=options.capture,
             content=line.content,
             metadata=options.capture_metadata,
-            steps=options.steps,
+            steps=options.all_runs,
             attaches_tools=options.capture_context,
             turns=self._turns,
             models=self.models,
@@ -177,14 +179,14 @@ class Doors:
         line.let_in(made.recorder)
         return made
 
-    def _hear_others(self) -> ForeignSpans:
+    def _hear_others(self) -> ExternalSpans:
         from spanscore.dialects.translations.registry import Translator
-        from spanscore.receivers.processor.foreign_spans import ForeignSpans
+        from spanscore.receivers.processor.external_spans import ExternalSpans
         from spanscore.receivers.scopes import Scopes
 
         line, options, translator = self._line, self._line.options, Translator(self._line.options.translations)
-        made = ForeignSpans(
-            line.inbox,
+        made = ExternalSpans(
+            line.event_queue,
             line.units,
             line.sampler,
             line.ledger,
@@ -209,7 +211,7 @@ class Doors:
 
         line, options, translator = self._line, self._line.options, Translator(self._line.options.translations)
         made = OtlpSpans(
-            line.inbox,
+            line.event_queue,
             line.units,
             line.sampler,
             line.ledger,
@@ -217,7 +219,7 @@ class Doors:
             claims=WireClaims(translator, listed=options.scopes, ignored=options.ignore_scopes),
             translator=translator,
             metrics=line.of_units,
-            foreign=self._foreign_scores() if units.foreign_scores else None,
+            external=self._external_scores() if units.external_scores else None,
             ready=partial(self._ready, None),
         )
         if line.telemetry is not None:
@@ -225,12 +227,12 @@ class Doors:
         line.let_in(made)
         return made
 
-    def _foreign_scores(self) -> ForeignScores:
-        from spanscore.receivers.otlp.foreign_scores import ForeignScores
+    def _external_scores(self) -> ExternalScores:
+        from spanscore.receivers.otlp.external_scores import ExternalScores
 
         telemetry = self._line.telemetry
-        own = [(name, metric.series) for name, metric in self._line.metrics.items()]
-        return ForeignScores(_nowhere if telemetry is None else telemetry.count, own)
+        own = [(name, metric.evaluator_version) for name, metric in self._line.metrics.items()]
+        return ExternalScores(_nowhere if telemetry is None else telemetry.count, own)
 
     def _read_again(self) -> StoredUnits:
         from spanscore.receivers.stored import StoredUnits
@@ -241,7 +243,7 @@ class Doors:
             return len(line.ledger.open_units()) + len(line.revisions.open_units())
 
         made = StoredUnits(
-            line.inbox,
+            line.event_queue,
             line.units,
             line.sampler,
             metrics=list(line.of_units.values()),
@@ -263,7 +265,7 @@ class Doors:
             log_once("second installation", memory.why_closed)
             memory.closed = True
             found = doors()
-            if found is None or found.foreign is None:
+            if found is None or found.external is None:
                 end(lambda: memory.roots)
 
         return replaced

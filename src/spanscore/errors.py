@@ -72,7 +72,8 @@ class MissingExtraError(NotReadyError):
 class SourceUnavailable(NotReadyError):
     """What a worker is to read from is not there: the message names the broker, the topic or the file, and why.
 
-    What to do: start it, or mend its address or its rights; the worker has waited for it (``--wait``), and exits with 3.
+    What to do: start it, or mend its address or its rights; the worker has waited for it (``--startup-timeout``), and exits
+    with 3.
     """
 
 
@@ -89,7 +90,7 @@ class JudgeError(SpanscoreError):
     What to do: look at ``error.type`` on the evaluation span, and at the account's row of ``scorer.status()``.
 
     Its type is one of a closed list: ``declined``, ``cut``, ``too_long``, ``no_such_model``, ``not_allowed``, ``connection``,
-    ``unavailable``, ``timeout``, ``too_big``, ``unparseable``, ``empty``, ``http_<status>``; ``limit``, ``quota`` and
+    ``unavailable``, ``timeout``, ``too_big``, ``unparseable``, ``empty``, ``http_<status>``; ``rate_limit``, ``quota`` and
     ``breaker_open`` of what it waited for; ``budget``; ``unknown_step`` of the lexical judge; ``judge_error`` for all that is
     none of these. A judge of your own may raise others.
 
@@ -102,13 +103,13 @@ class JudgeError(SpanscoreError):
         output_tokens: likewise.
 
     Attributes:
-        was_asked: whether a request was made; where none was, nothing can be billed.
-        was_answering: whether the answer broke off; it may be billed, and how much nobody says.
+        request_sent: whether a request was made; where none was, nothing can be billed.
+        response_started: whether the answer broke off; it may be billed, and how much nobody says.
     """
 
     error_type = "judge_error"
-    was_asked = True
-    was_answering = False
+    request_sent = True
+    response_started = False
 
     def __init__(
         self,
@@ -127,10 +128,10 @@ class JudgeError(SpanscoreError):
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
 
-    def unasked(self) -> Self:
+    def without_request(self) -> Self:
         """Return the error as those get it in whose name no request was made; a new one, as raised it has a traceback."""
         told = type(self).__new__(type(self), *self.args)
-        told.__dict__.update(self.__dict__, was_asked=False)
+        told.__dict__.update(self.__dict__, request_sent=False)
         return told
 
 
@@ -155,7 +156,7 @@ class JudgeOverloaded(JudgeUnavailable):
 class JudgeOutOfQuota(JudgeError):
     """The account has no money left (``insufficient_quota`` and its like): a person must act.
 
-    What to do: pay, or name another account; the questions wait until ``max_wait``.
+    What to do: pay, or name another account; the questions wait until ``queue_timeout``.
     """
 
     error_type = "quota"
@@ -180,16 +181,17 @@ class JudgeUnparseable(JudgeError):
 
 
 class JudgeRateLimited(JudgeError):
-    """The question waited for longer than ``judge.max_wait``. ``error_type`` names the cause.
+    """The question waited for longer than ``judge.queue_timeout``. ``error_type`` names the cause.
 
-    ``limit``: the provider's limits were reached; ``breaker_open``: the judge is down; ``quota``: its account has no money.
+    ``rate_limit``: the provider's limits were reached; ``breaker_open``: the judge is down; ``quota``: its account has no
+        money.
 
-    What to do: for ``limit`` lower the sampling rates, or ask the provider for more; for ``breaker_open`` wait, or have a
+    What to do: for ``rate_limit`` lower the sampling rates, or ask the provider for more; for ``breaker_open`` wait, or have a
     ``judge.fallback``; for ``quota`` pay the provider.
     """
 
-    error_type = "limit"
-    was_asked = False
+    error_type = "rate_limit"
+    request_sent = False
 
 
 class JudgeBudgetSpent(JudgeError):
@@ -199,7 +201,7 @@ class JudgeBudgetSpent(JudgeError):
     """
 
     error_type = "budget"
-    was_asked = False
+    request_sent = False
 
 
 @contextmanager

@@ -10,37 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
+from spanscore.model.annotation import Annotation
 from spanscore.model.counted import Counted
 from spanscore.model.job import Decision, Job
-from spanscore.model.label import HumanLabel
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import Sample, Samples
 from spanscore.model.score import Outcome, Scale, Score
-from spanscore.model.span import Facts, SpanData, Unit, UnitKey
+from spanscore.model.span import SamplingContext, SpanData, Unit, UnitKey
 
 __all__ = [
-    "Admission",
+    "AnnotationSink",
     "Counts",
-    "Dialect",
+    "DurableQueue",
     "Embedder",
     "Filter",
     "Judge",
-    "LabelSink",
     "Metric",
     "PendingSpan",
     "Queue",
     "Receiver",
-    "Recorded",
     "Redactor",
-    "SampleKeeper",
+    "RejectionCounter",
+    "SampleExtractor",
+    "SampleObserver",
     "Sampler",
-    "SharedQueue",
     "Sink",
-    "Translation",
+    "SpanNormalizer",
+    "UnitListener",
 ]
 
 
-class Admission(Protocol):
+class RejectionCounter(Protocol):
     """The part of the ledger that the application's thread sees: units that were turned away at the door."""
 
     def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
@@ -49,7 +49,9 @@ class Admission(Protocol):
 
 @runtime_checkable
 class Receiver(Protocol):
-    """Where units come in: it puts events into the inbox, from any thread. What they make goes to ``Recorded``. Span thread."""
+    """Where units come in: it puts events into the event queue, from any thread. What they make goes to ``UnitListener``. Span
+    thread.
+    """
 
     def handle(self, event: Any, now_ns: int) -> None:
         """Read one of its events, in the order in which they were put."""
@@ -77,7 +79,7 @@ class Receiver(Protocol):
 
 
 @runtime_checkable
-class Translation(Protocol):
+class SpanNormalizer(Protocol):
     """Another library's span → the same span in GenAI names. Pure; any thread; never raises for what a payload holds."""
 
     @property
@@ -89,13 +91,13 @@ class Translation(Protocol):
         """Beginnings of the instrumentation scopes that write such spans: all that is known when a span starts."""
 
     @property
-    def marks(self) -> Sequence[bytes]:
+    def signatures(self) -> Sequence[bytes]:
         """Attribute names that betray it, each the beginning of one at least, as UTF-8: as they stand in a message of OTLP."""
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether it is one of its spans, and of something that can be part of a unit."""
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span with ids and times as they are, and with no attribute that is neither a GenAI name nor ours.
 
         Content is rendered on first need and stands under names of which ``semconv.is_content`` is true; ``events`` are gone;
@@ -103,19 +105,19 @@ class Translation(Protocol):
         """
 
 
-class Recorded(Protocol):
+class UnitListener(Protocol):
     """Where receivers hand on what they heard. Span thread only."""
 
     def shared(self, key: UnitKey, metrics: Set[str]) -> None:
         """Name metrics that another scorer of the process gives a unit that is about to begin: they do not score it here."""
 
-    def opened(self, key: UnitKey, now_ns: int) -> None:
+    def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         """Say that a unit began."""
 
-    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+    def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Say that a span of a unit that may be scored began."""
 
-    def ended(
+    def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
     ) -> None:
         """Hand over an ended span of a unit that may be scored; who gets ``pending`` must end it, once.
@@ -125,34 +127,36 @@ class Recorded(Protocol):
             size_bytes: of its content, roughly, where the receiver knows.
         """
 
-    def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
+    def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """Hand over the root of a unit that cannot be taken, to be ended at once, with what is known of it."""
 
-    def unfollowed(self, facts: Facts) -> Mapping[str, Any]:
+    def unit_not_tracked(self, facts: SamplingContext) -> Mapping[str, Any]:
         """Count a unit that cannot be taken and of which nothing was heard before its end; return what its root says of it."""
 
-    def excluded(self, facts: Facts) -> None:
+    def unit_excluded(self, facts: SamplingContext) -> None:
         """Count a unit that sampling has excluded by what is known when it begins: nothing of it will come. Any thread."""
 
-    def broken(self, key: UnitKey, now_ns: int) -> None:
+    def events_lost(self, key: UnitKey, now_ns: int) -> None:
         """Say that events of a unit were lost: it will end ``incomplete``."""
 
-    def assembled(
+    def unit_complete(
         self,
         unit: Unit,
         pending: Mapping[int, PendingSpan],
         now_ns: int,
         *,
         lost: Outcome = Outcome.INCOMPLETE,
+        reason: str | None = None,
     ) -> None:
         """Hand over a unit of which all spans are known, ended ones.
 
         Args:
             pending: span id → what must be ended, once; a span that is not in it has left already.
             lost: how the unit ends, if it is not complete.
+            reason: of that outcome; None = none is known.
         """
 
-    def submitted(
+    def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
         """Hand over a unit whose samples are there already.
@@ -163,13 +167,13 @@ class Recorded(Protocol):
         """
 
 
-class SampleKeeper(Protocol):
+class SampleObserver(Protocol):
     """Who wants samples of units beside their scores: conversations are made of them. Span thread."""
 
-    def wants(self, facts: Facts) -> bool:
+    def wants(self, facts: SamplingContext) -> bool:
         """Whether it wants those of a unit that has closed. Pure: it is asked again before it is told."""
 
-    def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
+    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Take the samples of a unit that it wants, once, in any order; ``samples.outcome`` says why there are none.
 
         Args:
@@ -193,19 +197,19 @@ class Sampler(Protocol):
     """Who is scored, and with which probability. Pure: same facts, same answer."""
 
     @property
-    def screens(self) -> Set[str]:
+    def gate_metrics(self) -> Set[str]:
         """Metrics at whose scores ``decide`` looks, where the facts hold them."""
 
-    def may(self, facts: Facts) -> bool:
+    def may(self, facts: SamplingContext) -> bool:
         """At the unit's start: whether the largest rate still possible, rules included, would take it, or its session."""
 
-    def would_sample(self, trace_id: bytes) -> bool | None:
+    def preview_trace(self, trace_id: bytes) -> bool | None:
         """What ``may`` will say of a trace's root; None where more decides than the id (16 bytes), of no trace state."""
 
-    def decide(self, facts: Facts, metric: str) -> Decision:
+    def decide(self, facts: SamplingContext, metric: str) -> Decision:
         """At the unit's close: whether this metric takes it, and how probable that was."""
 
-    def matches(self, facts: Facts) -> bool:
+    def matches(self, facts: SamplingContext) -> bool:
         """Whether some rule is for the unit."""
 
     def wants_session(self, conversation_id: str) -> bool:
@@ -214,18 +218,18 @@ class Sampler(Protocol):
     def session(self, conversation_id: str, metric: str) -> Decision:
         """At a session's end: whether this metric takes it, and how probable that was. Its id is the application's own."""
 
-    def certain(self, facts: Facts, metric: str) -> Decision:
+    def certain(self, facts: SamplingContext, metric: str) -> Decision:
         """At the close of one that was submitted to be scored: it is taken; how probable it was that it came here."""
 
 
 @runtime_checkable
-class Dialect(Protocol):
+class SampleExtractor(Protocol):
     """Unit → Samples. Reads SpanData and nothing else. Loop thread; must not block."""
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether this dialect reads spans like this one."""
 
-    def samples(self, unit: Unit) -> Samples:
+    def extract(self, unit: Unit) -> Samples:
         """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
 
 
@@ -282,7 +286,7 @@ class Queue(Protocol):
 
 
 @runtime_checkable
-class SharedQueue(Queue, Protocol):
+class DurableQueue(Queue, Protocol):
     """A queue whose jobs another process, or a later life of this one, may have; theirs come out of it here. Loop thread."""
 
     def listen(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
@@ -300,7 +304,7 @@ class SharedQueue(Queue, Protocol):
     def refusal(self) -> str | None:
         """Return why ``reserve`` refuses, without numbers; None where there is nothing to add. Any thread."""
 
-    def outlives(self, key: UnitKey) -> bool:
+    def is_durable(self, key: UnitKey) -> bool:
         """Whether a unit, not a revision of it, is scored whatever becomes of this process; never before it is. Any thread."""
 
 
@@ -315,7 +319,7 @@ class Judge(Protocol):
 
     @property
     def model(self) -> str:
-        """The model's name as its provider gives it; part of a score's series."""
+        """The model's name as its provider gives it; part of a score's evaluator version."""
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer one prompt.
@@ -345,8 +349,8 @@ class Metric(Protocol):
         """Changes with every prompt and parameter."""
 
     @property
-    def series(self) -> str:
-        """Metric version + judge model + votes: a change starts a new series, it is not a drop."""
+    def evaluator_version(self) -> str:
+        """Metric version + judge model + votes: a change starts a new evaluator version, it is not a drop."""
 
     @property
     def scale(self) -> Scale:
@@ -374,7 +378,7 @@ class Sink(Protocol):
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Publish scores of a unit, at least one. Others of it may come in later calls, when they are there; each score once.
 
-        One that has a ``stratum`` is none of the population: it belongs in no mean beside those that have none.
+        One that has a ``source`` is none of the population: it belongs in no mean beside those that have none.
         ``unit`` carries no content, and of its spans the root and the one that names its model. An explanation quotes content.
         """
 
@@ -383,10 +387,10 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class LabelSink(Protocol):
+class AnnotationSink(Protocol):
     """A sink that takes what people say of units, too. Span thread; what it raises is logged."""
 
-    def label(self, label: HumanLabel) -> None:
+    def label(self, label: Annotation) -> None:
         """Publish a label, once; a changed one comes again, with the next revision.
 
         ``unit`` is None where this process knows none that has the ``key``. ``comment`` is there only where content may leave,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spanscore.line.build import Line
     from spanscore.receivers.callback.handler import SpanCallbackHandler
     from spanscore.receivers.otlp.spans import OtlpSpans
-    from spanscore.receivers.processor.foreign_spans import ForeignSpans
+    from spanscore.receivers.processor.external_spans import ExternalSpans
     from spanscore.receivers.stored import StoredUnits
     from spanscore.settings.serving import WireUnits
 
@@ -30,7 +30,7 @@ class RunsTaken:
         return self._doors.attached().handler
 
     @property
-    def foreign_spans(self) -> ForeignSpans:
+    def external_spans(self) -> ExternalSpans:
         """What every ``ScoringSpanProcessor`` of this scorer reports to."""
         return self._doors.spans()
 

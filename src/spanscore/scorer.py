@@ -13,7 +13,7 @@ from spanscore.dialects.extract import Extract
 from spanscore.doors import Doors
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
-from spanscore.line.drain import release_held
+from spanscore.line.drain import export_held_spans
 from spanscore.line.exit import EXIT_TIMEOUT_S
 from spanscore.line.life import Holder, Life
 from spanscore.line.options import Options
@@ -21,18 +21,18 @@ from spanscore.line.spans_file import spans_file_of
 from spanscore.model.sample import Sample
 from spanscore.model.span import UNIT_KINDS, UnitKind
 from spanscore.otel.providers import Providers
-from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, Translation
+from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
 from spanscore.receivers.callback.neighbours import neighbours
 from spanscore.runs_taken import RunsTaken
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget
-from spanscore.settings.canary import Canary
 from spanscore.settings.collect import Collect
 from spanscore.settings.compare import Compare
-from spanscore.settings.elsewhere import Elsewhere
 from spanscore.settings.feedback import FeedbackSampling
+from spanscore.settings.judge_check import JudgeCheck
+from spanscore.settings.remote_scoring import RemoteScoring
 from spanscore.settings.sessions import Sessions
 from spanscore.settings.spool import Spool
 
@@ -59,20 +59,20 @@ class OnlineScorer(RunsTaken, UnitsById):
         rates: metric name → a share of its own.
         rules: raise the share for matching units; the largest matching rate wins.
         sampling_key: of the sampling hash, at most 64 bytes; None = a published one, so that replicas agree.
-        upstream_probability: share of the traffic that comes here at all, (0, 1], for traces whose head sampler does not write
+        head_sampling_rate: share of the traffic that comes here at all, (0, 1], for traces whose head sampler does not write
             it on them (``ot=th``): a scored unit stands for the dropped ones, too. Or shares by ``service.name`` of the
             unit's resource, and of every other service: ``{by_service: {search: 0.1}, default: 1}``, a dict.
         feedback_sampling: ``FeedbackSampling(rate=0.5)``: that share of units is kept for a while, and a unit is judged where
-            ``feedback()`` says that it was no good. These scores are a stratum of their own, ``feedback``, and in no mean.
+            ``feedback()`` says that it was no good. These scores are a source of their own, ``feedback``, and in no mean.
         budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``, several at once: the rates are lowered so that it lasts.
-        share: of every budget, this process's, (0, 1]: 0.25 for one of four replicas.
+        replica_share: of every budget, this process's, (0, 1]: 0.25 for one of four replicas.
         trace_judges: whether each call of a judge is a span of the scope ``spanscore.judge``: in a trace of its score, whose id
             is ``spanscore.score.id``, linked to the evaluation span; with prompt and answer only by ``capture_content``.
         shadows: metrics of the same names with another judge or prompt. Each scores the units of its namesake, beside it, on
-            evaluation spans of its own and in the stratum ``shadow``, which is in no mean, alert or unit's span; ``status()``
+            evaluation spans of its own and in the source ``shadow``, which is in no mean, alert or unit's span; ``status()``
             compares them. Only ``flush`` and ``shutdown`` wait for it.
         shadow_budget: what their judges may be paid, counted apart; None = as much again as ``budget``.
-        canary: labelled samples that the judges are asked about on a schedule: whether they have changed; None = none.
+        judge_check: labelled samples that the judges are asked about on a schedule: whether they have changed; None = none.
         session_metrics: metrics that score whole conversations, once each, when they have ended: those that take a
             ``MultiTurnSample``. Their rates are shares of conversations, which no rule raises: all turns of one are gathered,
             or none. A conversation is the runs of one ``spanscore.session``, or whose metadata name one ``thread_id``,
@@ -89,30 +89,30 @@ class OnlineScorer(RunsTaken, UnitsById):
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default. Scoring works either way.
         capture_metadata: keys of a root run's metadata that are exported on its span, as ``spanscore.metadata.<key>``; texts,
             numbers and booleans, texts redacted. By them whoever reads the spans again (``spanscore serve``, ``replay``)
-            decides by rules on metadata, and tells segments apart, as here. What others trace has its metadata on it.
+            decides by rules on metadata, and tells dimensions apart, as here. What others trace has its metadata on it.
         capture_metrics: whether tokens and durations of the application's model runs are emitted as histograms
             (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). They are of runs and not of scores, so
-            ``attach`` has no say in it; without ``capture`` there are none. Off where another instrumentation emits them, and
+            ``outputs`` has no say in it; without ``capture`` there are none. Off where another instrumentation emits them, and
             under a head sampler that drops runs, which would be missing: decided when the first run starts; ``status()`` tells.
         capture_context: whether the span of a tool is OpenTelemetry's current one while the tool runs: spans that the tool
             makes (a database, HTTP) become its children. Attributes that it sets on the current span are lost.
-        steps: whether prompts, parsers and lambdas get spans too.
+        all_runs: whether prompts, parsers and lambdas get spans too.
         score_abandoned: whether the partial answer of a stream that its reader left is scored; else it is ``no_sample``.
         score_failed: whether a run that failed is scored where its model had answered; else it is ``no_sample``.
         extract: where question, answer and contexts are found, when the usual places do not have them.
         redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
             (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
             several threads. A configuration file names one: ``my_pkg.privacy:redact``, a function, or a class with parameters.
-        keep: samples for which it is false are not scored (``filtered``).
-        attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
-        sinks: sinks of your own, beside those of ``attach``; called on spanscore's span thread. Each is a ``Sink``, its name
+        sample_filter: samples for which it is false are not scored (``filtered``).
+        outputs: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
+        sinks: sinks of your own, beside those of ``outputs``; called on spanscore's span thread. Each is a ``Sink``, its name
             (``"my_pkg:MySink"``), or the name with parameters (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``). One that takes
             ``content`` is told whether explanations, which quote prompts and answers, may leave.
         dialects: dialects of your own, likewise: they are asked before the built-in ones whether they read a unit, which is
             by its root. One that takes ``extract`` is given it.
         queue: where units wait for their scores, likewise; of this scorer alone. ``"memory"`` is the built-in one.
-        elsewhere: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted, and
-            end here as ``handed_over``; no judge is asked in this process. None = units are scored here.
+        remote_scoring: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted,
+            and end here as ``delegated``; no judge is asked in this process. None = units are scored here.
         spool: a file in which units wait for their scores instead: they outlive the process, and others may score them.
         collect: units whose scores fail become cases of a data set, with their content, redacted, in a file of this machine.
             None = content is written to no file.
@@ -122,20 +122,23 @@ class OnlineScorer(RunsTaken, UnitsById):
             of the one before. A span that cannot be written is counted in ``status()``. None = no file.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
         timeout: seconds of work for one metric on one sample. It stands still while all its questions wait to be sent.
-        hooks_timeout: seconds for one call of ``redactor``, ``keep``, a function of ``extract`` or one of ``dialects``. A unit
-            for which one does not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no other;
-            while four calls of one hang, those after them fail at once. With ``capture_content``, where spans wait for the
-            redactor, one that hangs costs them its deadline, at most once a minute: until it returns they leave without any.
+        hook_timeout: seconds for one call of ``redactor``, ``sample_filter``, a function of ``extract`` or one of ``dialects``.
+            A unit for which one does not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no
+            other; while four calls of one hang, those after them fail at once. With ``capture_content``, where spans wait for
+            the redactor, one that hangs costs them its deadline, at most once a minute: until it returns they leave without
+            any.
         workers: units at once of which something computes; and scores at once of a metric that awaits a service of its own.
         queue_size: units waiting or being scored; more are ``queue_full``. One judge among others holds three quarters at most.
         queue_bytes: of their content, roughly; more are ``queue_full`` too.
-        inbox_size: events waiting; past it new units are ``refused``; past four times it events are lost, units ``incomplete``.
-        inbox_bytes: of their content, roughly, likewise.
-        labels: name → the words that ``feedback()`` takes under it, worst first (``{"user_feedback": ["bad", "ok", "good"]}``).
-            Under a name without a scale it takes True, False and numbers from 0 to 1.
+        event_queue_size: events waiting; past it new units are ``event_queue_full``; past four times it events are lost, units
+            ``incomplete``.
+        event_queue_bytes: of their content, roughly, likewise.
+        feedback_scales: name → the words that ``feedback()`` takes under it, worst first
+            (``{"user_feedback": ["bad", "ok", "good"]}``). Under a name without a scale it takes True, False and numbers from 0
+            to 1.
         compare: what tells two releases apart (``Compare(by="service.version")``): the sums are kept per value, and
             ``spanscore compare`` says whether one is worse; None = nothing is compared.
-        segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
+        dimensions: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
             other value is ``other``. Listed values only: a label must never hold what users type.
         scopes: beginnings of further instrumentation scopes whose spans a ``ScoringSpanProcessor`` claims. Of other scopes it
             claims the spans that have GenAI attributes.
@@ -157,14 +160,14 @@ class OnlineScorer(RunsTaken, UnitsById):
         rates: Mapping[str, float] | None = None,
         rules: Sequence[Rule] = (),
         sampling_key: bytes | None = None,
-        upstream_probability: float | Mapping[str, Any] = 1.0,
+        head_sampling_rate: float | Mapping[str, Any] = 1.0,
         feedback_sampling: FeedbackSampling | None = None,
         budget: Sequence[Budget] = (),
-        share: float = 1.0,
+        replica_share: float = 1.0,
         trace_judges: bool = False,
         shadows: Sequence[Metric] = (),
         shadow_budget: Sequence[Budget] | None = None,
-        canary: Canary | None = None,
+        judge_check: JudgeCheck | None = None,
         session_metrics: Sequence[Metric] = (),
         sessions: Sessions | None = None,
         service_name: str | None = None,
@@ -176,35 +179,35 @@ class OnlineScorer(RunsTaken, UnitsById):
         capture_metadata: Sequence[str] = (),
         capture_metrics: bool = True,
         capture_context: bool = False,
-        steps: bool = False,
+        all_runs: bool = False,
         score_abandoned: bool = False,
         score_failed: bool = False,
         extract: Extract | None = None,
         redactor: Redactor | None = None,
-        keep: Filter | None = None,
-        attach: Sequence[str] = ("span", "evaluation_span", "event", "instruments"),
+        sample_filter: Filter | None = None,
+        outputs: Sequence[str] = ("span", "evaluation_span", "event", "instruments"),
         sinks: Sequence[Sink | Entry] = (),
-        dialects: Sequence[Dialect | Entry] = (),
+        dialects: Sequence[SampleExtractor | Entry] = (),
         queue: Queue | Entry = "memory",
-        elsewhere: Elsewhere | None = None,
+        remote_scoring: RemoteScoring | None = None,
         spool: Spool | None = None,
         collect: Collect | None = None,
         spans_to: str | Path | None = None,
         hold: float | None = None,
         timeout: float = 180.0,
-        hooks_timeout: float = 1.0,
+        hook_timeout: float = 1.0,
         workers: int = 32,
         queue_size: int = 1_000,
         queue_bytes: int = 256_000_000,
-        inbox_size: int = 10_000,
-        inbox_bytes: int = 64_000_000,
-        labels: Mapping[str, Sequence[str]] | None = None,
+        event_queue_size: int = 10_000,
+        event_queue_bytes: int = 64_000_000,
+        feedback_scales: Mapping[str, Sequence[str]] | None = None,
         compare: Compare | None = None,
-        segments: Mapping[str, Sequence[str]] | None = None,
+        dimensions: Mapping[str, Sequence[str]] | None = None,
         scopes: Sequence[str] = (),
         ignore_scopes: Sequence[str] = (),
         kinds: Sequence[UnitKind] = UNIT_KINDS,
-        translations: Sequence[Translation | Entry] = (),
+        translations: Sequence[SpanNormalizer | Entry] = (),
     ) -> None:
         options = Options.of(locals())  # the parameters: nothing else has a name yet
         self._providers = Providers(
@@ -225,7 +228,7 @@ class OnlineScorer(RunsTaken, UnitsById):
 
         They are those of the constructor, and what is overridden is in force as if the file said nothing of it:
         ``sample_rate`` also puts the file's ``rates`` and ``rules`` out of force, which would replace or raise it, ``rates``
-        the ``rules``, ``extract`` the three places, ``attach`` all four, and ``metrics`` judge, shadows and the others' rates.
+        the ``rules``, ``extract`` the three places, ``outputs`` all four, and ``metrics`` judge, shadows and the others' rates.
         To have the file's rules beside a rate of your own, give them too.
 
         Raises:
@@ -269,7 +272,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         return self._page.serve([] if models is None else [models], port=port, host=host)
 
     @property
-    def scrape_endpoint(self) -> ScrapeEndpoint | None:
+    def metrics_endpoint(self) -> ScrapeEndpoint | None:
         """The page that ``serve_metrics`` serves; None where none is served."""
         return self._page.endpoint
 
@@ -290,7 +293,8 @@ class OnlineScorer(RunsTaken, UnitsById):
             sample: whether the sampling rates apply; else every metric scores it, with probability 1.
 
         Returns:
-            The trace id, 32 hex digits; None when it was turned away (counted as ``refused`` or ``not_exported``).
+            The trace id, 32 hex digits; None when it was turned away (counted as ``event_queue_full`` or
+            ``trace_not_sampled``).
         """
         if self._closing.begun:
             return None
@@ -337,10 +341,10 @@ class OnlineScorer(RunsTaken, UnitsById):
         self.uninstall()
         return self._life.shutdown(timeout)
 
-    def release_held(self, timeout: float = 2.0) -> None:
+    def export_held_spans(self, timeout: float = 2.0) -> None:
         """Let the spans that wait for their scores leave now, as ``pending``. Blocks for ``timeout`` at most."""
         if not self._closing.begun:
-            release_held(self._line, self.foreign_spans.finish_ended, timeout)
+            export_held_spans(self._line, self.external_spans.finish_ended, timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -160,6 +160,6 @@ def _judged(
 ) -> Judged:
     single, multi = (witness.of(scores) for witness in witnesses)
     if single is None and multi is None:
-        outcome = root.get(semconv.REASON)
+        outcome = next((root[name] for name in root if name.startswith(semconv.METRIC_OUTCOME)), None)
         return Judged(source=root.get(SOURCE), outcome=outcome, reason=reasons.get(f"single_turn {outcome}"))
     return Judged(single=single, multi=multi, source=root.get(SOURCE))

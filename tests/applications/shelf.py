@@ -16,7 +16,7 @@ from tests.live import a_trace
 
 from spanscore.model.sample import SingleTurnSample
 
-UNUSED = "spanscore.retrieved_unused"
+UNUSED = "spanscore.retrieval.unused_documents"
 
 
 class Shelf(BaseRetriever):

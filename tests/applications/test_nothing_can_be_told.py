@@ -43,7 +43,7 @@ def mailbox() -> Any:
     llm = says("The weather is fine.")
     builder = StateGraph(Letter)
     builder.add_node(
-        "look_out", lambda state: llm.invoke("How is the weather?") and {"folder": "inbox", "summary": "-"}
+        "look_out", lambda state: llm.invoke("How is the weather?") and {"folder": "event_queue", "summary": "-"}
     )
     builder.add_edge(START, "look_out")
     return builder.compile()

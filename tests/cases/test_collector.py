@@ -73,7 +73,7 @@ def score(metric: str, value: float | None, label: Any = None) -> Score:
         outcome=outcome,
         value=value,
         label=label,
-        series="1/judge/1",
+        evaluator_version="1/judge/1",
         probability=0.25,
         error_type=error,
     )
@@ -101,7 +101,7 @@ def test_a_case_says_what_was_asked_found_and_given_and_how_probable_that_was(st
         "trace_id": f"{7:032x}",
         "span_id": f"{7:016x}",
         "times": 1,
-        "scores": {"grounded": {"value": 0.25, "series": "1/judge/1", "probability": 0.25}},
+        "scores": {"grounded": {"value": 0.25, "evaluator_version": "1/judge/1", "probability": 0.25}},
         "probability": 0.25,
     }
 

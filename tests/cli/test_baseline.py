@@ -39,7 +39,9 @@ def swinging(at: float) -> float:
     return 0.8 + SWING * cos(2 * pi * at / DAY_S)
 
 
-def scraped(series: str, job: str, *, mean: Any, first: int, last: int, seed: int) -> dict[str, tuple[Any, Any]]:
+def scraped(
+    evaluator_version: str, job: str, *, mean: Any, first: int, last: int, seed: int
+) -> dict[str, tuple[Any, Any]]:
     """Return instrument → one replica's labels and samples; in the middle it is restarted."""
     random, totals, samples = Random(seed), [0.0] * 5, [list[tuple[float, float]]() for _ in MOMENTS]
     for at in range(first, last, STEP_S):
@@ -50,7 +52,12 @@ def scraped(series: str, job: str, *, mean: Any, first: int, last: int, seed: in
             totals = [0.0] * 5
         for one, total in zip(samples, totals, strict=True):
             one.append((at + STEP_S, total))
-    labels = {"gen_ai_evaluation_name": "faithfulness", "spanscore_series": series, "job": job, "instance": str(seed)}
+    labels = {
+        "gen_ai_evaluation_name": "faithfulness",
+        "spanscore_evaluator_version": evaluator_version,
+        "job": job,
+        "instance": str(seed),
+    }
     return {name: (labels, one) for name, one in zip(MOMENTS, samples, strict=True)}
 
 
@@ -95,7 +102,11 @@ def test_a_program_reads_what_the_profile_explains_and_what_is_left(server: Any,
     done = ran("--prometheus", server.url, "--job", "bot", "-o", tmp_path / "out.yaml", "--json")
 
     (one,) = json.loads(done.stdout)["baselines"]
-    assert (one["metric"], one["series"], one["days"]) == ("faithfulness", "2/judge", pytest.approx(DAYS, abs=1))
+    assert (one["metric"], one["evaluator_version"], one["days"]) == (
+        "faithfulness",
+        "2/judge",
+        pytest.approx(DAYS, abs=1),
+    )
     assert one["explained"] > 0.9
     assert not one["is_autocorrelated"]
     assert one["slack"]["1h"] < 0.003

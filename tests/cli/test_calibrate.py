@@ -18,11 +18,11 @@ from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch
-from spanscore.model.label import HumanLabel
+from spanscore.model.annotation import Annotation
 from spanscore.model.span import UnitKey
 from spanscore.monitoring.calibration_file import read_calibration
+from spanscore.sinks.annotation_span import AnnotationSpans
 from spanscore.sinks.evaluation_span import EvaluationSpans
-from spanscore.sinks.label_span import LabelSpans
 
 SERIES = "1+abc/judge/1"
 COUNTS = {(True, True): 60, (True, False): 6, (False, True): 5, (False, False): 20}
@@ -39,8 +39,8 @@ def written(*lines: Mapping[str, Any], name: str = "labels.jsonl") -> Path:
     return file
 
 
-def verdict(judge: bool, series: str = SERIES) -> dict[str, Any]:
-    return {"faithfulness": {"label": "pass" if judge else "fail", "series": series}}
+def verdict(judge: bool, evaluator_version: str = SERIES) -> dict[str, Any]:
+    return {"faithfulness": {"label": "pass" if judge else "fail", "evaluator_version": evaluator_version}}
 
 
 def labels(**more: Any) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def test_labels_become_a_table_and_a_file_named_by_metric_and_series() -> None:
     ):
         assert words in result.stdout
     saved = read_calibration("calibration-faithfulness-1-abc-judge-1.json")
-    assert (saved.metric, saved.series, saved.calibration.labels) == ("faithfulness", SERIES, 91)
+    assert (saved.metric, saved.evaluator_version, saved.calibration.labels) == ("faithfulness", SERIES, 91)
 
 
 def test_json_tells_the_same_for_a_program() -> None:
@@ -96,11 +96,11 @@ def test_score_and_calibrate_are_two_commands_on_one_file() -> None:
     others = [{"response": f"other {n}", "reference": "yes"} for n in range(6)]
     everything = written(*lines, *others, name="window.jsonl")
 
-    scored = ran(everything, "-m", "exact_match", "--out", "scores.jsonl", command="score")
+    scored = ran(everything, "-m", "exact_match", "--out", "scores.jsonl", command="evaluate")
     found = told(written(*lines), "-m", "exact_match", "--scores", "scores.jsonl")
 
     assert scored.exit_code == 0, scored.output
-    assert found["series"] == ExactMatch().series
+    assert found["evaluator_version"] == ExactMatch().evaluator_version
     assert found["counts"] == {"true_pass": 8, "false_fail": 0, "false_pass": 0, "true_fail": 6}
     assert found["window"]["units"] == 20
     assert [*found["window"]] == ["units", "fresh", "corrected", "raw"]
@@ -112,7 +112,9 @@ def test_live_units_are_found_on_their_spans_and_count_by_their_probability() ->
     for number, (human, judge) in enumerate(labels_of(COUNTS), 1):
         memory, key = Memory(), UnitKey(number, number)
         chance = 0.5 if judge else 1.0
-        EvaluationSpans(memory.providers).emit(at(key), [score(value=float(judge), probability=chance, series=SERIES)])
+        EvaluationSpans(memory.providers).emit(
+            at(key), [score(value=float(judge), probability=chance, evaluator_version=SERIES)]
+        )
         spans += memory.spans
         lines.append({"human": human, "trace_id": f"{number:032x}", "span_id": f"{number:016x}"})
     Path("spans.jsonl").write_text(json_line(spans))
@@ -127,10 +129,12 @@ def test_labels_that_are_on_spans_are_read_from_there_the_last_word_of_each() ->
     spans = list[ReadableSpan]()
     for number, (human, judge) in enumerate(labels_of(COUNTS), 1):
         memory, key = Memory(), UnitKey(number, number)
-        EvaluationSpans(memory.providers).emit(at(key), [score(value=float(judge), probability=1.0, series=SERIES)])
+        EvaluationSpans(memory.providers).emit(
+            at(key), [score(value=float(judge), probability=1.0, evaluator_version=SERIES)]
+        )
         for when_ns, value in ((1, not human), (2, human)):
-            said = HumanLabel(name="review", value=value, quality=float(value), unit=key, when_ns=when_ns)
-            LabelSpans(memory.providers).write(said)
+            said = Annotation(name="review", value=value, quality=float(value), unit=key, when_ns=when_ns)
+            AnnotationSpans(memory.providers).write(said)
         spans += memory.spans
     Path("spans.jsonl").write_text(json_line(spans))
 
@@ -154,7 +158,8 @@ def test_labels_without_a_verdict_tell_the_commands_that_give_it() -> None:
     by_ids = error_of(written({"human": True, "trace_id": "1" * 32, "span_id": "2" * 16}), "-m", "faithfulness")
 
     assert (
-        "spanscore score labels.jsonl --config spanscore.yaml --metrics faithfulness --out scores.jsonl" in with_samples
+        "spanscore evaluate labels.jsonl --config spanscore.yaml --metrics faithfulness --out scores.jsonl"
+        in with_samples
     )
     assert "spanscore calibrate labels.jsonl --metric faithfulness --scores scores.jsonl" in with_samples
     assert "--scores spans.jsonl" in by_ids
@@ -186,16 +191,19 @@ def test_several_annotators_of_a_unit_are_one_label_of_what_most_say() -> None:
 def test_verdicts_of_several_series_are_never_mixed() -> None:
     file = written(*labels(), {"human": True, "scores": verdict(True, "other")})
 
-    assert "of several series, choose one with --series: 1+abc/judge/1 (91), other (1)" in error_of(
-        file, "-m", "faithfulness"
+    assert (
+        "of several evaluator versions, choose one with --evaluator-version: 1+abc/judge/1 (91), other (1)"
+        in error_of(file, "-m", "faithfulness")
     )
-    assert told(file, "-m", "faithfulness", "--series", SERIES)["labels"] == {
+    assert told(file, "-m", "faithfulness", "--evaluator-version", SERIES)["labels"] == {
         "passed": 66,
         "failed": 25,
         "left_out": 1,
         "tied": 0,
     }
-    assert "no label has a verdict of series 'none'" in error_of(file, "-m", "faithfulness", "--series", "none")
+    assert "no label has a verdict of evaluator version 'none'" in error_of(
+        file, "-m", "faithfulness", "--evaluator-version", "none"
+    )
 
 
 def test_verdicts_without_a_series_are_told_and_not_kept() -> None:
@@ -206,9 +214,9 @@ def test_verdicts_without_a_series_are_told_and_not_kept() -> None:
 
     result = ran(written(*lines), "-m", "faithfulness")
 
-    assert "the verdicts tell no series" in result.stdout
+    assert "the verdicts tell no evaluator version" in result.stdout
     assert not [*Path().glob("calibration*")]
-    assert "tell no series" in error_of(written(*lines), "-m", "faithfulness", "--out", "mine.json")
+    assert "tell no evaluator version" in error_of(written(*lines), "-m", "faithfulness", "--out", "mine.json")
 
 
 def test_too_few_labels_are_refused_with_the_counts() -> None:
@@ -224,7 +232,7 @@ def test_a_number_that_is_not_on_the_scale_is_told_by_its_line() -> None:
 
 
 def test_the_scale_of_a_metric_that_is_no_built_in_must_be_told() -> None:
-    lines = [{"human": 1, "scores": {"mine": {"label": "pass", "series": "s"}}}]
+    lines = [{"human": 1, "scores": {"mine": {"label": "pass", "evaluator_version": "s"}}}]
     Path("spanscore.yaml").write_text("metrics: [{exact_match: {name: mine}}]\n")
 
     assert "the scale of 'mine' is not known: say --config" in error_of(written(*lines), "-m", "mine")
@@ -233,7 +241,7 @@ def test_the_scale_of_a_metric_that_is_no_built_in_must_be_told() -> None:
 
 def test_a_file_of_other_metrics_says_which_it_has() -> None:
     written({"response": "yes", "reference": "yes"}, name="samples.jsonl")
-    ran("samples.jsonl", "-m", "exact_match", "--out", "scores.jsonl", command="score")
+    ran("samples.jsonl", "-m", "exact_match", "--out", "scores.jsonl", command="evaluate")
 
     assert "holds no verdict of 'faithfulness'; it has exact_match" in error_of(
         written(*labels()), "-m", "faithfulness", "--scores", "scores.jsonl"

@@ -83,7 +83,7 @@ def test_each_field_says_where_it_comes_from(tmp_path: Path) -> None:
 
     assert fields["faithfulness"]["single_turn"]["retrieved_contexts"] == "output.passages (capture.retrieved_contexts)"
     assert fields["faithfulness"]["single_turn"]["user_input"].startswith("the last human message, else question")
-    assert "spanscore.expected(reference=…)" in fields["exact_match"]["single_turn"]["reference"]
+    assert "spanscore.references(reference=…)" in fields["exact_match"]["single_turn"]["reference"]
     assert fields["topic_adherence"]["multi_turn"]["user_input"].startswith("the messages of a unit")
 
 
@@ -112,8 +112,8 @@ WRONG: dict[str, list[str]] = {
     "metrics: ['tests.live:Grounded': {name: id}]": ["'id'", "spanscore.score.id"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["judge.model", "nonesuch"],
     "metrics: [{faithfulness: {pass_at: 3}}]": ["metrics: faithfulness: pass_at is 3"],
-    f"metrics: [exact_match]\nmonitoring: {{segments: {{tier: {LETTERS}, lang: {LETTERS}}}}}": [
-        "monitoring.segments: 1 series of 1 metrics",
+    f"metrics: [exact_match]\nmonitoring: {{dimensions: {{tier: {LETTERS}, lang: {LETTERS}}}}}": [
+        "monitoring.dimensions: 1 evaluator versions of 1 metrics",
         "31 of tier (other included) × 31 of lang (other included) make 1,922 attribute sets",
         "1,500 fit",
     ],
@@ -293,9 +293,9 @@ ALSO_WRONG: dict[str, list[str]] = {
         "alerts.exat",
     ],
     "metrics: [exact_match]\nsampling: {key: ''}\ncapture: {user_input: a.b, response: c}\n"
-    "monitoring: {segments: {spanscore.series: [a]}}": [
+    "monitoring: {dimensions: {spanscore.evaluator.version: [a]}}": [
         "sampling.key has 0 bytes; allowed are 1 to 64",
-        "monitoring.segments",
+        "monitoring.dimensions",
         "capture.user_input='a.b'",
         "capture.response='c'",
     ],
@@ -417,8 +417,8 @@ def test_what_a_score_costs_and_what_a_budget_buys_is_told(tmp_path: Path) -> No
             "judge.budget.faithfulnes: no metric has this name; did you",
         ),
         ("budget: [{calls: 5}]", "judge.budget.0.per: is required"),
-        ("share: 0", "judge.share: "),
-        ("share: 1.5", "judge.share: "),
+        ("replica_share: 0", "judge.replica_share: "),
+        ("replica_share: 1.5", "judge.replica_share: "),
         (
             "{model: openai:m, budget: [{usd: 5, per: 1h}]}",
             "'m' has no price; set judge.prices: {m: {input: …, output: …}}",
@@ -539,9 +539,9 @@ def test_it_says_what_keeps_serve_from_listening(given: str, code: int, words: s
 
 
 def test_what_sums_and_alerts_are_told_apart_by_is_told(tmp_path: Path) -> None:
-    segments = "monitoring: {segments: {user_tier: [gold, free]}}"
+    dimensions = "monitoring: {dimensions: {user_tier: [gold, free]}}"
 
-    told = ran(tmp_path, f"judge: {{model: lexical}}\nmetrics: [exact_match]\n{segments}\n").stdout
+    told = ran(tmp_path, f"judge: {{model: lexical}}\nmetrics: [exact_match]\n{dimensions}\n").stdout
 
     assert "sums and alerts are told apart by user_tier: gold, free; of any other value only the sums, as other" in told
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app
 from spanscore.metrics import ExactMatch
-from spanscore.monitoring.calibration import Calibration, LabelledPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration
 from spanscore.monitoring.calibration_file import SavedCalibration
 
 PAIRS = [(True, True)] * 90 + [(True, False)] * 10 + [(False, True)] * 6 + [(False, False)] * 14
@@ -23,8 +23,8 @@ def _calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept("c.json")
 
 
-def kept(name: str, metric: str = "exact_match", series: str = ExactMatch().series) -> None:
-    saved = SavedCalibration(metric, series, Calibration.of(LabelledPair(*one) for one in PAIRS))
+def kept(name: str, metric: str = "exact_match", evaluator_version: str = ExactMatch().evaluator_version) -> None:
+    saved = SavedCalibration(metric, evaluator_version, Calibration.of(AnnotatedPair(*one) for one in PAIRS))
     Path(name).write_text(saved.text)
 
 
@@ -51,12 +51,14 @@ def test_without_an_alert_nothing_is_said_of_drops() -> None:
 
 
 def test_labels_of_another_series_are_no_calibration() -> None:
-    kept("c.json", series="another")
+    kept("c.json", evaluator_version="another")
 
     told = ran(ALERT)
 
     assert told.exit_code == 0, told.output
-    assert "exact_match: not calibrated: the labels are of series another, and its scores are of" in told.stdout
+    assert (
+        "exact_match: not calibrated: the labels are of evaluator version another, and its scores are of" in told.stdout
+    )
 
 
 def test_what_is_wrong_with_a_file_is_a_fault() -> None:

@@ -83,16 +83,16 @@ def test_a_score_at_which_no_rule_can_look_is_a_fault(tmp_path: Path, sampling: 
 
 @pytest.mark.parametrize("upstream", ["0", "1.5"])
 def test_an_upstream_probability_that_is_none_is_a_fault(tmp_path: Path, upstream: str) -> None:
-    (fault,) = checked(tmp_path, f"upstream_probability: {upstream}")["faults"]
+    (fault,) = checked(tmp_path, f"head_sampling_rate: {upstream}")["faults"]
 
-    assert "sampling.upstream_probability" in fault
+    assert "sampling.head_sampling_rate" in fault
 
 
 def test_shares_by_service_are_explained(tmp_path: Path) -> None:
-    notes = checked(tmp_path, "upstream_probability: {by_service: {search: 10%}, default: 1}")["notes"]
+    notes = checked(tmp_path, "head_sampling_rate: {by_service: {search: 10%}, default: 1}")["notes"]
 
-    assert [note for note in notes if note.startswith("sampling.upstream_probability")] == [
-        "sampling.upstream_probability: a unit without ot=th has the weight 10 if its service is search, 1 if it is any other; "
+    assert [note for note in notes if note.startswith("sampling.head_sampling_rate")] == [
+        "sampling.head_sampling_rate: a unit without ot=th has the weight 10 if its service is search, 1 if it is any other; "
         "a unit with it, the weight that ot=th states; both are divided by the sampling rate"
     ]
 
@@ -105,6 +105,6 @@ WRONG_SHARES = {
 
 @pytest.mark.parametrize("given", WRONG_SHARES)
 def test_a_share_by_service_that_cannot_be_is_one_fault(tmp_path: Path, given: str) -> None:
-    (fault,) = checked(tmp_path, f"upstream_probability: {given}")["faults"]
+    (fault,) = checked(tmp_path, f"head_sampling_rate: {given}")["faults"]
 
-    assert fault.startswith(f"sampling.upstream_probability: {WRONG_SHARES[given]}")
+    assert fault.startswith(f"sampling.head_sampling_rate: {WRONG_SHARES[given]}")

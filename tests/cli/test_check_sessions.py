@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from spanscore import OnlineScorer
 from spanscore.cli.main import app
 
-ELSEWHERE = "elsewhere: {endpoint: 'http://127.0.0.1:4318', token_file: /dev/null}"
+REMOTE_SCORING = "remote_scoring: {endpoint: 'http://127.0.0.1:4318', token_file: /dev/null}"
 TALKS = "metrics: [exact_match, {agent_goal_accuracy: {per: session}}]\n"
 
 
@@ -36,7 +36,7 @@ def test_it_tells_what_is_presumed_of_replicas_wherever_a_session_metric_is(
 
 
 def test_without_a_session_metric_it_says_nothing_of_them(tmp_path: Path) -> None:
-    assert "sessions" not in checked(tmp_path, "metrics: [exact_match]\nsessions: {idle: 1m}")[1]
+    assert "sessions" not in checked(tmp_path, "metrics: [exact_match]\nsessions: {idle_timeout: 1m}")[1]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_without_a_session_metric_it_says_nothing_of_them(tmp_path: Path) -> Non
         ),
         ("metrics: [{agent_goal_accuracy: {per: session, shadow: 'openai:m'}}]", "second judges are asked about units"),
         (f"{TALKS}sessions: {{replicas: many}}", "sessions.replicas"),
-        (f"{TALKS}sessions: {{idle: 0}}", "sessions.idle"),
-        (f"{TALKS}{ELSEWHERE}", "session_metrics cannot stand beside elsewhere"),
+        (f"{TALKS}sessions: {{idle_timeout: 0}}", "sessions.idle_timeout"),
+        (f"{TALKS}{REMOTE_SCORING}", "session_metrics cannot stand beside remote_scoring"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_key_by_check_and_at_the_start(

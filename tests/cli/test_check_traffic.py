@@ -166,15 +166,19 @@ def test_what_scores_cost_before_is_believed_before_the_card(tmp_path: Path) -> 
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(spans))
     said: dict[str, str | int]
-    for read, stratum in ((5_000, None), (7_000, None), (90_000, "fallback"), (0, None)):
+    for read, source in ((5_000, None), (7_000, None), (90_000, "fallback"), (0, None)):
         # The offline judge counts no tokens.
         tokens = {semconv.JUDGE_INPUT_TOKENS: read, semconv.JUDGE_OUTPUT_TOKENS: 80} if read else {}
         judged = {semconv.JUDGE_CALLS_ATTRIBUTE: 2, **tokens}
-        said = {semconv.EVALUATION_NAME: "faithfulness", **judged, **({semconv.STRATUM: stratum} if stratum else {})}
+        said = {
+            semconv.EVALUATION_NAME: "faithfulness",
+            **judged,
+            **({semconv.EVALUATION_SOURCE: source} if source else {}),
+        }
         provider.get_tracer(semconv.SCOPE).start_span("evaluation faithfulness", attributes=said).end()
     (tmp_path / "spans.jsonl").write_text(json_line(spans.get_finished_spans()))
 
-    told = ran(tmp_path, PAID, "--from", str(tmp_path / "spans.jsonl"), columns=200).stdout
+    told = ran(tmp_path, PAID, "--costs-from", str(tmp_path / "spans.jsonl"), columns=200).stdout
 
     assert (
         "faithfulness: 0.95 USD per 1,000; 2 questions, 6,000 tokens read and 80 written (measured on 2 scores)" in told
@@ -187,7 +191,7 @@ def test_a_file_that_tells_no_cost_is_an_error(tmp_path: Path, content: str | No
     if content is not None:
         (tmp_path / "spans.jsonl").write_text(content)
 
-    told = ran(tmp_path, PAID, "--from", str(tmp_path / "spans.jsonl"))
+    told = ran(tmp_path, PAID, "--costs-from", str(tmp_path / "spans.jsonl"))
 
     assert wrong in str(told.exception)
 

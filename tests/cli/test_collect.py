@@ -1,4 +1,4 @@
-"""``spanscore collect``: from the spans of a demo to cases that ``spanscore score`` reads."""
+"""``spanscore collect``: from the spans of a demo to cases that ``spanscore evaluate`` reads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_failing_units_are_cases_that_fail_again(spans: Path, tmp_path: Path
     found = lines(cases)
     assert f"{len(found)} cases are in" in told.stdout
     assert all(one["scores"]["faithfulness"]["value"] < 0.5 and one["retrieved_contexts"] for one in found)
-    again = json.loads(ran("score", cases, "-m", "faithfulness", "--json").stdout)
+    again = json.loads(ran("evaluate", cases, "-m", "faithfulness", "--json").stdout)
     assert again["metrics"]["faithfulness"]["mean"] < 0.5
 
 
@@ -50,7 +50,7 @@ def test_a_case_says_where_it_is_from_and_how_probable_its_scores_were(spans: Pa
     (first, *_) = lines(cases)
     assert first["id"] == f"{first['trace_id']}-{first['span_id']}"
     assert 0.0 < first["probability"] <= 1.0
-    assert {"value", "label", "series", "probability"} == first["scores"]["faithfulness"].keys()
+    assert {"value", "label", "evaluator_version", "probability"} == first["scores"]["faithfulness"].keys()
 
 
 def test_the_file_is_its_owners_alone(spans: Path, tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def served(version: str, folder: Path, *, found: int) -> Served:
         assert telemetry is not None
         sums = {name: telemetry.sums(name) for name in SUMS}
         lost = telemetry.compared_excluded()
-    sums |= {semconv.COMPARED_EXCLUDED_WEIGHT: {labels: one.w for labels, one in lost.items()}}
-    sums |= {semconv.COMPARED_EXCLUDED_WEIGHT2: {labels: one.w2 for labels, one in lost.items()}}
+    sums |= {semconv.COMPARED_MISSING_WEIGHT: {labels: one.w for labels, one in lost.items()}}
+    sums |= {semconv.COMPARED_MISSING_WEIGHT2: {labels: one.w2 for labels, one in lost.items()}}
     file = folder / f"{version}.jsonl"
     lines = (json_line([span]) for span in trace.spans)
     file.write_text("".join(over_hours(lines)), encoding="utf-8")
@@ -165,7 +165,7 @@ def test_one_file_of_both_is_told_apart_by_the_resource(
     both = tmp_path / "both.jsonl"
     both.write_text("".join(releases[version].spans.read_text() for version in (OLD, BROKEN)))
     apart, together = ran(config, releases[OLD].spans, releases[BROKEN].spans, "--json"), ran(
-        config, both, "--a", OLD, "--b", BROKEN, "--json"
+        config, both, "--control", OLD, "--candidate", BROKEN, "--json"
     )  # fmt: skip
 
     assert (said(apart)["difference"], said(apart)["interval"]) == (
@@ -183,7 +183,7 @@ def test_evaluation_spans_alone_are_enough_to_tell_releases_apart(
     ]
     alone.write_text("".join(line for line in lines if '"name":"evaluation faithfulness"' in line))
 
-    done = ran(config, alone, "--a", OLD, "--b", BROKEN)
+    done = ran(config, alone, "--control", OLD, "--candidate", BROKEN)
 
     assert done.exit_code == 1, done.output
 
@@ -192,7 +192,7 @@ def test_evaluation_spans_alone_are_enough_to_tell_releases_apart(
 def test_a_prometheus_tells_the_same_and_counts_both_from_the_later_ones_first_score(
     releases: dict[str, Served], server: Any, config: Path
 ) -> None:
-    done = ran(config, "--prometheus", server.url, "--a", OLD, "--b", BROKEN, "--since", "6h", "--json")
+    done = ran(config, "--prometheus", server.url, "--control", OLD, "--candidate", BROKEN, "--since", "6h", "--json")
 
     assert done.exit_code == 1, done.output
     found = said(done)
@@ -205,7 +205,7 @@ def test_a_prometheus_tells_the_same_and_counts_both_from_the_later_ones_first_s
 
 @pytest.mark.server
 def test_a_prometheus_does_not_tell_worse_what_differs_in_nothing(server: Any, config: Path) -> None:
-    where = ("--prometheus", server.url, "--a", OLD, "--b", ALIKE, "--job", "shop")
+    where = ("--prometheus", server.url, "--control", OLD, "--candidate", ALIKE, "--job", "shop")
 
     done, tight = ran(config, *where, "--tolerance", 0.2), ran(config, *where)
 
@@ -214,7 +214,7 @@ def test_a_prometheus_does_not_tell_worse_what_differs_in_nothing(server: Any, c
 
 @pytest.mark.server
 def test_a_prometheus_with_less_than_ten_blocks_says_from_when_on_there_is_an_answer(server: Any, config: Path) -> None:
-    done = ran(config, "--prometheus", server.url, "--a", OLD, "--b", BROKEN, "--since", "50m")
+    done = ran(config, "--prometheus", server.url, "--control", OLD, "--candidate", BROKEN, "--since", "50m")
 
     assert done.exit_code == 3, done.output
     assert "not yet on faithfulness: both have 3 of the 10 quarters of an hour" in done.stdout
@@ -236,7 +236,7 @@ def test_files_of_too_short_a_time_are_no_verdict(releases: dict[str, Served], c
 
 @pytest.mark.server
 def test_a_window_that_slides_is_told_and_one_from_a_time_on_is_not(server: Any, config: Path) -> None:
-    where = (config, "--prometheus", server.url, "--a", OLD, "--b", BROKEN, "--since")
+    where = (config, "--prometheus", server.url, "--control", OLD, "--candidate", BROKEN, "--since")
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 10_200))
 
     sliding, fixed = ran(*where, "170m"), ran(*where, began)
@@ -249,13 +249,13 @@ def test_a_window_that_slides_is_told_and_one_from_a_time_on_is_not(server: Any,
 def test_a_release_that_has_no_score_yet_is_waited_for_and_one_that_nobody_knows_is_refused(
     server: Any, config: Path
 ) -> None:
-    coming = ran(config, "--prometheus", server.url, "--a", OLD, "--b", "2.0")
-    unknown = ran(config, "--prometheus", server.url, "--a", "2.0", "--b", BROKEN)
+    coming = ran(config, "--prometheus", server.url, "--control", OLD, "--candidate", "2.0")
+    unknown = ran(config, "--prometheus", server.url, "--control", "2.0", "--candidate", BROKEN)
 
     assert coming.exit_code == 3
     assert "2.0 has no scores yet; there are of 1.4, 1.5, 1.6" in coming.stdout
     assert isinstance(unknown.exception, ConfigurationError)
-    assert "--a 2.0: there are no scores of it since 1d, but of 1.4, 1.5, 1.6" in str(unknown.exception)
+    assert "--control 2.0: there are no scores of it since 1d, but of 1.4, 1.5, 1.6" in str(unknown.exception)
 
 
 @pytest.mark.server
@@ -263,7 +263,7 @@ def test_a_prometheus_without_sums_by_release_is_told_from_one_without_traffic(
     prometheus: ModuleType, config: Path, tmp_path: Path
 ) -> None:
     with prometheus.running(tmp_path) as empty:
-        done = ran(config, "--prometheus", empty.url, "--a", OLD, "--b", BROKEN)
+        done = ran(config, "--prometheus", empty.url, "--control", OLD, "--candidate", BROKEN)
 
     assert "has no sums by release since 1d: does the scorer run with compare: {by: service.version}" in str(
         done.exception
@@ -275,16 +275,22 @@ def test_a_prometheus_without_sums_by_release_is_told_from_one_without_traffic(
     [
         ([], "give --prometheus URL, .* or files of spans"),
         (["a.jsonl", "--prometheus", "http://localhost:9090"], "give --prometheus URL, .* or files of spans"),
-        (["--prometheus", "http://localhost:9090"], "give --a and --b, the releases: --a 1.4 --b 1.5"),
-        (["a.jsonl", "--a", "1.4"], "give --a and --b"),
-        (["a.jsonl"], r"give two files, A.jsonl B.jsonl; or say by --a and --b"),
-        (["a.jsonl", "--a", "1.4", "--b", "1.4"], "both '1.4'"),
+        (
+            ["--prometheus", "http://localhost:9090"],
+            "give --control and --candidate, the releases: --control 1.4 --candidate 1.5",
+        ),
+        (["a.jsonl", "--control", "1.4"], "give --control and --candidate"),
+        (["a.jsonl"], r"give two files, A.jsonl B.jsonl; or say by --control and --candidate"),
+        (["a.jsonl", "--control", "1.4", "--candidate", "1.4"], "both '1.4'"),
         (["a.jsonl", "b.jsonl", "--tolerance", "5"], "--tolerance is 5"),
         (["a.jsonl", "b.jsonl", "--level", "95"], "--level is 95"),
         (["a.jsonl", "b.jsonl", "--metric", "politeness"], "--metric politeness: .* but faithfulness"),
         (["no.jsonl", "b.jsonl"], "no.jsonl: No such file"),
-        (["--prometheus", "http://127.0.0.1:1", "--a", "1", "--b", "2"], "no Prometheus answers at http://127.0.0.1:1"),
-        (["--prometheus", "http://x:1", "--a", "1", "--b", "2", "--since", "soon"], "'soon' is no time"),
+        (
+            ["--prometheus", "http://127.0.0.1:1", "--control", "1", "--candidate", "2"],
+            "no Prometheus answers at http://127.0.0.1:1",
+        ),
+        (["--prometheus", "http://x:1", "--control", "1", "--candidate", "2", "--since", "soon"], "'soon' is no time"),
     ],
 )
 def test_what_cannot_be_compared_says_what_to_do(config: Path, arguments: list[str], words: str) -> None:
@@ -295,9 +301,9 @@ def test_what_cannot_be_compared_says_what_to_do(config: Path, arguments: list[s
 
 
 def test_a_value_that_no_span_has_lists_those_that_there_are(releases: dict[str, Served], config: Path) -> None:
-    done = ran(config, releases[OLD].spans, "--a", OLD, "--b", BROKEN)
+    done = ran(config, releases[OLD].spans, "--control", OLD, "--candidate", BROKEN)
 
-    assert "--b 1.5: none of the" in str(done.exception)
+    assert "--candidate 1.5: none of the" in str(done.exception)
     assert "has it as service.version; there are 1.4" in str(done.exception)
 
 
@@ -310,4 +316,4 @@ def test_a_file_without_scores_and_a_configuration_without_compare_are_told(
 
     assert "empty.jsonl holds no evaluations" in str(ran(plain, empty, releases[OLD].spans).exception)
     for source in ([releases[OLD].spans], ["--prometheus", "http://localhost:1"]):
-        assert "has no compare" in str(ran(plain, *source, "--a", OLD, "--b", BROKEN).exception)
+        assert "has no compare" in str(ran(plain, *source, "--control", OLD, "--candidate", BROKEN).exception)

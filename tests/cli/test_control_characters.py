@@ -109,8 +109,8 @@ def test_the_id_of_a_case_writes_no_line_of_its_own(tmp_path: Path, monkeypatch:
         Path(file).write_text(json.dumps({"id": FORGED, "response": response, "reference": "a"}))
     command = ["-m", "exact_match", "--baseline", "base.jsonl"]
 
-    CliRunner().invoke(app(), ["score", "good.jsonl", *command, "--update-baseline"])
-    told = CliRunner().invoke(app(), ["score", "bad.jsonl", *command])
+    CliRunner().invoke(app(), ["evaluate", "good.jsonl", *command, "--update-baseline"])
+    told = CliRunner().invoke(app(), ["evaluate", "bad.jsonl", *command])
 
     assert "1 case fell" in told.output
     assert not [line for line in told.output.splitlines() if line.strip("│ ").startswith("FAKE")]

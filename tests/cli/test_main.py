@@ -88,10 +88,10 @@ def test_help_says_no_word_in_pieces_at_80_columns(command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["score", "nowhere.jsonl", "-m", "exact_match"], "Scoring nowhere.jsonl: loading what it takes …"),
+        (["evaluate", "nowhere.jsonl", "-m", "exact_match"], "Scoring nowhere.jsonl: loading what it takes …"),
         (["demo", "--requests", "3"], "Loading LangChain and OpenTelemetry; then 3 requests are answered and scored …"),
     ],
-    ids=["score", "demo"],
+    ids=["evaluate", "demo"],
 )
 def test_the_first_line_is_there_before_anything_heavy_is_loaded(arguments: list[str], line: str) -> None:
     loads = [sys.executable, "-X", "importtime", "-c", "from spanscore.cli.main import main; main()"]
@@ -121,8 +121,8 @@ OWN = "from spanscore.metrics import metric\n\n@metric(requires=['response'])\nd
 NAMING_IT = {
     "check": ["check", "spanscore.yaml"],
     "rules": ["rules", "spanscore.yaml", "--out", "rules"],
-    "score": ["score", "samples.jsonl", "--config", "spanscore.yaml"],
-    "score alone": ["score", "samples.jsonl", "-m", "my_own:brief"],
+    "score": ["evaluate", "samples.jsonl", "--config", "spanscore.yaml"],
+    "score alone": ["evaluate", "samples.jsonl", "-m", "my_own:brief"],
     "metrics": ["metrics", "--metric", "my_own:brief"],
 }
 

@@ -29,7 +29,7 @@ def test_it_tells_what_waits_and_who_holds_it_and_no_content(tmp_path: Path) -> 
     one.file.close(10)
 
     (owner,) = told["owners"]
-    assert (told["depth"], told["poison"]) == (3, [])
+    assert (told["depth"], told["dead_letters"]) == (3, [])
     assert (owner["pid"], owner["rows"], owner["in_work"], owner["has_ended"]) == (os.getpid(), 1, 1, False)
     assert page.startswith("3 wait or are in work, the oldest for ")
     assert "secret" not in page
@@ -53,12 +53,12 @@ def test_waiting_units_are_shown_by_metric_with_their_age(tmp_path: Path) -> Non
     assert re.search(r"polite +2 +2\.0 h", page)
 
 
-def test_poison_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path: Path) -> None:
+def test_dead_letters_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
     poisoned(path)
 
-    before = json.loads(shown(path, "--json").stdout)["poison"]
-    page, again = shown(path).stdout, shown(path, "--retry-poison").stdout
+    before = json.loads(shown(path, "--json").stdout)["dead_letters"]
+    page, again = shown(path).stdout, shown(path, "--retry-dead-letters").stdout
 
     assert [(row["trace_id"], row["span_id"], row["crashes"]) for row in before] == [(f"{1:032x}", f"{2:016x}", 3)]
     assert re.search(f"trace {1:032x}  span {2:016x}  .* old  3 crashes", page)

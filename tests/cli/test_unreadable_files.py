@@ -25,13 +25,13 @@ FILES: dict[str, bytes] = {
     "a long cell": b"line,key\n1," + b"x" * 200_000,
 }
 READERS: dict[str, Callable[[str], list[str]]] = {
-    "score": lambda file: ["score", file, "-m", "exact_match"],
-    "--baseline": lambda file: ["score", "good.jsonl", "-m", "exact_match", "--baseline", file],
-    "--out": lambda file: ["score", "good.jsonl", "-m", "exact_match", "--out", file],
-    "labels": lambda file: ["labels", "import", file],
+    "score": lambda file: ["evaluate", file, "-m", "exact_match"],
+    "--baseline": lambda file: ["evaluate", "good.jsonl", "-m", "exact_match", "--baseline", file],
+    "--out": lambda file: ["evaluate", "good.jsonl", "-m", "exact_match", "--out", file],
+    "labels": lambda file: ["annotations", "import", file],
     "calibrate": lambda file: ["calibrate", file, "-m", "polite"],
     "--scores": lambda file: ["calibrate", "good.jsonl", "-m", "polite", "--scores", file],
-    "fit": lambda file: ["fit", "spanscore.yaml", file, "-m", "polite"],
+    "fit": lambda file: ["tune", "spanscore.yaml", file, "-m", "polite"],
     "--calibration": lambda file: ["report", "good.jsonl", "--calibration", file],
     "prompts": lambda file: ["check", "prompts.yaml"],
     "check": lambda file: ["check", file],
@@ -61,7 +61,7 @@ def test_a_line_that_is_nested_too_deep_is_named_and_the_others_are_scored(tmp_p
     good = b'{"response": "a", "reference": "a"}\n'
     (tmp_path / "a.jsonl").write_bytes(FILES["deep"] + good + FILES["nearly as deep"])
 
-    told = CliRunner().invoke(app(), ["score", str(tmp_path / "a.jsonl"), "-m", "exact_match"])
+    told = CliRunner().invoke(app(), ["evaluate", str(tmp_path / "a.jsonl"), "-m", "exact_match"])
 
     assert "Not read, line 1: not valid JSON: nested too deep" in told.stdout
     assert "Not read, line 3: a field is nested deeper than 100 levels" in told.stdout

@@ -17,7 +17,7 @@ from spanscore.testing import ScriptedJudge
 FACT = "The ferry to Oslo sails at nine."
 CONFIG = "metrics: [faithfulness]\njudge: {model: lexical}\nsampling: {rate: 0.5}\n"
 COLLECT, PREVIEW, REPLAY = ("collect",), ("preview", "config.yaml"), ("replay", "config.yaml", "--dry-run")
-SCORE = ("score", "samples.jsonl", "-m", "faithfulness")
+SCORE = ("evaluate", "samples.jsonl", "-m", "faithfulness")
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +50,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     (folder / "folder").mkdir()
     baseline = str(folder / "base.jsonl")
-    arguments = ["score", str(folder / "samples.jsonl"), "-m", "faithfulness", "--baseline", baseline]
+    arguments = ["evaluate", str(folder / "samples.jsonl"), "-m", "faithfulness", "--baseline", baseline]
     assert runner.invoke(app(), [*arguments, "--update-baseline"]).exit_code == 0
     rows = [json.loads(line) for line in (folder / "base.jsonl").open()]
-    _write(folder / "old.jsonl", *({**row, "version": "0", "series": "an older one"} for row in rows))
+    _write(folder / "old.jsonl", *({**row, "version": "0", "evaluator_version": "an older one"} for row in rows))
     return folder
 
 
@@ -148,12 +148,12 @@ REFUSED: dict[tuple[str, ...], str] = {
     ("preview", "none.yaml", "spans.jsonl"): "there is no configuration file none.yaml",
     ("preview", "misspelt.yaml", "spans.jsonl"): "unknown metric 'faithfulnes': did you mean 'faithfulness'",
     ("preview", "torn.yaml", "spans.jsonl"): "is no YAML: a list that [ begins is not closed",
-    ("score", "none.jsonl", "-m", "faithfulness"): "none.jsonl cannot be read: No such file",
-    ("score", "empty.jsonl", "-m", "faithfulness"): "empty.jsonl holds no samples",
-    ("score", "broken.jsonl", "-m", "faithfulness"): "none of 2 records is a sample",
-    ("score", "spans.jsonl", "-m", "faithfulness"): "it holds spans, and no sample; spanscore collect makes samples",
-    ("score", "samples.jsonl", "-m", "faithfulnes"): "unknown metric 'faithfulnes': did you mean 'faithfulness'",
-    ("score", "samples.jsonl"): "say what to score: --metrics",
+    ("evaluate", "none.jsonl", "-m", "faithfulness"): "none.jsonl cannot be read: No such file",
+    ("evaluate", "empty.jsonl", "-m", "faithfulness"): "empty.jsonl holds no samples",
+    ("evaluate", "broken.jsonl", "-m", "faithfulness"): "none of 2 records is a sample",
+    ("evaluate", "spans.jsonl", "-m", "faithfulness"): "it holds spans, and no sample; spanscore collect makes samples",
+    ("evaluate", "samples.jsonl", "-m", "faithfulnes"): "unknown metric 'faithfulnes': did you mean 'faithfulness'",
+    ("evaluate", "samples.jsonl"): "say what to score: --metrics",
     (*SCORE, "--baseline", "none.jsonl"): "none.jsonl is not there; --update-baseline writes it from this run",
     (*SCORE, "--baseline", "empty.jsonl"): "empty.jsonl holds no rows to compare with; --update-baseline writes it",
     (*SCORE, "--baseline", "samples.jsonl"): "samples.jsonl holds other lines than rows that spanscore has written",
@@ -170,16 +170,16 @@ REFUSED: dict[tuple[str, ...], str] = {
     (*SCORE, "--min", "faithfulness=0.5", "--junit", "folder"): "folder cannot be written: it is a folder",
     (*SCORE, "--baseline", "nowhere/x.jsonl", "--update-baseline"): "nowhere/x.jsonl cannot be written: the folder",
     (*SCORE, "--out", "nowhere/x.jsonl"): "nowhere/x.jsonl cannot be written: the folder nowhere does not exist",
-    (*SCORE, "--out", "samples.jsonl", "--fresh"): "--out samples.jsonl is what is read here; choose another file",
+    (*SCORE, "--out", "samples.jsonl", "--no-resume"): "--out samples.jsonl is what is read here; choose another file",
     (
-        "score",
+        "evaluate",
         "renamed.jsonl",
         "-m",
         "faithfulness",
         "--baseline",
         "base.jsonl",
     ): "no case of this run is in the baseline",
-    ("score", "samples.jsonl", "-m", "exact_match", "--baseline", "base.jsonl", "--max-drop", "exact_match=0.1"): (
+    ("evaluate", "samples.jsonl", "-m", "exact_match", "--baseline", "base.jsonl", "--max-drop", "exact_match=0.1"): (
         "names 'exact_match', of which the baseline has no score; it has scores of faithfulness; --update-baseline"
     ),
 }
@@ -191,7 +191,7 @@ def test_wrong_input_is_refused_in_a_sentence_before_anything_is_asked_or_writte
     arguments: tuple[str, ...], here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judge = ScriptedJudge()
-    monkeypatch.setattr("spanscore.cli._score_run.make_judge", lambda named: judge)
+    monkeypatch.setattr("spanscore.cli._evaluate_run.make_judge", lambda named: judge)
     before = {file: file.read_bytes() for file in here.iterdir() if file.is_file()}
 
     code, out, error = ran(arguments, monkeypatch, capsys)
@@ -214,13 +214,22 @@ TOLD: dict[tuple[str, ...], tuple[int, str]] = {
     (*PREVIEW, "half_spans.jsonl"): (0, "not read: half_spans.jsonl line"),
     (*REPLAY, "spans.jsonl", "--until", "2001-01-01"): (0, "12 traces with 0 units; 12 more outside the time"),
     (*PREVIEW, "bare.jsonl"): (0, "12 units, none with content: capture_content was off"),
-    ("score", "half.jsonl", "-m", "faithfulness"): (0, "Not read, line 1: not valid JSON"),
-    ("score", "questions.jsonl", "-m", "faithfulness", "--min", "faithfulness=0.5"): (3, "not known"),
-    ("score", "questions.jsonl", "-m", "faithfulness", "--baseline", "base.jsonl", "--max-drop", "faithfulness=0.1"): (
+    ("evaluate", "half.jsonl", "-m", "faithfulness"): (0, "Not read, line 1: not valid JSON"),
+    ("evaluate", "questions.jsonl", "-m", "faithfulness", "--min", "faithfulness=0.5"): (3, "not known"),
+    (
+        "evaluate",
+        "questions.jsonl",
+        "-m",
+        "faithfulness",
+        "--baseline",
+        "base.jsonl",
+        "--max-drop",
+        "faithfulness=0.1",
+    ): (
         3,
         "of them had a score in the baseline",
     ),
-    ("score", "anonymous.jsonl", "-m", "faithfulness", "--baseline", "base.jsonl"): (
+    ("evaluate", "anonymous.jsonl", "-m", "faithfulness", "--baseline", "base.jsonl"): (
         0,
         "cases are told apart by their lines, as some have no id",
     ),
@@ -256,7 +265,7 @@ def test_every_command_says_that_it_is_at_work(
         assert json.loads(plain)
 
 
-@pytest.mark.parametrize("command", ["collect", "preview", "score"])
+@pytest.mark.parametrize("command", ["collect", "preview", "evaluate"])
 def test_help_shows_an_example_and_fits_a_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 

@@ -16,9 +16,9 @@ __all__ = [
     "IS_REMOTE",
     "NOT_REMOTE",
     "a_request",
-    "a_span",
     "backwards",
     "fields",
+    "make_span",
     "only",
     "sent",
     "shuffled",
@@ -30,7 +30,7 @@ FIXED, LENGTH = {1: 8, 5: 4}, 2
 NOT_REMOTE, IS_REMOTE = 0x101, 0x301
 
 
-def a_span(**fields: Any) -> Span:
+def make_span(**fields: Any) -> Span:
     """Return a valid span with a parent, but for what is given."""
     attributes = fields.pop("attributes", {"gen_ai.operation.name": "chat"})
     span = Span(**{

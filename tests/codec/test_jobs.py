@@ -24,9 +24,9 @@ from spanscore.model.sample import (
     ToolMessage,
 )
 from spanscore.model.score import JudgeCall, Outcome, Scale, Score, Usage
-from spanscore.model.span import Decided, Facts, NoContent, Session, SpanData, Unit, UnitKey
+from spanscore.model.span import NoContent, SamplingContext, Session, SpanData, Unit, UnitKey, UpstreamDecision
 from spanscore.model.transcript import Transcript
-from spanscore.testing import a_score, a_span, a_unit
+from spanscore.testing import make_score, make_span, make_unit
 
 TEXTS = st.text(st.characters(), max_size=8)  # lone surrogates included
 SAID = st.text(max_size=8)
@@ -38,7 +38,7 @@ NESTED = st.dictionaries(NAMES, VALUES | st.lists(VALUES, max_size=2), max_size=
 KEYS = st.builds(UnitKey, st.integers(0, 2**128 - 1), st.integers(0, 2**64 - 1))
 THRESHOLDS = st.integers(0, 2**56 - 1)
 SHARES = st.floats(0, 1)
-DECIDED = st.dictionaries(NAMES, st.builds(Decided, st.booleans(), THRESHOLDS, SAID), max_size=2)
+DECIDED = st.dictionaries(NAMES, st.builds(UpstreamDecision, st.booleans(), THRESHOLDS, SAID), max_size=2)
 SPANS = st.builds(
     SpanData,
     trace_id=st.integers(0, 2**128 - 1),
@@ -89,9 +89,9 @@ SAMPLES = st.builds(
     multi=st.none() | MULTI,
     outcome=st.none() | st.sampled_from(Outcome),
     reason=st.none() | SAID,
-    looked_in=st.lists(st.tuples(SAID, SAID), max_size=2).map(tuple),
+    searched=st.lists(st.tuples(SAID, SAID), max_size=2).map(tuple),
     source=st.none() | SAID,
-    retrieved_unused=st.none() | st.integers(0, 9),
+    unused_documents=st.none() | st.integers(0, 9),
     interrupted=st.booleans(),
 )
 DECISIONS = st.builds(
@@ -106,7 +106,7 @@ DECISIONS = st.builds(
     rates=st.lists(st.tuples(SAID, SHARES), max_size=2).map(tuple),
 )
 FACTS = st.builds(
-    Facts,
+    SamplingContext,
     KEYS,
     trace_state=SAID,
     duration_ns=st.none() | st.integers(0, 2**63),
@@ -133,11 +133,13 @@ CONVERSATION = MultiTurnSample(
     ],
     reference_tool_calls=[ToolCall(name="find")],
 )
-SCORE = a_score(0.5, reason="because", missing=("reference",), error_type="x", stratum="fallback", id="ab", revision=2)
+SCORE = make_score(
+    0.5, reason="because", missing=("reference",), error_type="x", source="fallback", id="ab", revision=2
+)
 
 
 def a_job(**given: Any) -> Job:
-    unit = replace(a_unit(a_span()), session=Session(UnitKey(3, 4), 2, "idle", (UnitKey(1, 2),)))
+    unit = replace(make_unit(make_span()), session=Session(UnitKey(3, 4), 2, "idle", (UnitKey(1, 2),)))
     job = Job(unit, Samples(multi=CONVERSATION), {}, size_bytes=1, handed_over=True)
     return replace(job, **given)
 
@@ -175,7 +177,7 @@ def test_scores_written_and_read_are_the_scores_that_were_written(scores: list[S
 
 @pytest.mark.parametrize("scale", [Scale(), Scale(range=None), Scale(kind="ordinal", range=(1.0, 5.0))])
 def test_a_score_with_a_value_keeps_its_scale_and_its_threshold(scale: Scale) -> None:
-    score = a_score(1.0, scale=scale, threshold=2**56 - 1, probability=2**-56)
+    score = make_score(1.0, scale=scale, threshold=2**56 - 1, probability=2**-56)
 
     assert scores_of(json_of_scores([score, SCORE])) == (score, SCORE)
 
@@ -184,7 +186,7 @@ def test_what_a_judge_was_asked_travels_with_the_score() -> None:
     said = Transcript(ended_ns=2**62, system="be fair", user="Paris?", answer="yes")
     usage = Usage((JudgeCall(step="critique", model="m", cost_usd=0.01, transcript=said), JudgeCall(step="again")))
 
-    read = scores_of(json_of_scores([a_score(usage=usage)]))
+    read = scores_of(json_of_scores([make_score(usage=usage)]))
 
     assert not isinstance(read, Unreadable)
     assert read[0].usage == usage
@@ -206,7 +208,7 @@ def test_thresholds_and_ids_are_hex_as_they_are_on_the_wire() -> None:
 
 
 def test_fields_that_a_newer_writer_has_added_are_left_alone() -> None:
-    job = a_job(decisions={"faithfulness": Decision(True, 0.5, 2**55)}, undecided=Facts(UnitKey(1, 2)))
+    job = a_job(decisions={"faithfulness": Decision(True, 0.5, 2**55)}, undecided=SamplingContext(UnitKey(1, 2)))
     told = json.loads(json_of_job(job))
 
     for thing in _ours(told):
@@ -249,7 +251,7 @@ def test_a_hand_made_sample_that_json_cannot_carry_is_written_all_the_same() -> 
 
 
 def test_metadata_of_the_application_are_rendered_and_nothing_of_theirs_is_called() -> None:
-    job = a_job(unit=a_unit(a_span(metadata={"tier": "gold", "at": np.zeros(2)})))
+    job = a_job(unit=make_unit(make_span(metadata={"tier": "gold", "at": np.zeros(2)})))
 
     read = job_of(json_of_job(job))
 

@@ -238,7 +238,7 @@ def test_a_root_carries_a_conversation_as_messages_and_the_rest_as_value(shape: 
 def test_what_was_expected_rides_with_the_root() -> None:
     content = root_content(None, None, {"reference": "r", "reference_contexts": ("a",)})
 
-    assert content == {"spanscore.expected": {"reference": "r", "reference_contexts": ["a"]}}
+    assert content == {"spanscore.references": {"reference": "r", "reference_contexts": ["a"]}}
 
 
 def test_metadata_of_documents_is_limited_to_plain_values() -> None:

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from tests.codec.requests import IS_REMOTE, a_request, a_span, backwards, only, sent, shuffled
+from tests.codec.requests import IS_REMOTE, a_request, backwards, make_span, only, sent, shuffled
 from tests.codec.test_otlp import below_a_parent, ended, plain
 
 from spanscore.codec.sdk import span_data
@@ -63,7 +63,7 @@ ORDERS: dict[str, Callable[[bytes], bytes]] = {
 def test_a_span_is_read_as_protobuf_reads_it_in_whatever_order_its_fields_come(
     order: Callable[[bytes], bytes], fields_of_it: dict[str, Any]
 ) -> None:
-    message = a_span(**fields_of_it)
+    message = make_span(**fields_of_it)
     raw = order(message.SerializeToString())
     has_parent = message.parent_span_id not in {b"", bytes(8)}
 
@@ -101,7 +101,7 @@ def test_what_the_python_sdk_sends_is_read_as_the_spans_that_it_was() -> None:
 )
 @pytest.mark.parametrize("order", ["in order", "backwards"])
 def test_a_span_that_is_not_valid_is_rejected_alone(wrong: dict[str, bytes], reason: str, order: str) -> None:
-    bad, well = (ORDERS[order](span.SerializeToString()) for span in (a_span(**wrong), a_span()))
+    bad, well = (ORDERS[order](span.SerializeToString()) for span in (make_span(**wrong), make_span()))
 
     taken = taken_apart(sent(well, bad, well))
 
@@ -110,7 +110,7 @@ def test_a_span_that_is_not_valid_is_rejected_alone(wrong: dict[str, bytes], rea
 
 @pytest.mark.parametrize("raw", [b"", b"\n", b"\n\x10short", b"\xff" * 12, b"\x0b" * 200])
 def test_bytes_that_are_no_span_are_rejected_alone(raw: bytes) -> None:
-    taken = taken_apart(sent(raw, a_span().SerializeToString()))
+    taken = taken_apart(sent(raw, make_span().SerializeToString()))
 
     assert (len(taken.spans), taken.rejected) == (1, {"a span that cannot be read": 1})
 
@@ -122,14 +122,14 @@ def test_what_is_no_request_is_refused_and_not_quoted(body: bytes) -> None:
 
 
 def test_what_turns_out_to_be_no_span_when_it_is_decoded_is_an_error_of_ours() -> None:
-    span = only(a_span().SerializeToString()[:38] + b"*\x50secret" + b"\x85\x01" + bytes(4))
+    span = only(make_span().SerializeToString()[:38] + b"*\x50secret" + b"\x85\x01" + bytes(4))
 
     with pytest.raises(UnreadableRequest, match=r"^no ExportTraceServiceRequest \(DecodeError\)$"):
         span_data_of(span)
 
 
 def test_spans_of_one_origin_share_their_resource() -> None:
-    raw = a_span().SerializeToString()
+    raw = make_span().SerializeToString()
 
     first, second = (span_data_of(span) for span in taken_apart(sent(raw, raw)).spans)
 
@@ -139,13 +139,13 @@ def test_spans_of_one_origin_share_their_resource() -> None:
 
 
 def test_a_resource_that_is_too_big_to_keep_is_read_all_the_same() -> None:
-    (span,) = taken_apart(sent(a_span().SerializeToString(), service="b" * 100_000)).spans
+    (span,) = taken_apart(sent(make_span().SerializeToString(), service="b" * 100_000)).spans
 
     assert span_data_of(span).resource == {"service.name": "b" * 100_000}
 
 
 def test_a_resource_that_comes_in_two_pieces_is_one_as_protobuf_has_it() -> None:
-    request = RequestSkeleton.FromString(a_request(a_span()).SerializeToString())
+    request = RequestSkeleton.FromString(a_request(make_span()).SerializeToString())
     request.resource_spans[0].resource.append(b"\n\n\n\x01k\x12\x05\n\x03abc")
     body = request.SerializeToString()
 
@@ -158,14 +158,14 @@ def test_a_resource_that_comes_in_two_pieces_is_one_as_protobuf_has_it() -> None
 
 def test_an_end_before_its_start_is_the_start_and_is_counted() -> None:
     mended: Counter[str] = Counter()
-    early, well = (only(a_span(end_time_unix_nano=end).SerializeToString()) for end in (3, 7))
+    early, well = (only(make_span(end_time_unix_nano=end).SerializeToString()) for end in (3, 7))
 
     assert [span_data_of(span, mended).end_ns for span in (early, well)] == [5, 7]
     assert mended == {"an end before its start": 1}
 
 
 def test_attributes_are_appended_and_the_rest_stays_as_it_came() -> None:
-    raw = shuffled(a_span().SerializeToString(), 3)
+    raw = shuffled(make_span().SerializeToString(), 3)
 
     more = with_attributes(raw, {"yes": True, "n": -3, "share": 0.5, "text": "half \ud83d", "list": ["a", 1.5]})
 
@@ -176,9 +176,9 @@ def test_attributes_are_appended_and_the_rest_stays_as_it_came() -> None:
 
 
 def test_spans_are_sent_on_under_their_origins_in_the_order_in_which_they_came() -> None:
-    first = a_request(a_span(name="1"), a_span(name="2"))
-    second = a_request(a_span(name="3"), scope="other")
-    third = a_request(a_span(name="4"), service="shop")
+    first = a_request(make_span(name="1"), make_span(name="2"))
+    second = a_request(make_span(name="3"), scope="other")
+    third = a_request(make_span(name="4"), service="shop")
     one, two, three, four = (
         span for request in (first, second, third) for span in taken_apart(request.SerializeToString()).spans
     )
@@ -240,7 +240,7 @@ def test_the_codec_of_the_wire_loads_no_langchain_and_no_exporter() -> None:
 
 
 def test_the_origin_of_a_span_is_told_with_its_schemas() -> None:
-    span = only(a_span().SerializeToString())
+    span = only(make_span().SerializeToString())
 
     resource, scope = a_request().resource_spans[0].resource, a_request().resource_spans[0].scope_spans[0].scope
     assert span.origin == Origin(

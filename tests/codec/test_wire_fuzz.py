@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from tests.codec.requests import a_request, a_span, backwards, only, sent, shuffled, varint
+from tests.codec.requests import a_request, backwards, make_span, only, sent, shuffled, varint
 
 from spanscore.codec.skeleton import RequestSkeleton, SpanHead
 from spanscore.codec.wire import (
@@ -170,7 +170,7 @@ def is_read(raw: bytes) -> bool:
 
 
 def test_what_sdks_send_is_walked() -> None:
-    body = sent(a_span().SerializeToString(), a_span().SerializeToString())
+    body = sent(make_span().SerializeToString(), make_span().SerializeToString())
 
     found = walked(body, Counter())
 
@@ -234,7 +234,7 @@ def test_a_json_request_is_taken_as_the_same_request_in_protobuf(spans: Sequence
 
 
 def test_a_hundred_thousand_attributes_are_read() -> None:
-    span = a_span(attributes={f"k{number}": "v" for number in range(100_000)})
+    span = make_span(attributes={f"k{number}": "v" for number in range(100_000)})
 
     assert len(span_data_of(only(span.SerializeToString())).attributes) == 100_000
 
@@ -245,7 +245,7 @@ def test_values_that_are_nested_without_end_are_refused_when_they_are_decoded() 
         value = b"\x0a" + varint(len(value)) + value  # ArrayValue.values
         value = b"\x2a" + varint(len(value)) + value  # AnyValue.array_value
     pair = b"\x12" + varint(len(value)) + value
-    span = only(a_span().SerializeToString() + b"\x4a" + varint(len(pair)) + pair)
+    span = only(make_span().SerializeToString() + b"\x4a" + varint(len(pair)) + pair)
 
     with pytest.raises(UnreadableRequest):
         span_data_of(span)

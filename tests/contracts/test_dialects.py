@@ -11,12 +11,12 @@ from tests.contracts.found import failing, implementations, never_failing
 from tests.dialects.builders import chat, retriever, root, tool, unit
 
 from spanscore import semconv
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit
-from spanscore.protocols import Dialect
-from spanscore.testing import DialectContract, a_span, a_unit
+from spanscore.protocols import SampleExtractor
+from spanscore.testing import DialectContract, make_span, make_unit
 
 
 def captured() -> Unit:
@@ -30,11 +30,11 @@ def captured() -> Unit:
     )
 
 
-UNITS: dict[type, Callable[[], Unit]] = {GenAIDialect: captured}
+UNITS: dict[type, Callable[[], Unit]] = {GenAIExtractor: captured}
 """What each reads; one that is not here has no test."""
 
 
-@pytest.mark.parametrize("kind", implementations("dialects", Dialect))
+@pytest.mark.parametrize("kind", implementations("dialects", SampleExtractor))
 class TestDialects(DialectContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: Any) -> None:
@@ -45,10 +45,10 @@ class TestDialects(DialectContract):
 class Plain:
     """Reads two attributes."""
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         return span.scope == "shop" and span.operation != semconv.EVALUATION
 
-    def samples(self, unit: Unit) -> Samples:
+    def extract(self, unit: Unit) -> Samples:
         asked, said = self.texts(unit)
         if not isinstance(asked, str) or not isinstance(said, str):
             return Samples(outcome=Outcome.NO_SAMPLE, reason="question or answer is no text")
@@ -85,7 +85,7 @@ class Careless(Plain):
 class Greedy(Plain):
     """Claims all there is, evaluations too."""
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         return True
 
 
@@ -119,12 +119,12 @@ BROKEN = [Rootless, Trusting, Careless, Greedy, Silent, Consuming, Counting]
 
 def suite(kind: Any) -> type[DialectContract]:
     class Suite(DialectContract):
-        def make(self) -> Dialect:
-            made: Dialect = kind()
+        def make(self) -> SampleExtractor:
+            made: SampleExtractor = kind()
             return made
 
         def unit(self) -> Unit:
-            return a_unit(a_span("sell", scope="shop", attributes={"shop.asked": "q", "shop.said": "a"}))
+            return make_unit(make_span("sell", scope="shop", attributes={"shop.asked": "q", "shop.said": "a"}))
 
     return Suite
 

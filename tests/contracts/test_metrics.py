@@ -165,8 +165,8 @@ def test_its_version_changes_with_a_prompt(name: str) -> None:
 def test_its_series_names_the_judge(name: str) -> None:
     metric = built(name, OneReply(""))
 
-    assert metric.series.startswith(metric.version)
-    assert ("one-reply" in metric.series) == bool(metric.steps)
+    assert metric.evaluator_version.startswith(metric.version)
+    assert ("one-reply" in metric.evaluator_version) == bool(metric.steps)
 
 
 @names
@@ -313,7 +313,7 @@ def test_it_runs_without_a_key(name: str) -> None:
 
     scores = [metric.score_sync(FULL[turns]) for turns in metric.requires]
 
-    assert {score.outcome for score in scores} <= {Outcome.SCORED, Outcome.UNDEFINED}
+    assert {score.outcome for score in scores} <= {Outcome.SCORED, Outcome.NO_VALUE}
 
 
 @names

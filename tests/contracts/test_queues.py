@@ -11,7 +11,7 @@ import pytest
 from tests.contracts.found import failing, implementations, never_failing
 
 from spanscore.model.job import Job
-from spanscore.protocols import Queue, SharedQueue
+from spanscore.protocols import DurableQueue, Queue
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.spool_queue import SpoolQueue
 from spanscore.spool.spool_file import SpoolFile
@@ -31,7 +31,7 @@ class TestQueues(QueueContract):
         self.make = lambda: MADE[kind](tmp_path)  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("kind", implementations("scoring", SharedQueue))
+@pytest.mark.parametrize("kind", implementations("scoring", DurableQueue))
 class TestSharedQueues(SharedQueueContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: type, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ class Mute(MemoryQueue):
     def refusal(self) -> None:
         pass
 
-    def outlives(self, key: Any) -> bool:
+    def is_durable(self, key: Any) -> bool:
         return True
 
 

@@ -17,36 +17,38 @@ from spanscore import ScoringSpanProcessor, SingleTurnSample
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import Samples
 from spanscore.model.span import UnitKey
-from spanscore.protocols import Receiver, Recorded
+from spanscore.protocols import Receiver, UnitListener
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.spans import OtlpSpans
-from spanscore.receivers.processor.foreign_spans import ForeignSpans
+from spanscore.receivers.processor.external_spans import ExternalSpans
 from spanscore.receivers.scopes import Scopes
 from spanscore.receivers.stored import StoredUnits
 from spanscore.receivers.submitted import SubmittedSamples
-from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.event_queue import EventQueue
 from spanscore.sampling.rates import RateSampler
 from spanscore.semconv import OPERATION_NAME
-from spanscore.testing import ReceiverContract, a_span, a_unit
+from spanscore.testing import ReceiverContract, make_span, make_unit
 from spanscore.units.ledger import Ledger
 from spanscore.units.traces import Bounds
 
-Port = tuple[Inbox[Receiver], Recorded]
+Port = tuple[EventQueue[Receiver], UnitListener]
 
 
-def recorder(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+def recorder(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
     ledger, tracer = Ledger(["grounded"]), partial(a_trace().provider.get_tracer, "spanscore.capture")
-    handler = SpanCallbackHandler(inbox, RateSampler({"grounded": 1.0}), ledger, tracer=tracer, ready=lambda: None)
+    handler = SpanCallbackHandler(
+        event_queue, RateSampler({"grounded": 1.0}), ledger, tracer=tracer, ready=lambda: None
+    )
     suite.arrive = partial(rag().invoke, QUESTION, config={"callbacks": [handler]})
     suite.begin = lambda: handler.on_chain_start({}, {"question": QUESTION}, run_id=uuid4()) or True
     return Recorder(handler, recorded)
 
 
-def submitted(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+def submitted(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
     tracer = partial(a_trace().provider.get_tracer, "spanscore.capture")
-    made = SubmittedSamples(inbox, recorded, Ledger(["grounded"]), tracer=tracer)
+    made = SubmittedSamples(event_queue, recorded, Ledger(["grounded"]), tracer=tracer)
     suite.arrive = lambda: made.submit(SingleTurnSample(user_input="q", response="a"), sampled=False)
     return made
 
@@ -54,17 +56,17 @@ def submitted(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receive
 class Scorer:
     """What a processor asks of a scorer."""
 
-    def __init__(self, spans: ForeignSpans) -> None:
-        self.foreign_spans = spans
+    def __init__(self, spans: ExternalSpans) -> None:
+        self.external_spans = spans
 
-    def release_held(self, timeout: float) -> None:
+    def export_held_spans(self, timeout: float) -> None:
         """Hold nothing."""
 
 
-def foreign(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+def external(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
     translator = Translator()
-    made = ForeignSpans(
-        inbox,
+    made = ExternalSpans(
+        event_queue,
         recorded,
         RateSampler({"grounded": 1.0}),
         Ledger(["grounded"]),
@@ -80,10 +82,10 @@ def foreign(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
     return made
 
 
-def otlp(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+def otlp(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
     translator = Translator()
     made = OtlpSpans(
-        inbox,
+        event_queue,
         recorded,
         RateSampler({"grounded": 1.0}),
         Ledger(["grounded"]),
@@ -97,19 +99,19 @@ def otlp(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
     return made
 
 
-def stored(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+def stored(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
     made = StoredUnits(
-        inbox, recorded, RateSampler({"grounded": 1.0}), metrics=[], open_units=lambda: 0, ready=lambda: None
+        event_queue, recorded, RateSampler({"grounded": 1.0}), metrics=[], open_units=lambda: 0, ready=lambda: None
     )
     numbers = count(1)
-    suite.arrive = lambda: made.put(a_unit(a_span(trace_id=next(numbers))))
+    suite.arrive = lambda: made.put(make_unit(make_span(trace_id=next(numbers))))
     return made
 
 
 MADE: dict[type, Callable[..., Receiver]] = {
     Recorder: recorder,
     SubmittedSamples: submitted,
-    ForeignSpans: foreign,
+    ExternalSpans: external,
     OtlpSpans: otlp,
     StoredUnits: stored,
 }
@@ -127,8 +129,8 @@ class TestReceivers(ReceiverContract):
 class Lines:
     """Units that begin and end with a line each."""
 
-    def __init__(self, inbox: Inbox[Receiver], recorded: Recorded) -> None:
-        self.inbox, self.recorded = inbox, recorded
+    def __init__(self, event_queue: EventQueue[Receiver], recorded: UnitListener) -> None:
+        self.event_queue, self.recorded = event_queue, recorded
         self.closed = False
         self.came = 0
         self.reset()
@@ -139,7 +141,7 @@ class Lines:
         self.waiting: dict[UnitKey, Any] = {}
 
     def begin(self) -> Any:
-        unit = a_unit(a_span())
+        unit = make_unit(make_span())
         if not self.closed:
             self.came += 1
             self.put("begin", unit)
@@ -151,14 +153,14 @@ class Lines:
             self.put("end", unit)
 
     def put(self, what: str, unit: Any) -> None:
-        self.inbox.put(self, (what, unit))
+        self.event_queue.put(self, (what, unit))
 
     def handle(self, event: Any, now_ns: int) -> None:
         what, unit = event
         if what == "begin":
             self.read += 1
             self.running[unit.key] = unit
-            self.recorded.opened(unit.key, now_ns)
+            self.recorded.unit_opened(unit.key, now_ns)
         elif unit.key in self.running:
             self.waiting[unit.key] = self.running.pop(unit.key)
 
@@ -167,7 +169,7 @@ class Lines:
             self.hand_on(self.waiting.popitem()[1], now_ns)
 
     def hand_on(self, unit: Any, now_ns: int) -> None:
-        self.recorded.submitted(unit, Samples(), None, sampled=True, now_ns=now_ns)
+        self.recorded.sample_submitted(unit, Samples(), None, sampled=True, now_ns=now_ns)
 
     def next_due_ns(self) -> int | None:
         return 1 if self.waiting else None
@@ -193,7 +195,7 @@ class Anonymous(Lines):
     """Puts its events for nobody."""
 
     def put(self, what: str, unit: Any) -> None:
-        self.inbox.put(None, (what, unit))  # type: ignore[arg-type]
+        self.event_queue.put(None, (what, unit))  # type: ignore[arg-type]
 
 
 class Twice(Lines):
@@ -218,7 +220,7 @@ class Hasty(Lines):
 
     def put(self, what: str, unit: Any) -> None:
         if what == "begin":
-            self.recorded.opened(unit.key, 0)
+            self.recorded.unit_opened(unit.key, 0)
         super().put(what, unit)
 
 
@@ -256,8 +258,8 @@ BROKEN = [Restless, Anonymous, Twice, Timeless, Hasty, Uncounted, Keeping, Open]
 
 def suite(kind: Any) -> type[ReceiverContract]:
     class Suite(ReceiverContract):
-        def make(self, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
-            self.made = kind() if kind is dict else kind(inbox, recorded)
+        def make(self, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
+            self.made = kind() if kind is dict else kind(event_queue, recorded)
             made: Receiver = self.made
             return made
 

@@ -12,11 +12,11 @@ from tests.dialects.translations.spans import SILENT, SPANS
 
 from spanscore import semconv
 from spanscore.model.span import Attributes, NoContent, SpanData
-from spanscore.protocols import Translation
-from spanscore.testing import TranslationContract, a_span
+from spanscore.protocols import SpanNormalizer
+from spanscore.testing import TranslationContract, make_span
 
 
-@pytest.mark.parametrize("kind", implementations("dialects", Translation))
+@pytest.mark.parametrize("kind", implementations("dialects", SpanNormalizer))
 class TestTranslations(TranslationContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: Any) -> None:
@@ -29,12 +29,12 @@ class Shop:
 
     name = "shop"
     scopes: tuple[str, ...] = ("shop",)
-    marks = (b"shop.",)
+    signatures = (b"shop.",)
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         return "shop.kind" in span.attributes
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         content = self.content(span)
         nothing = None if content else NoContent("content is not on the spans (shop)", "set SHOP_CONTENT=1")
         attributes = Attributes({semconv.OPERATION_NAME: semconv.CHAT}, (lambda: content) if content else None)
@@ -45,43 +45,43 @@ class Shop:
         return {} if said is None else {semconv.OUTPUT_VALUE: said}
 
 
-class Elsewhere(Shop):
+class RemoteScoring(Shop):
     scopes = ("market",)
 
 
 class Greedy(Shop):
     """Claims all there is."""
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         return True
 
 
 class Leaking(Shop):
     """Leaves the raw attributes where they are."""
 
-    def translate(self, span: SpanData) -> SpanData:
-        return replace(super().translate(span), attributes={**span.attributes, semconv.OUTPUT_VALUE: "a"})
+    def normalize(self, span: SpanData) -> SpanData:
+        return replace(super().normalize(span), attributes={**span.attributes, semconv.OUTPUT_VALUE: "a"})
 
 
 class Plain(Shop):
     """Puts content under a name that nobody knows to quote."""
 
-    def translate(self, span: SpanData) -> SpanData:
-        return replace(super().translate(span), attributes=Attributes({"shop.said": "a"}))
+    def normalize(self, span: SpanData) -> SpanData:
+        return replace(super().normalize(span), attributes=Attributes({"shop.said": "a"}))
 
 
 class Mute(Shop):
     """Does not say that nothing is there."""
 
-    def translate(self, span: SpanData) -> SpanData:
-        return replace(super().translate(span), no_content=None)
+    def normalize(self, span: SpanData) -> SpanData:
+        return replace(super().normalize(span), no_content=None)
 
 
 class Reborn(Shop):
     """Makes a new span."""
 
-    def translate(self, span: SpanData) -> SpanData:
-        return replace(super().translate(span), span_id=span.span_id + 1)
+    def normalize(self, span: SpanData) -> SpanData:
+        return replace(super().normalize(span), span_id=span.span_id + 1)
 
 
 class Trusting(Shop):
@@ -100,20 +100,20 @@ class Consuming(Shop):
         return {semconv.OUTPUT_VALUE: held.pop("shop.said")} if "shop.said" in held else {}
 
 
-BROKEN = [Elsewhere, Greedy, Leaking, Plain, Mute, Reborn, Trusting, Consuming]
+BROKEN = [RemoteScoring, Greedy, Leaking, Plain, Mute, Reborn, Trusting, Consuming]
 
 
 def suite(kind: Any) -> type[TranslationContract]:
     class Suite(TranslationContract):
-        def make(self) -> Translation:
-            made: Translation = kind()
+        def make(self) -> SpanNormalizer:
+            made: SpanNormalizer = kind()
             return made
 
         def span(self) -> SpanData:
             return replace(self.silent(), attributes={"shop.kind": "sale", "shop.said": "a"})
 
         def silent(self) -> SpanData:
-            return replace(a_span(scope="shop"), attributes={"shop.kind": "sale"})
+            return replace(make_span(scope="shop"), attributes={"shop.kind": "sale"})
 
     return Suite
 
@@ -123,7 +123,7 @@ def test_a_translation_of_two_attributes_keeps_the_contract() -> None:
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_translation_that_breaks_a_promise_is_turned_away(kind: Callable[[], Translation]) -> None:
+def test_a_translation_that_breaks_a_promise_is_turned_away(kind: Callable[[], SpanNormalizer]) -> None:
     assert failing(suite(kind))
 
 

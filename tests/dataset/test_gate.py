@@ -85,10 +85,10 @@ def test_what_could_not_be_judged_is_no_drop_but_too_much_of_it_is_told():
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"outcome": Outcome.UNDEFINED, "reason": "the text has no words"}, "undefined"),
+        ({"outcome": Outcome.NO_VALUE, "reason": "the text has no words"}, "no_value"),
         ({"outcome": Outcome.MISSING_FIELD}, "missing_field"),
-        ({"outcome": Outcome.BUDGET}, "budget"),
-        ({"stratum": "fallback"}, "judged by a fallback"),
+        ({"outcome": Outcome.BUDGET_EXHAUSTED}, "budget_exhausted"),
+        ({"source": "fallback"}, "judged by a fallback"),
     ],
 )
 def test_every_case_without_a_score_of_the_judge_counts(fields, reason):
@@ -99,7 +99,7 @@ def test_every_case_without_a_score_of_the_judge_counts(fields, reason):
 
 
 def not_applicable(case):
-    return row(case, None, outcome=Outcome.UNDEFINED, reason=NOT_APPLICABLE)
+    return row(case, None, outcome=Outcome.NOT_APPLICABLE, reason=NOT_APPLICABLE)
 
 
 def test_cases_that_the_condition_leaves_out_do_not_count():
@@ -160,7 +160,9 @@ def test_the_case_that_fell_most_comes_first():
 
 
 def test_a_baseline_of_another_judge_is_told():
-    assert held(rows([1.0] * 5, series="old"), rows([1.0] * 5, series="new")).series_changed
+    assert held(
+        rows([1.0] * 5, evaluator_version="old"), rows([1.0] * 5, evaluator_version="new")
+    ).evaluator_version_changed
 
 
 def test_a_metric_of_which_the_baseline_has_no_score_is_not_said_to_hold():
@@ -184,7 +186,7 @@ def test_without_a_baseline_equal_ids_are_no_matter():
 
 
 def test_what_a_fallback_judged_is_not_compared():
-    now = [row(1, 0.0, stratum="fallback"), row(2, 1.0)]
+    now = [row(1, 0.0, source="fallback"), row(2, 1.0)]
 
     assert held(rows([1.0, 1.0]), now).cases == 1
 

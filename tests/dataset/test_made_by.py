@@ -31,7 +31,7 @@ def asking(**parameters: Any) -> AspectCritic:
 def test_another_way_to_ask_makes_other_rows_of_the_same_series(parameters: dict[str, Any]) -> None:
     one, other = asking(), asking(**parameters)
 
-    assert one.series == other.series
+    assert one.evaluator_version == other.evaluator_version
     assert made_by(one) != made_by(other)
 
 
@@ -83,7 +83,7 @@ def test_a_function_of_ones_own_counts_by_its_body_and_what_it_encloses(tmp_path
     functions = [own, constant(0.1), constant(0.9), typed("0.2"), typed("0.8"), typed("min(0.3, 1)")]
     metrics = [metric(name="own")(function) for function in functions]
 
-    assert len({one.series for one in metrics}) == 1
+    assert len({one.evaluator_version for one in metrics}) == 1
     assert len({*map(made_by, metrics)}) == len(metrics)
     values = [evaluate_sync([SingleTurnSample()], [one], out=tmp_path / "a.csv").mean("own") for one in metrics]
     assert values == [0.5, 0.1, 0.9, 0.2, 0.8, 0.3]

@@ -405,8 +405,8 @@ def test_every_question_is_asked_where_no_answer_is_to_be_kept() -> None:
 
 
 def test_what_a_fallback_judged_is_in_no_mean_and_is_asked_again() -> None:
-    def row(value: float, stratum: str | None) -> Row:
-        return Row(line=1, key="k", metric="m", version="1", outcome=Outcome.SCORED, value=value, stratum=stratum)
+    def row(value: float, source: str | None) -> Row:
+        return Row(line=1, key="k", metric="m", version="1", outcome=Outcome.SCORED, value=value, source=source)
 
     rows = [row(1.0, None), row(0.0, "fallback"), row(0.0, "fallback")]
     result = Result(rows=rows, samples=3, scales={"m": UNIT_INTERVAL})

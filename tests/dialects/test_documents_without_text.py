@@ -10,11 +10,11 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from tests.dialects.builders import chat, retriever, root, unit
-from tests.dialects.translations.spans import content_of, foreign, samples_of
+from tests.dialects.translations.spans import content_of, external, samples_of
 from tests.scoring.parts import a_job
 
 from spanscore import semconv
-from spanscore.dialects import GenAIDialect, retold
+from spanscore.dialects import GenAIExtractor, retold
 from spanscore.dialects.documents import Retrieved
 from spanscore.dialects.view import ModelRun, ToolRun
 from spanscore.metrics import Faithfulness
@@ -48,7 +48,7 @@ def sample(documents: Any, *chats: dict[str, Any], inside: dict[str, Any] | None
     spans[2:2] = [] if inside is None else [(inside, 1)]
     numbered = enumerate(spans, start=1)
     return samples_of(
-        *(foreign(one, trace_id=1, span_id=at, parent_id=above, start_ns=at) for at, (one, above) in numbered)
+        *(external(one, trace_id=1, span_id=at, parent_id=above, start_ns=at) for at, (one, above) in numbered)
     )
 
 
@@ -81,8 +81,8 @@ def test_contexts_are_unknown_if_the_text_of_one_document_is_unknown(documents: 
     made = sample(documents)
 
     assert contexts(made) == (None, ids)
-    assert made.retrieved_unused is None
-    assert (LACK if ids else "documents have no text") in dict(made.looked_in)["retrieved_contexts"]
+    assert made.unused_documents is None
+    assert (LACK if ids else "documents have no text") in dict(made.searched)["retrieved_contexts"]
 
 
 async def test_the_outcome_is_a_missing_field_and_says_what_the_documents_lack() -> None:
@@ -124,7 +124,7 @@ def test_a_variable_of_the_prompt_gives_the_documents_their_texts(variables: dic
     made = sample(IDS, asked(f"Answer from the context.\n\n{FIRST}\n\n{SECOND}", **variables))
 
     assert contexts(made) == ([FIRST, SECOND], ["d1", "d2"])
-    assert made.retrieved_unused == 0
+    assert made.unused_documents == 0
 
 
 def test_documents_that_stand_in_one_text_are_one_context_and_keep_their_ids() -> None:
@@ -133,13 +133,13 @@ def test_documents_that_stand_in_one_text_are_one_context_and_keep_their_ids() -
     made = sample(IDS, asked(context=together))
 
     assert contexts(made) == ([together], ["d1", "d2"])
-    assert made.retrieved_unused is None
+    assert made.unused_documents is None
 
 
 def test_a_variable_with_fewer_documents_leaves_the_others_out() -> None:
     made = sample(IDS, asked(context=json.dumps([{"page_content": SECOND, "id": "d2"}])))
 
-    assert (contexts(made), made.retrieved_unused) == (([SECOND], ["d2"]), 1)
+    assert (contexts(made), made.unused_documents) == (([SECOND], ["d2"]), 1)
 
 
 def test_a_variable_for_something_else_is_no_context() -> None:
@@ -189,12 +189,12 @@ def test_a_tool_around_the_retriever_returned_the_texts() -> None:
 def test_another_run_may_have_found_the_text_under_the_same_id() -> None:
     ranked = {"openinference.span.kind": "RERANKER", "reranker.output_documents.0.document.id": "d1"}
     found = {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(IDS[:1])}
-    whole = foreign(WHOLE, trace_id=1, span_id=1, parent_id=None)
+    whole = external(WHOLE, trace_id=1, span_id=1, parent_id=None)
 
     made = samples_of(
         whole,
-        foreign(found, trace_id=1, span_id=2, parent_id=1, start_ns=2),
-        foreign(
+        external(found, trace_id=1, span_id=2, parent_id=1, start_ns=2),
+        external(
             {**ranked, "reranker.output_documents.0.document.content": FIRST},
             trace_id=1,
             span_id=3,
@@ -219,10 +219,10 @@ def test_an_empty_page_that_our_own_capture_found_is_no_unknown_text() -> None:
         root(QUESTION, ANSWER), retriever(QUESTION, pages), chat([HumanMessage(f"{FIRST}\n{QUESTION}")], ANSWER)
     )
     state = unit(root({"question": QUESTION}, {"answer": ANSWER, "documents": pages}))
-    assert contexts(GenAIDialect().samples(state)) == ([FIRST, ""], ["d1", "d2"])
+    assert contexts(GenAIExtractor().extract(state)) == ([FIRST, ""], ["d1", "d2"])
     own = Unit(runs.key, tuple(replace(span, scope=semconv.CAPTURE_SCOPE) for span in runs.spans))
 
-    assert contexts(GenAIDialect().samples(own)) == ([FIRST], ["d1"])
+    assert contexts(GenAIExtractor().extract(own)) == ([FIRST], ["d1"])
 
 
 @pytest.mark.parametrize(
@@ -270,9 +270,9 @@ def test_a_retriever_of_any_writer_returns_documents_in_any_form(
     name: str, returned: Any, texts: list[str] | None, ids: Any
 ) -> None:
     raw = {**RETRIEVERS[name], name: json.dumps(returned)}
-    whole = foreign(WHOLE, trace_id=1, span_id=1, parent_id=None)
+    whole = external(WHOLE, trace_id=1, span_id=1, parent_id=None)
 
-    made = samples_of(whole, foreign(raw, trace_id=1, span_id=2, parent_id=1))
+    made = samples_of(whole, external(raw, trace_id=1, span_id=2, parent_id=1))
 
     assert contexts(made) == (texts, ids)
 
@@ -280,14 +280,14 @@ def test_a_retriever_of_any_writer_returns_documents_in_any_form(
 def test_a_retriever_may_return_one_text() -> None:
     raw = {**LANGFUSE, "langfuse.observation.output": FIRST}
 
-    assert content_of(foreign(raw))[semconv.RETRIEVAL_DOCUMENTS] == [FIRST]
+    assert content_of(external(raw))[semconv.RETRIEVAL_DOCUMENTS] == [FIRST]
 
 
 def test_flat_documents_whose_content_is_hidden_are_unknown_texts() -> None:
     flat = {f"retrieval.documents.{at}.document.id": one["id"] for at, one in enumerate(IDS)}
     hidden = {"retrieval.documents.0.document.content": "__REDACTED__", "output.value": "__REDACTED__"}
-    whole = foreign(WHOLE, trace_id=1, span_id=1, parent_id=None)
+    whole = external(WHOLE, trace_id=1, span_id=1, parent_id=None)
 
-    made = samples_of(whole, foreign({**OPENINFERENCE, **flat, **hidden}, trace_id=1, span_id=2, parent_id=1))
+    made = samples_of(whole, external({**OPENINFERENCE, **flat, **hidden}, trace_id=1, span_id=2, parent_id=1))
 
     assert contexts(made) == (None, ["d1", "d2"])

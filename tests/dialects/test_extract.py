@@ -9,13 +9,13 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from tests.dialects.builders import retriever, root, unit
 
-from spanscore.dialects import Extract, GenAIDialect
+from spanscore.dialects import Extract, GenAIExtractor
 from spanscore.errors import ConfigurationError
 from spanscore.model.sample import Samples
 
 
 def found(extract: Extract, *runs: Any) -> Samples:
-    return GenAIDialect(extract).samples(unit(*runs))
+    return GenAIExtractor(extract).extract(unit(*runs))
 
 
 STATE = root(
@@ -50,7 +50,7 @@ def test_a_key_path_finds_a_text(path: str, text: str | None) -> None:
 
     assert samples.single is not None
     assert samples.single.user_input == text
-    assert samples.looked_in[0] == ("user_input", f"the configured place, {path}")
+    assert samples.searched[0] == ("user_input", f"the configured place, {path}")
 
 
 def test_the_whole_side_is_a_place() -> None:
@@ -106,7 +106,7 @@ def test_a_function_that_raises_finds_nothing_and_says_so() -> None:
 
     assert samples.single is not None
     assert samples.single.response is None
-    assert samples.looked_in[1] == ("response", "the configured function broken, which raised KeyError")
+    assert samples.searched[1] == ("response", "the configured function broken, which raised KeyError")
 
 
 @pytest.mark.parametrize("given", [object(), 7, {"a": {1}}, "\ud800", [float("nan")]])

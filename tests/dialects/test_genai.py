@@ -14,8 +14,8 @@ from tests.codec.payloads import MESSAGES, SCALARS, payloads
 from spanscore import semconv
 from spanscore.codec.sdk import exported, structured
 from spanscore.codec.text import from_wire
-from spanscore.dialects import Extract, GenAIDialect
-from spanscore.dialects.translations.genai import GenAITranslation
+from spanscore.dialects import Extract, GenAIExtractor
+from spanscore.dialects.translations.genai import GenAINormalizer
 from spanscore.model import sample as ours
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
@@ -37,8 +37,8 @@ def span(number: int, operation: Any, *, parent: int | None = None, **given: Any
     )
 
 
-def samples(*spans: SpanData, dialect: GenAIDialect | None = None) -> ours.Samples:
-    return (dialect or GenAIDialect()).samples(Unit(UnitKey(1, spans[0].span_id), spans))
+def samples(*spans: SpanData, dialect: GenAIExtractor | None = None) -> ours.Samples:
+    return (dialect or GenAIExtractor()).extract(Unit(UnitKey(1, spans[0].span_id), spans))
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def samples(*spans: SpanData, dialect: GenAIDialect | None = None) -> ours.Sampl
     ],
 )
 def test_it_claims_spans_of_the_conventions_and_never_evaluations(scope: str, operation: Any, claimed: bool) -> None:
-    assert GenAIDialect().claims(span(1, operation, scope=scope)) is claimed
+    assert GenAIExtractor().accepts(span(1, operation, scope=scope)) is claimed
 
 
-def test_a_foreign_agent_is_read() -> None:
+def test_a_external_agent_is_read() -> None:
     asked = [{"role": "user", "parts": [{"type": "text", "content": "q"}]}]
     said = [{"role": "assistant", "parts": [{"type": "text", "content": "a"}], "finish_reason": "stop"}]
     found = [{"id": "1", "score": 0.5, "content": "c"}]
@@ -127,22 +127,22 @@ CONTENT = st.dictionaries(
 SPANS = st.tuples(st.sampled_from(OPERATIONS) | SCALARS, st.integers(0, 4), st.sampled_from(["ok", "error"]), CONTENT)
 DIALECTS = st.sampled_from(
     [
-        GenAIDialect(),
-        GenAIDialect(Extract(retrieval_tools=("a", "name")), score_abandoned=True),
-        GenAIDialect(Extract("input.messages.0", "output.answer", "output.docs.content")),
+        GenAIExtractor(),
+        GenAIExtractor(Extract(retrieval_tools=("a", "name")), score_abandoned=True),
+        GenAIExtractor(Extract("input.messages.0", "output.answer", "output.docs.content")),
     ]
 )
 
 
 @settings(max_examples=400)
 @given(st.lists(SPANS, min_size=1, max_size=5), DIALECTS)
-def test_no_payload_makes_it_raise(runs: list[Any], dialect: GenAIDialect) -> None:
+def test_no_payload_makes_it_raise(runs: list[Any], dialect: GenAIExtractor) -> None:
     spans = [
         span(n, None, parent=parent or None, status=status, attributes={semconv.OPERATION_NAME: operation, **content})
         for n, (operation, parent, status, content) in enumerate(runs, 1)
     ]
 
-    dialect.claims(spans[0])
+    dialect.accepts(spans[0])
     made = samples(*spans, dialect=dialect)
 
     assert (made.single is None) == (made.outcome is Outcome.NO_SAMPLE)
@@ -163,14 +163,14 @@ def test_the_wire_changes_nothing(content: dict[str, Any]) -> None:
 @settings(max_examples=200)
 @given(st.lists(SPANS, min_size=1, max_size=5), st.sampled_from(["tool_call", "\\u0074ool_call"]), DIALECTS)
 def test_messages_that_nobody_has_read_yet_make_the_same_samples(
-    runs: list[Any], written: str, dialect: GenAIDialect
+    runs: list[Any], written: str, dialect: GenAIExtractor
 ) -> None:
     def translated(n: int, run: Any) -> SpanData:
         operation, parent, status, content = run
         told = exported({semconv.OPERATION_NAME: str(operation), **content})
         wire = {name: one.replace("tool_call", written) if isinstance(one, str) else one for name, one in told.items()}
         came = span(n, None, parent=parent or None, scope="x", status=status)
-        return GenAITranslation().translate(replace(came, attributes=structured(wire)))
+        return GenAINormalizer().normalize(replace(came, attributes=structured(wire)))
 
     unread, other = ([translated(n, run) for n, run in enumerate(runs, 1)] for _ in range(2))
     read = [replace(one, attributes=dict(one.attributes)) for one in other]
@@ -188,7 +188,7 @@ def test_a_call_that_only_a_prompt_holds_is_found_however_its_json_is_written() 
         held = ({semconv.OPERATION_NAME: "invoke_agent", semconv.OUTPUT_MESSAGES: said}, talk, tool)
         came = [span(n, None, parent=n > 1 or None, scope="x") for n in (1, 2, 3)]
         spans = [replace(one, attributes=structured(wire)) for one, wire in zip(came, held, strict=True)]
-        made = samples(*map(GenAITranslation().translate, spans))
+        made = samples(*map(GenAINormalizer().normalize, spans))
 
         assert made.multi is not None
         calls = [one.tool_calls for one in made.multi.user_input if isinstance(one, ours.AIMessage) and one.tool_calls]

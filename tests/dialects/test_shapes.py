@@ -14,7 +14,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 from tests.dialects.builders import Run, chat, retriever, root, through_the_sdk, tool, unit
 
-from spanscore.dialects import Extract, GenAIDialect
+from spanscore.dialects import Extract, GenAIExtractor
 from spanscore.model import sample as ours
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 from spanscore.model.score import Outcome
@@ -61,7 +61,7 @@ class Row:
     single: tuple[Any, ...] | None = (Q, A)
     multi: list[Any] | None = None
     reason: str | None = None
-    dialect: GenAIDialect = field(default_factory=GenAIDialect)
+    dialect: GenAIExtractor = field(default_factory=GenAIExtractor)
 
 
 SHAPES: dict[str, Row] = {
@@ -222,13 +222,13 @@ SHAPES: dict[str, Row] = {
         ],
         (Q, A, [C], None),
         CALLED,
-        dialect=GenAIDialect(Extract(retrieval_tools=("retrieve",))),
+        dialect=GenAIExtractor(Extract(retrieval_tools=("retrieve",))),
     ),
     "a named retrieval tool that has no span": Row(
         [root({"messages": [human(Q)]}, {"messages": [human(Q), call(), result(), AIMessage(A)]})],
         (Q, A, [C], None),
         CALLED,
-        dialect=GenAIDialect(Extract(retrieval_tools="retrieve")),
+        dialect=GenAIExtractor(Extract(retrieval_tools="retrieve")),
     ),
     "an agent whose prompt brings the contexts": Row(
         [
@@ -394,18 +394,18 @@ SHAPES: dict[str, Row] = {
         [root(Q, "Par", end="abandoned")], None, reason="the stream was abandoned before its end"
     ),
     "an abandoned stream that is wanted": Row(
-        [root(Q, "Par", end="abandoned")], (Q, "Par"), dialect=GenAIDialect(score_abandoned=True)
+        [root(Q, "Par", end="abandoned")], (Q, "Par"), dialect=GenAIExtractor(score_abandoned=True)
     ),
     "an abandoned stream whose model said a part": Row(
         [root(Q, None, end="abandoned"), chat([human(Q)], "Par")],
         (Q, "Par"),
-        dialect=GenAIDialect(score_abandoned=True),
+        dialect=GenAIExtractor(score_abandoned=True),
     ),
     "a cancelled run": Row(
         [root(Q, None, end="cancelled")],
         None,
         reason="the run was cancelled",
-        dialect=GenAIDialect(score_abandoned=True),
+        dialect=GenAIExtractor(score_abandoned=True),
     ),
     "an interrupted turn": Row(
         [root([human(Q)], {"messages": [human(Q)]}, end="interrupted")],
@@ -437,20 +437,20 @@ def check(row: Row, samples: ours.Samples) -> None:
 def test_every_shape_has_a_defined_sample_or_outcome(shape: str) -> None:
     row = SHAPES[shape]
 
-    check(row, row.dialect.samples(unit(*row.runs)))
+    check(row, row.dialect.extract(unit(*row.runs)))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_reads_the_same_after_its_way_through_the_sdk(shape: str) -> None:
     row = SHAPES[shape]
 
-    there = row.dialect.samples(through_the_sdk(unit(*row.runs)))
+    there = row.dialect.extract(through_the_sdk(unit(*row.runs)))
 
-    assert there == row.dialect.samples(unit(*row.runs))
+    assert there == row.dialect.extract(unit(*row.runs))
 
 
 def test_a_turn_that_waits_to_be_resumed_is_no_other_that_has_no_sample() -> None:
-    samples = {name: row.dialect.samples(unit(*row.runs)) for name, row in SHAPES.items()}
+    samples = {name: row.dialect.extract(unit(*row.runs)) for name, row in SHAPES.items()}
 
     waiting = {"an interrupted turn", "an interrupted turn that says so in its output"}
     assert {name for name, made in samples.items() if made.interrupted} == waiting
@@ -466,7 +466,7 @@ def test_what_was_expected_fills_the_reference_fields() -> None:
         "rubrics": {"1": "bad"},
     }
 
-    samples = GenAIDialect().samples(unit(root([*HISTORY, human(Q)], AIMessage(A), expected)))
+    samples = GenAIExtractor().extract(unit(root([*HISTORY, human(Q)], AIMessage(A), expected)))
 
     assert samples.single == SingleTurnSample(
         user_input=Q,
@@ -486,25 +486,25 @@ def test_what_was_expected_fills_the_reference_fields() -> None:
 
 
 def test_an_expectation_that_does_not_fit_is_noted_and_the_others_are_kept() -> None:
-    samples = GenAIDialect().samples(unit(root(Q, A, {"reference": 7, "rubrics": {"1": "bad"}})))
+    samples = GenAIExtractor().extract(unit(root(Q, A, {"reference": 7, "rubrics": {"1": "bad"}})))
 
     assert samples.single == SingleTurnSample(user_input=Q, response=A, rubrics={"1": "bad"})
     assert samples.reason == "expected reference left out: Input should be a valid string"
 
 
 def test_it_says_where_each_field_was_looked_for() -> None:
-    samples = GenAIDialect().samples(unit(root(Q, None)))
+    samples = GenAIExtractor().extract(unit(root(Q, None)))
 
-    looked_in = dict(samples.looked_in)
-    assert set(looked_in) == {"user_input", "response", "retrieved_contexts"}
-    assert "answer, output, result" in looked_in["response"]
-    assert "source_documents" in looked_in["retrieved_contexts"]
+    searched = dict(samples.searched)
+    assert set(searched) == {"user_input", "response", "retrieved_contexts"}
+    assert "answer, output, result" in searched["response"]
+    assert "source_documents" in searched["retrieved_contexts"]
 
 
 def test_a_unit_whose_root_never_came_has_no_sample() -> None:
     whole = unit(root(Q, A), chat([human(Q)], A))
 
-    samples = GenAIDialect().samples(without_root(whole))
+    samples = GenAIExtractor().extract(without_root(whole))
 
     assert (samples.outcome, samples.reason) == (Outcome.NO_SAMPLE, "the unit's root never arrived")
 

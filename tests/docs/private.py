@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from tests.sinks.memory import Memory
 
-from spanscore import OnlineScorer, expected
+from spanscore import OnlineScorer, references
 from spanscore.metrics import AspectCritic, ContextRelevance
 from spanscore.model.prompt import Prompt, Reply
 
@@ -56,7 +56,7 @@ def words_by_place(**options: Any) -> dict[str, set[str]]:
     providers = {name: getattr(memory, name) for name in ("tracer_provider", "meter_provider", "logger_provider")}
     with (
         OnlineScorer([critic, ContextRelevance(judge)], trace_judges=True, **providers, **options) as scorer,
-        expected(reference="REFERRED"),
+        references(reference="REFERRED"),
     ):
         metadata = {"thread_id": "CONVERSED", "tier": "TIER"}
         config: Any = {"callbacks": [scorer.handler], "run_name": "NAMED", "metadata": metadata}

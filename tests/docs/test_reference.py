@@ -20,6 +20,10 @@ from jsonschema import Draft202012Validator
 from tests.docs.page import PAGES, blocks
 from tests.live import QUESTION, Grounded, a_line, rag
 from tests.settings.test_from_config import WRONG
+from tests.sinks.builders import failed, undefined
+from tests.sinks.builders import score as make_score
+from tests.sinks.builders import unit as a_scored_unit
+from tests.sinks.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore import errors, semconv
@@ -30,6 +34,8 @@ from spanscore.model.outcome import Outcome
 from spanscore.semconv import attributes, instruments
 from spanscore.settings.reading import read_settings
 from spanscore.settings.tree import Settings
+from spanscore.sinks.evaluation_span import EvaluationSpans
+from spanscore.sinks.event import Events
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = written()
@@ -88,12 +94,34 @@ def test_every_name_that_is_written_is_told() -> None:
 
 
 def test_what_is_on_spans_is_told_with_its_type() -> None:
-    with a_line(Grounded(), capture_content=True, steps=True) as (scorer, trace):
+    with a_line(Grounded(), capture_content=True, all_runs=True) as (scorer, trace):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(10)
 
     held = {(name, value) for span in trace.spans for name, value in span.attributes.items()}
     assert [f"{name}: {value!r}" for name, value in held if WIRE_TYPES[type(value)] not in _type_of(name)] == []
+
+
+@pytest.mark.parametrize(("place", "sink"), [("evaluation span", EvaluationSpans), ("event", Events)])
+def test_the_place_of_each_attribute_of_a_score_is_told(place: str, sink: Any) -> None:
+    memory, agent = Memory(), {semconv.AGENT_NAME: "a", semconv.CONVERSATION_ID: "c", semconv.PROMPT_VERSION: "2"}
+    agent[semconv.REQUEST_MODEL] = "m"
+    judged = make_score(judge_model="j", source="fallback", applies=True, explanation="why")
+    for one in (judged, failed(), undefined()):
+        sink(memory.providers, content=True).emit(a_scored_unit(**agent), [one])
+
+    written = {name for held in (*memory.spans, *memory.events) for name in held.attributes}
+    told = {getattr(semconv, constant): where for constant, (_, where, _) in ATTRIBUTES.items()}
+    assert [
+        name for name in sorted(written & told.keys()) if not {place, "every span"} & {*told[name].split(", ")}
+    ] == []
+    if place == "event":
+        unwritten = {name for name, where in told.items() if place in where.split(", ")} - written
+        assert unwritten == {
+            semconv.ANNOTATOR,
+            semconv.FEEDBACK_KEY,
+            semconv.RESPONSE_ID,
+        }  # of people; of a model's span
 
 
 def _type_of(name: str) -> str:
@@ -188,7 +216,7 @@ def test_the_schema_takes_what_the_documents_show(page: str, text: str) -> None:
 
 FORMS = {
     "limits: {timeout: 5m}": "durations as texts",
-    "limits: {inbox_bytes: 64MB}": "sizes as texts",
+    "limits: {event_queue_bytes: 64MB}": "sizes as texts",
     "sampling: {rate: '${RATE}'}": "what the environment holds",
     "serve_metrics: 9464": "a port alone",
     "judge: {fallback: ['openai:gpt-4o-mini', {model: 'openai:gpt-5-mini', timeout: 1m}]}": "names and sections",
@@ -218,7 +246,7 @@ NOT_A_SCHEMAS = (
     "[exact_match, exact_match]",
     "{faith: 0.1}",
     "baseline: 0.1",
-    "spanscore.series",
+    "spanscore.evaluator.version",
     "tier: []",
 )
 """What is wrong by what stands elsewhere, in the file or outside of it."""

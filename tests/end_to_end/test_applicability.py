@@ -54,16 +54,16 @@ def sums_of(reader: InMemoryMetricReader) -> dict[str, float]:
         for point in metric.data.data_points
     ]
     assert {point.attributes["gen_ai.evaluation.name"] for point in points} == {"refunds"}  # the other has no condition
-    return {str(point.attributes["spanscore.applicable"]): point.value for point in points}
+    return {str(point.attributes["spanscore.evaluation.applicable"]): point.value for point in points}
 
 
 def test_it_is_scored_where_it_applies_and_nothing_else_is_in_the_mean(played: Any) -> None:
     status, sums, _, _ = played
     outcomes = status.outcomes["refunds"]
 
-    assert outcomes[Outcome.SCORED] + outcomes[Outcome.UNDEFINED] + outcomes[Outcome.NOT_SAMPLED] == 5 * ROUNDS
-    assert status.reasons["refunds undefined"] == "not applicable"
-    assert sums == {"true": 2 * outcomes[Outcome.SCORED], "false": 2 * outcomes[Outcome.UNDEFINED]}
+    assert outcomes[Outcome.SCORED] + outcomes[Outcome.NOT_APPLICABLE] + outcomes[Outcome.NOT_SAMPLED] == 5 * ROUNDS
+    assert status.reasons["refunds not_applicable"] == "not applicable"
+    assert sums == {"true": 2 * outcomes[Outcome.SCORED], "false": 2 * outcomes[Outcome.NOT_APPLICABLE]}
     assert status.excluded == {}
 
 
@@ -79,14 +79,18 @@ def test_the_status_tells_the_share_and_none_of_what_has_no_condition(played: An
 
 def test_each_evaluation_span_says_whether_it_applies(played: Any) -> None:
     _, sums, _, trace = played
-    said = [span.attributes.get("spanscore.applicable") for span in trace.evaluations if "refunds" in span.name]
+    said = [
+        span.attributes.get("spanscore.evaluation.applicable") for span in trace.evaluations if "refunds" in span.name
+    ]
 
     assert (said.count(True), said.count(False), len(said)) == (
         sums["true"] / 2,
         sums["false"] / 2,
         sum(sums.values()) / 2,
     )
-    assert all("spanscore.applicable" not in span.attributes for span in trace.evaluations if "plain" in span.name)
+    assert all(
+        "spanscore.evaluation.applicable" not in span.attributes for span in trace.evaluations if "plain" in span.name
+    )
 
 
 def test_the_report_page_tells_the_same_share_of_the_same_spans(played: Any, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""People's labels correct a judge's pass rate, then teach it: a new series, a notice of it, and no page that quality fell."""
+"""People's labels correct a judge's pass rate, then teach it: a new evaluator version, a notice of it, and no page that quality
+fell.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from typer.testing import CliRunner
 from spanscore import OnlineScorer
 from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
-from spanscore.model.label import LabelledSample
+from spanscore.model.annotation import AnnotatedSample
 from spanscore.model.sample import SingleTurnSample
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.settings.alerting import AlertSettings
@@ -40,7 +42,7 @@ LABELS = labels(160)
 WITHIN_S = 90.0
 ENOUGH = 200
 """Scores in the longest window: an alert on this drop asks for half as many."""
-NEW_SERIES = "SpanscoreNewSeries"
+NEW_SERIES = "SpanscoreNewEvaluatorVersion"
 
 CORRECTED = r"corrected by 160 human labels.*?: (\d+) % \((\d+) % to (\d+) %\); as the judge says (\d+) %"
 
@@ -125,7 +127,7 @@ class Story:
         return path
 
 
-def _line(label: LabelledSample, unit: Any) -> str:
+def _line(label: AnnotatedSample, unit: Any) -> str:
     assert label.sample is not None
     ids = {"trace_id": f"{unit.context.trace_id:032x}", "span_id": f"{unit.context.span_id:016x}"}
     return json.dumps({**label.sample.model_dump(exclude_none=True), "human": label.human, **ids})
@@ -157,16 +159,16 @@ def test_labels_of_live_answers_correct_the_pass_rate_on_the_report_page(story: 
 def test_a_judge_that_labels_have_taught_is_a_new_series_and_no_drop(
     story: Story, prometheus: Any, tmp_path: Path
 ) -> None:
-    story.run("fit", story.config, story.labels, "-m", "polite", "--candidates", "4", "--out", story.fitted)
+    story.run("tune", story.config, story.labels, "-m", "polite", "--candidates", "4", "--out", story.fitted)
     fitted = json.loads(story.fitted.read_text())
     assert fitted["kept"], fitted
 
     ports, rules = (free_port(), free_port()), {"rules.yml": _rules()}
     with prometheus.running(tmp_path, _scraping(ports), rules) as watch:
-        before = _mean_of(fitted["series_before"], story.config, ports[0], watch)
+        before = _mean_of(fitted["evaluator_version_before"], story.config, ports[0], watch)
         told: list[dict[str, Any]] = []
         after = _mean_of(
-            fitted["series"],
+            fitted["evaluator_version"],
             story.taught,
             ports[1],
             watch,
@@ -180,15 +182,19 @@ def test_a_judge_that_labels_have_taught_is_a_new_series_and_no_drop(
 
 
 def _mean_of(
-    series: str, config: Path, port: int, watch: prometheus.Prometheus, until: Callable[[], bool] = lambda: True
+    evaluator_version: str,
+    config: Path,
+    port: int,
+    watch: prometheus.Prometheus,
+    until: Callable[[], bool] = lambda: True,
 ) -> float:
     """Run the application by a configuration until there are scores enough to alert on, and return their mean."""
     desk, found = Desk(config, port), [0.0]
 
     def enough() -> bool:
         noticed = until()  # asked each time: a notice ends by itself
-        found[0] = _recorded(watch, "mean", series)
-        return _recorded(watch, "n_eff", series) > ENOUGH and noticed
+        found[0] = _recorded(watch, "mean", evaluator_version)
+        return _recorded(watch, "n_eff", evaluator_version) > ENOUGH and noticed
 
     try:
         with desk.busy():
@@ -198,8 +204,8 @@ def _mean_of(
     return found[0]
 
 
-def _recorded(watch: prometheus.Prometheus, what: str, series: str) -> float:
-    of = f'gen_ai_evaluation_name="polite",spanscore_series="{series}",window="40s"'
+def _recorded(watch: prometheus.Prometheus, what: str, evaluator_version: str) -> float:
+    of = f'gen_ai_evaluation_name="polite",spanscore_evaluator_version="{evaluator_version}",window="40s"'
     found = watch.query(f"spanscore:{what}{{{of}}}")
     return float(found[0]["value"][1]) if found else 0.0
 
@@ -221,7 +227,7 @@ def _rules() -> str:
 
 
 def _a_drop_of_any_series() -> str:
-    """Return what would be a drop, were it one of a series that is watched."""
+    """Return what would be a drop, were it one of an evaluator version that is watched."""
     rules = [rule for group in yaml.safe_load(_rules())["groups"] for rule in group["rules"]]
     (drop,) = (rule["expr"] for rule in rules if rule.get("record") == "spanscore:dropped")
     evidence, _, watched = str(drop).rpartition("\nand on")

@@ -48,7 +48,7 @@ class Raising:
 
 
 def metrics() -> list[Metric]:
-    away = judge(Raising(JudgeUnavailable("no connection", error_type="connection")), max_wait=5.0)
+    away = judge(Raising(JudgeUnavailable("no connection", error_type="connection")), queue_timeout=5.0)
     judges = {
         "away": away,
         "declining": Raising(JudgeError("declined", error_type="declined")),

@@ -28,7 +28,7 @@ def scored(folder: Path, old: str, new: str) -> Iterator[tuple[OnlineScorer, Tra
     """A scorer by a file whose judge and second judge are at these addresses; some units have been scored."""
     second = f"{{model: 'openai:new', base_url: '{new}', api_key_env: JUDGE_KEY}}"
     critic = f"name: kind, definition: 'Is it kind?', shadow: {second}"
-    asked = f"model: 'openai:old', base_url: '{old}', api_key_env: JUDGE_KEY, max_wait: 3, attempts: 1"
+    asked = f"model: 'openai:old', base_url: '{old}', api_key_env: JUDGE_KEY, queue_timeout: 3, max_attempts: 1"
     (folder / "spanscore.yaml").write_text(f"metrics: [{{aspect_critic: {{{critic}}}}}]\njudge: {{{asked}}}\n")
     trace, reader = a_trace(), InMemoryMetricReader()
     providers = {"tracer_provider": trace.provider, "meter_provider": MeterProvider([reader])}
@@ -48,7 +48,7 @@ def values(trace: Trace) -> dict[str, list[float | None]]:
     """The model that judged → its values, as the evaluation spans have them."""
     found: dict[str, list[float | None]] = {}
     for span in trace.evaluations:
-        model = span.attributes["spanscore.series"].split("/")[1]
+        model = span.attributes["spanscore.evaluator.version"].split("/")[1]
         found.setdefault(model, []).append(span.attributes.get("gen_ai.evaluation.score.value"))
     return found
 
@@ -86,12 +86,12 @@ def test_a_judge_that_is_away_leaves_its_shadows_scores_as_they_are(tmp_path: Pa
 
 
 def sums(reader: InMemoryMetricReader, name: str) -> dict[str | None, float]:
-    """Stratum → what an instrument tells."""
+    """Source → what an instrument tells."""
     data = reader.get_metrics_data()
     assert data is not None
     metrics = [one for of in data.resource_metrics for scope in of.scope_metrics for one in scope.metrics]
     found: dict[str | None, float] = {}
     for point in next(one for one in metrics if one.name == name).data.data_points:
-        stratum = point.attributes.get("spanscore.stratum")
-        found[stratum] = found.get(stratum, 0) + point.value
+        source = point.attributes.get("spanscore.evaluation.source")
+        found[source] = found.get(source, 0) + point.value
     return found

@@ -92,9 +92,9 @@ def test_the_score_is_what_deepeval_says(kind: Any, capfd: pytest.CaptureFixture
     assert isinstance(metric, Metric)
     assert (score.value, score.quality, score.label, score.judge_model) == (0.5, 0.5, "pass", "scripted")
     assert "One of two" in (score.explanation or "")
-    assert metric.series.endswith("/scripted/1")
+    assert metric.evaluator_version.endswith("/scripted/1")
     assert set(model.judging) == {True}
-    assert model.threads == {"spanscore-foreign"}
+    assert model.threads == {"spanscore-external"}
     assert capfd.readouterr() == ("", "")
 
 
@@ -113,7 +113,7 @@ def test_a_missing_field_is_found_before_it_is_asked_and_an_empty_one_is_undefin
     missing = metric.score_sync(SingleTurnSample(user_input="q", response="a"))
     empty = metric.score_sync(SAMPLE.model_copy(update={"response": ""}))
 
-    assert (missing.outcome, empty.outcome) == (Outcome.MISSING_FIELD, Outcome.UNDEFINED)
+    assert (missing.outcome, empty.outcome) == (Outcome.MISSING_FIELD, Outcome.NO_VALUE)
     assert model.judging == []
 
 

@@ -64,7 +64,7 @@ def test_faithfulness_is_what_ragas_says(kind: str) -> None:
     assert isinstance(metric, Metric)
     assert (score.metric, score.value, score.quality, score.label) == ("faithfulness", 0.5, 0.5, "pass")
     assert score.judge_model == f"scripted-{kind}"
-    assert metric.series.endswith(f"/scripted-{kind}/1")
+    assert metric.evaluator_version.endswith(f"/scripted-{kind}/1")
     assert theirs.llm.judging == [True, True]
 
 
@@ -94,7 +94,7 @@ def test_required_fields_are_its_own_and_missing_ones_are_found_before_it_is_ask
 def test_nan_is_undefined_with_a_reason(kind: str) -> None:
     score = RagasMetric(FAITHFUL[kind]({"statements": []})).score_sync(SAMPLE)
 
-    assert (score.outcome, score.value) == (Outcome.UNDEFINED, None)
+    assert (score.outcome, score.value) == (Outcome.NO_VALUE, None)
     assert "nan" in (score.reason or "")
 
 
@@ -261,7 +261,7 @@ def test_one_that_blocks_holds_up_no_judge_of_ours() -> None:
 
     theirs.go.set()
     assert (free, held.result(timeout=30).value) == ("free", 1.0)
-    assert theirs.threads == ["spanscore-foreign"]
+    assert theirs.threads == ["spanscore-external"]
 
 
 def test_one_that_is_given_up_is_cancelled() -> None:

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from spanscore.metrics import AspectCritic
-from spanscore.model.label import LabelledSample
+from spanscore.model.annotation import AnnotatedSample
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import SingleTurnSample
 
@@ -40,14 +40,14 @@ class Pupil:
         return Reply(text=json.dumps({"reason": "It sounds so.", "verdict": verdict}), model=self.model)
 
 
-def labels(number: int, *, share: float = 0.25, seed: int = 1) -> list[LabelledSample]:
+def labels(number: int, *, share: float = 0.25, seed: int = 1) -> list[AnnotatedSample]:
     """Return labels of which a share is of the habit; the others the judge gets right as it is."""
     dice, found = Random(seed), []
     for line in range(1, number + 1):
         habit, good = dice.random() < share, dice.random() < 0.6
         words = HABIT if habit else "Here you are, please." if good else "Look it up yourself."
         sample = SingleTurnSample(user_input=f"Question {line}?", response=f"{words} Answer {line}.")
-        found.append(LabelledSample(line=line, sample=sample, human=good and not habit, judged={}))
+        found.append(AnnotatedSample(line=line, sample=sample, human=good and not habit, judged={}))
     return found
 
 

@@ -20,7 +20,7 @@ from spanscore.metrics import (
     JudgedMetric,
     Rubrics,
 )
-from spanscore.model.label import HumanLabel
+from spanscore.model.annotation import Annotation
 from spanscore.model.prompt import Example, Prompt, Reply
 
 
@@ -39,17 +39,28 @@ def test_a_judge_that_cannot_be_taught_stays_as_it_is() -> None:
 
     fitted = metric.fit_sync(labels(150))
 
-    assert (fitted.kept, fitted.metric, fitted.prompts, fitted.series) == (False, metric, {}, metric.series)
+    assert (fitted.kept, fitted.metric, fitted.prompts, fitted.evaluator_version) == (
+        False,
+        metric,
+        {},
+        metric.evaluator_version,
+    )
     assert "None of 16 candidates was right more often" in str(fitted)
 
 
 def test_a_fitted_metric_is_a_new_series_and_the_one_that_was_fitted_is_as_before() -> None:
     metric = polite(Pupil())
-    before = metric.series
+    before = metric.evaluator_version
 
     fitted = metric.fit_sync(labels(150))
 
-    assert fitted.metric.series == fitted.series != before == metric.series == fitted.series_before
+    assert (
+        fitted.metric.evaluator_version
+        == fitted.evaluator_version
+        != before
+        == metric.evaluator_version
+        == fitted.evaluator_version_before
+    )
     assert metric.steps["critique"].examples == ()
 
 
@@ -140,7 +151,7 @@ def test_progress_tells_samples_and_judge_calls() -> None:
 
 
 def test_a_labels_comment_is_the_demonstrations_reason() -> None:
-    said = HumanLabel(name="polite", value=True, comment="It greets.")
+    said = Annotation(name="polite", value=True, comment="It greets.")
     given = [label._replace(label=replace(said, value=label.human)) for label in labels(150)]
 
     fitted = polite(Pupil()).fit_sync(given)
@@ -151,7 +162,7 @@ def test_a_labels_comment_is_the_demonstrations_reason() -> None:
 
 def test_the_redactor_runs_on_all_that_a_judge_is_shown() -> None:
     judge = Pupil()
-    said = HumanLabel(name="polite", value=True, comment="Says Answer.")
+    said = Annotation(name="polite", value=True, comment="Says Answer.")
     given = [label._replace(label=said) for label in labels(150)]
 
     polite(judge).fit_sync(given, redactor=lambda text: text.replace("Answer", "[name]"))

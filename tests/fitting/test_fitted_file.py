@@ -14,7 +14,7 @@ from spanscore.judges.render import render
 from spanscore.line.configuration import Configuration
 from spanscore.metrics import AspectCritic, Rubrics
 from spanscore.metrics.catalog.configured import metrics_of
-from spanscore.model.label import HumanLabel
+from spanscore.model.annotation import Annotation
 from spanscore.model.prompt import Example
 from spanscore.settings.reading import read_settings
 
@@ -31,11 +31,11 @@ def test_the_file_is_the_fitted_metric(file: Path) -> None:
 
     loaded = polite(Pupil(), prompts={"file": str(file)})
 
-    assert (loaded.series, loaded.steps) == (fitted.series, fitted.metric.steps)
+    assert (loaded.evaluator_version, loaded.steps) == (fitted.evaluator_version, fitted.metric.steps)
 
 
 def test_a_cut_emoji_in_a_demonstration_is_no_other_series(tmp_path: Path) -> None:
-    said = HumanLabel(name="polite", value=True, comment="\ud83d")
+    said = Annotation(name="polite", value=True, comment="\ud83d")
     given = [label._replace(label=said) for label in labels(150)]
     fitted = polite(Pupil()).fit_sync(given)
     fitted.save(tmp_path / "fitted.json")
@@ -43,7 +43,7 @@ def test_a_cut_emoji_in_a_demonstration_is_no_other_series(tmp_path: Path) -> No
     loaded = polite(Pupil(), prompts={"file": tmp_path / "fitted.json"})
 
     assert fitted.kept
-    assert loaded.series == fitted.series
+    assert loaded.evaluator_version == fitted.evaluator_version
     assert render(loaded.steps["critique"].prompt({})).system.encode()
 
 
@@ -53,7 +53,7 @@ def test_where_nothing_is_kept_the_file_is_the_unchanged_metric(tmp_path: Path) 
 
     loaded = polite(Pupil(), prompts={"file": tmp_path / "fitted.json"})
 
-    assert loaded.series == metric.series
+    assert loaded.evaluator_version == metric.evaluator_version
 
 
 def test_a_metric_in_words_of_its_user_keeps_them_in_the_file(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_metric_in_words_of_its_user_keeps_them_in_the_file(tmp_path: Path) ->
         loaded = polite(Pupil(), prompts={"file": tmp_path / "fitted.json"})
 
         assert fitted.kept is learns
-        assert loaded.series == fitted.series
+        assert loaded.evaluator_version == fitted.evaluator_version
         assert loaded.steps["critique"].instruction == "Is it polite? 1 or 0."
 
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None, messag
     if text is not None:
         (tmp_path / "fitted.json").write_text(text)
 
-    with pytest.raises(ConfigurationError, match=f"{message}.*; make it by `spanscore fit`"):
+    with pytest.raises(ConfigurationError, match=f"{message}.*; make it by `spanscore tune`"):
         polite(Pupil(), prompts={"file": tmp_path / "fitted.json"})
 
 
@@ -140,4 +140,4 @@ def test_in_a_configuration_the_path_is_seen_from_its_folder(file: Path, monkeyp
 
     made, _ = metrics_of(read_settings(config, Configuration).settings, judge=Pupil())
 
-    assert made.series == polite(Pupil(), prompts={"file": file}).series
+    assert made.evaluator_version == polite(Pupil(), prompts={"file": file}).evaluator_version

@@ -11,17 +11,17 @@ from spanscore.fitting.marking import answers_in, refuse_silence
 from spanscore.fitting.teachable import Lesson
 from spanscore.model.outcome import Outcome
 from spanscore.model.sample import SingleTurnSample
-from spanscore.testing import a_score
+from spanscore.testing import make_score
 
 PASSES = Lesson(SingleTurnSample(response="Please."), {}, verdict=1, group=1, example=None)
-RIGHT = a_score(1.0)
+RIGHT = make_score(1.0)
 FAILED = replace(
     RIGHT, outcome=Outcome.TIMEOUT, value=None, quality=None, label=None, error_type="timeout", reason="late"
 )
 
 
 def test_a_failure_and_the_verdict_of_a_fallback_are_no_answers() -> None:
-    wrong, of_fallback = replace(RIGHT, value=0.0), replace(RIGHT, stratum="fallback")
+    wrong, of_fallback = replace(RIGHT, value=0.0), replace(RIGHT, source="fallback")
 
     assert answers_in([RIGHT, wrong, FAILED, of_fallback], [PASSES] * 4) == [True, False, None, None]
 

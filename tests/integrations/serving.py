@@ -65,7 +65,7 @@ class Served:
 
     def outcomes(self) -> Counter[str]:
         """Return how they ended: outcome → how many."""
-        return self.total("spanscore_evaluations_total", "spanscore_outcome")
+        return self.total("spanscore_evaluations_total", "spanscore_evaluation_outcome")
 
 
 def free_ports() -> dict[str, int]:

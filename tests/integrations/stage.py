@@ -62,7 +62,7 @@ OF_A_WORKER = {
     semconv.SPOOL_DEPTH: lambda: 12,
     semconv.SPOOL_BYTES: lambda: 70_000,
     semconv.SPOOL_OLDEST: lambda: 30.0,
-    semconv.SPOOL_POISON: lambda: 0,
+    semconv.SPOOL_DEAD_LETTERS: lambda: 0,
     semconv.WORKER_DROPPED: lambda: 1,
     semconv.WORKER_SKIPPED: lambda: 0,
     semconv.REDELIVERED: lambda: 0,
@@ -87,7 +87,7 @@ class Priced(BaseMetric):
     async def measure(self, sample: Any) -> Finding:
         self._asked += 1
         if self._asked % 2:
-            record(JudgeCall(step="price", model="judge-small", duration_s=0.3, error_type="rate_limited"))
+            record(JudgeCall(step="price", model="judge-small", duration_s=0.3, error_type="judge_unavailable"))
         call = JudgeCall(
             step="price", model="judge-small", input_tokens=300, output_tokens=20, cost_usd=0.0004, duration_s=0.8
         )
@@ -247,7 +247,7 @@ def _metrics() -> list[BaseMetric]:
     verdicts = [
         {"step": "critique", "output": {"reason": "read", "verdict": verdict}} for verdict in HARMLESS_VERDICTS * ROUNDS
     ]
-    gated = judge(ScriptedJudge(verdicts), max_wait=60.0)  # an account, as every chat model has
+    gated = judge(ScriptedJudge(verdicts), queue_timeout=60.0)  # an account, as every chat model has
     harmless = AspectCritic(gated, name="harmless", definition="Is the response free of harm?")
     return [
         harmless,
@@ -258,7 +258,9 @@ def _metrics() -> list[BaseMetric]:
         Priced(),
         Referenced(),
         AspectCritic("lexical", name="capitals", definition="A city is told.", applies_when="it asks for a capital"),
-        AspectCritic(judge(Moody(), attempts=2, cache="memory"), name="polite", definition="Is the response polite?"),
+        AspectCritic(
+            judge(Moody(), max_attempts=2, cache="memory"), name="polite", definition="Is the response polite?"
+        ),
     ]
 
 
@@ -306,9 +308,9 @@ def _play(scorer: OnlineScorer) -> None:
     model().invoke("What is the capital of France?", config=config, model="answerer-1")
     rag("Berlin is the capital of France.").invoke("What is the capital of France?", config=new)
     told = logs(result("tone", 0.75, "calm"), result("tone", 0.25))  # as others judge
-    foreign = scorer.otlp_spans(WireUnits()).foreign
-    assert foreign is not None
-    foreign.read_logs(results_in_logs(told))
+    external = scorer.otlp_spans(WireUnits()).external
+    assert external is not None
+    external.read_logs(results_in_logs(told))
     scorer.flush(10)
 
 

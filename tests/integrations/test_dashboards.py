@@ -49,7 +49,7 @@ def test_the_operators_have_a_row_for_each_part() -> None:
     assert [panel["title"] for panel in placed if panel["type"] == "row"] == [
         "Receivers",
         "Spool and workers",
-        "Scores and labels from outside",
+        "Scores and annotations from outside",
         "Judges",
         "Accounts of the judges",
     ]

@@ -187,13 +187,13 @@ def test_scores_go_to_the_collectors_service(file: str) -> None:
 
 @pytest.mark.parametrize(("file", "kind"), [(APPLICATION, "Deployment"), (SERVE, "StatefulSet")])
 def test_a_replicas_share_of_the_budget_is_that_of_one_of_all(file: str, kind: str) -> None:
-    assert configuration(file).judge.share == 1 / of_kind(kind, file)["spec"]["replicas"]
+    assert configuration(file).judge.replica_share == 1 / of_kind(kind, file)["spec"]["replicas"]
 
 
 @pytest.mark.parametrize(("file", "section"), [(WORKER, "worker"), (SERVE, "serve")])
 def test_a_pod_is_given_longer_than_its_drain_and_more_memory_than_what_waits(file: str, section: str) -> None:
     chosen, limit = configuration(file), container(file)["resources"]["limits"]["memory"]
-    waits = chosen.units.bytes + chosen.limits.queue_bytes + chosen.limits.inbox_bytes
+    waits = chosen.units.bytes + chosen.limits.queue_bytes + chosen.limits.event_queue_bytes
 
     assert getattr(chosen, section).drain < pod(file)["spec"]["terminationGracePeriodSeconds"]
     assert 200_000_000 + waits < int(limit.removesuffix("Gi")) * 2**30

@@ -154,10 +154,10 @@ COUNTED = re.compile(r"(?:increase|rate)\(spanscore_(eligible|evaluations)_total
 def _is_once(instrument: str, matchers: str, expression: str) -> bool:
     """Whether units that another process scores, and counts there, are left out, asked for alone, or taken off."""
     if instrument == "eligible":
-        return 'spanscore_outcome="handed_over"' in expression
-    found = re.findall(r'spanscore_outcome(=~|!~|!=|=)"([^"]*)"', matchers)
+        return 'spanscore_evaluation_outcome="delegated"' in expression
+    found = re.findall(r'spanscore_evaluation_outcome(=~|!~|!=|=)"([^"]*)"', matchers)
     return any(
-        value == "handed_over" or (re.fullmatch(value, "handed_over") is not None) == sign.startswith("!")
+        value == "delegated" or (re.fullmatch(value, "delegated") is not None) == sign.startswith("!")
         for sign, value in found
     )
 
@@ -169,45 +169,47 @@ def test_no_alert_record_or_panel_counts_a_unit_twice_that_another_process_score
     assert [asked for instrument, matchers, asked in counts if not _is_once(instrument, matchers, asked)] == []
 
 
-BESIDE = ("shadow", "feedback", "canary", "foreign")
-"""Strata in which the same units, or none, are judged once more, or by others: in no number of the population's."""
+BESIDE = ("shadow", "feedback", "judge_check", "external")
+"""Sources in which the same units, or none, are judged once more, or by others: in no number of the population's."""
 OF_SCORES = r"\b(spanscore_(?:scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
-FOREIGN = re.compile(r'\b(spanscore_(?:scored|weight)\w*)(\{job=~"\$service",spanscore_stratum="foreign"\})')
+EXTERNAL = re.compile(
+    r'\b(spanscore_(?:scored|weight)\w*)(\{job=~"\$service",spanscore_evaluation_source="external"\})'
+)
 """What the panels of others' scores ask, and they alone: by all of its matchers, so that nothing else passes for it."""
-MATCHER = re.compile(r'spanscore_stratum(=~|!~|!=|=)"([^"]*)"')
+MATCHER = re.compile(r'spanscore_evaluation_source(=~|!~|!=|=)"([^"]*)"')
 
 
-def _selects(matchers: str, stratum: str) -> bool:
-    """Whether a selector reads a stratum, as Prometheus does: every matcher matches the whole value."""
-    found = {sign: re.fullmatch(value, stratum) is not None for sign, value in MATCHER.findall(matchers)}
+def _selects(matchers: str, source: str) -> bool:
+    """Whether a selector reads a source, as Prometheus does: every matcher matches the whole value."""
+    found = {sign: re.fullmatch(value, source) is not None for sign, value in MATCHER.findall(matchers)}
     return all(fits == (not sign.startswith("!")) for sign, fits in found.items())
 
 
 def test_no_alert_record_or_panel_reads_what_is_judged_beside_the_population() -> None:
     counted = r"\b(spanscore_(?:eligible|evaluations|excluded|scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
 
-    selectors = [one for one in re.findall(counted, _asked()) if FOREIGN.fullmatch("".join(one)) is None]
+    selectors = [one for one in re.findall(counted, _asked()) if EXTERNAL.fullmatch("".join(one)) is None]
 
     assert {name for name, _ in selectors} >= {"spanscore_eligible_total", "spanscore_weight_quality_total"}
-    assert [(name, one) for name, one in selectors for stratum in BESIDE if _selects(one, stratum)] == []
+    assert [(name, one) for name, one in selectors for source in BESIDE if _selects(one, source)] == []
     assert all(_selects(one, "") for _, one in selectors)
 
 
 def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
     asked = _asked()
 
-    selectors = [one for one in re.findall(OF_SCORES, asked) if FOREIGN.fullmatch("".join(one)) is None]
+    selectors = [one for one in re.findall(OF_SCORES, asked) if EXTERNAL.fullmatch("".join(one)) is None]
 
     rules = read_yaml((INTEGRATIONS / "prometheus" / "spanscore.rules.yml").read_text(encoding="utf-8"))["groups"]
     alerts_asked = "\n".join(rule["expr"] for group in rules for rule in group["rules"] if "alert" in rule)
     selectors += [
         one
         for one in re.findall(r"\b(spanscore_evaluations_total)(\{[^}]*\})", alerts_asked)
-        if 'spanscore_outcome="queue_full"' not in one[1]  # never judged
+        if 'spanscore_evaluation_outcome="queue_full"' not in one[1]  # never judged
     ]
 
     assert len(selectors) > 100
-    assert [name for name, matchers in selectors if 'spanscore_stratum=""' not in matchers] == []
+    assert [name for name, matchers in selectors if 'spanscore_evaluation_source=""' not in matchers] == []
 
 
 def test_scores_of_others_are_asked_for_by_their_own_panels_alone() -> None:
@@ -217,7 +219,7 @@ def test_scores_of_others_are_asked_for_by_their_own_panels_alone() -> None:
         for panel in panels(dashboard)
         for target in panel["targets"]
         for _, matchers in re.findall(OF_SCORES, target.get("expr", ""))
-        if _selects(matchers, "foreign")
+        if _selects(matchers, "external")
     }
 
     assert asking == {"External scores", "Mean of external scores"}

@@ -36,7 +36,7 @@ def test_kinds_documents_and_cached_tokens_are_shown(phoenix: Phoenix) -> None:
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(endpoint=phoenix.traces_endpoint)))
     model = GenericFakeChatModel(messages=iter([AIMessage("Paris.", usage_metadata=USAGE)]))
     chain = Shelf() | RunnableLambda(str) | model
-    with OnlineScorer([Grounded()], tracer_provider=provider, capture_content=True, attach=["span"]) as scorer:
+    with OnlineScorer([Grounded()], tracer_provider=provider, capture_content=True, outputs=["span"]) as scorer:
         run_id = uuid4()
         asked = {"callbacks": [scorer.handler], "metadata": {"thread_id": "t-1"}, "run_id": run_id}
         chain.invoke("Which is the capital?", config=asked)

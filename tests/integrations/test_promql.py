@@ -17,7 +17,14 @@ from spanscore.monitoring.names import label
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
 
 LABELS = {
-    label(name) for name in (semconv.APPLICABLE, semconv.COMPARED, semconv.OUTCOME, semconv.SERIES, semconv.STRATUM)
+    label(name)
+    for name in (
+        semconv.APPLICABLE,
+        semconv.COMPARED,
+        semconv.OUTCOME,
+        semconv.EVALUATOR_VERSION,
+        semconv.EVALUATION_SOURCE,
+    )
 }
 VARIABLES = {
     "$__rate_interval": "1h",

@@ -37,7 +37,7 @@ WITHIN_S = 40.0
 SETTINGS: Mapping[str, Any] = {
     "judge": {"model": "lexical"},
     "metrics": [{"response_relevancy": {"pass_at": 0.3}}],
-    "units": {"quiet": "300ms"},
+    "units": {"idle_timeout": "300ms"},
 }
 SCOPE = "guide.app"
 ASKED = {
@@ -147,7 +147,7 @@ def test_behind_a_load_balancer_no_trace_is_split_and_what_one_does_not_take_wai
 def test_four_times_too_much_is_refused_and_behind_the_collectors_queue_all_of_it_is_scored(
     collector: ModuleType, tmp_path: Path
 ) -> None:
-    narrow = {**SETTINGS, "units": {"quiet": "1s", "traces": 100}}
+    narrow = {**SETTINGS, "units": {"idle_timeout": "1s", "traces": 100}}
     small = {"sending_queue": {"batch": {"min_size": 1_000, "max_size": 20_000}}, "retry_on_failure": IN_A_HURRY}
     changes = _file(tmp_path, {"exporters": {"otlp_http/spanscore": small}})
     with (

@@ -31,7 +31,7 @@ import os, time
 real = time.time_ns
 time.time_ns = lambda: real() - (3_600_000_000_000 if os.path.exists("back") else 0)
 """
-SLOW = {**SETTINGS, "units": {"quiet": "2s"}}
+SLOW = {**SETTINGS, "units": {"idle_timeout": "2s"}}
 
 
 def test_what_is_ready_is_listened_on(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.servers.openai_api import OpenAIServer
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, ResponseRelevancy
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots, Outcome
+from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedEmbeddings
 
 SAMPLE = SingleTurnSample(user_input="Hello?", response="Good morning.")
@@ -42,7 +42,7 @@ def test_a_vote_is_one_request_for_as_many_answers() -> None:
         score = voter(server).score_sync(SAMPLE)
 
     assert [body.get("n") for body in server.requests] == [3]
-    assert (score.value, score.ballots) == (1.0, Ballots(asked=3, received=3))
+    assert (score.value, score.votes) == (1.0, Votes(requested=3, received=3))
     assert "2 of 3 votes" in (score.explanation or "")
 
 
@@ -68,7 +68,7 @@ def test_a_provider_that_gives_fewer_answers_is_asked_for_the_rest() -> None:
     with OpenAIServer(lambda body: [json.dumps({"reason": "so", "verdict": 1})]) as server:
         score = voter(server).score_sync(SAMPLE)
 
-    assert score.ballots == Ballots(asked=3, received=3)
+    assert score.votes == Votes(requested=3, received=3)
     assert [body.get("n") for body in server.requests] == [3, None, None]
 
 
@@ -83,13 +83,13 @@ def test_a_provider_that_refuses_twice_is_asked_one_by_one_from_then_on() -> Non
         critic = AspectCritic(model_on(wire), definition="Is it polite?", strictness=3)
         scores = [critic.score_sync(SAMPLE) for _ in range(3)]
 
-    assert [score.ballots for score in scores] == [Ballots(asked=3, received=3)] * 3
+    assert [score.votes for score in scores] == [Votes(requested=3, received=3)] * 3
     assert [body.get("n") for body in wire.requests] == [3, *[None] * 3, 3, *[None] * 6]
 
 
 def test_a_judge_that_is_away_fails_every_ballot() -> None:
     with OpenAIServer(lambda body: (503, {})) as server:
-        critic = AspectCritic(judge(chat(server), attempts=1), definition="Is it polite?", strictness=3)
+        critic = AspectCritic(judge(chat(server), max_attempts=1), definition="Is it polite?", strictness=3)
         score = critic.score_sync(SAMPLE)
 
     assert (score.outcome, score.error_type) == (Outcome.JUDGE_ERROR, "http_503")
@@ -103,7 +103,7 @@ async def test_a_vote_is_one_request_where_limits_bind(limits: dict[str, Any]) -
         critic = AspectCritic(judge(chat(server), **limits), definition="Is it polite?", strictness=5)
         scores = await asyncio.gather(*map(critic.score, samples))
 
-    assert [score.ballots for score in scores] == [Ballots(asked=5, received=5)] * 8
+    assert [score.votes for score in scores] == [Votes(requested=5, received=5)] * 8
     assert [body.get("n") for body in server.requests] == [5] * 8
 
 
@@ -115,7 +115,7 @@ async def test_one_ballot_that_cannot_be_read_is_repaired_alone() -> None:
     with OpenAIServer(answer) as server:
         score = await AspectCritic(judge(chat(server)), definition="Is it polite?", strictness=3).score(SAMPLE)
 
-    assert (score.value, score.ballots) == (1.0, Ballots(asked=3, received=3))
+    assert (score.value, score.votes) == (1.0, Votes(requested=3, received=3))
     assert [body.get("n") for body in server.requests] == [3, None]
 
 

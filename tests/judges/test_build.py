@@ -19,12 +19,12 @@ from spanscore.settings.judging import JudgeSettings
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
-    made = judge(PlainModel(), max_concurrency=4, timeout=5.0, attempts=2, max_wait=60.0)
+    made = judge(PlainModel(), max_concurrency=4, timeout=5.0, max_attempts=2, queue_timeout=60.0)
 
     assert [type(layer) for layer in layers(made)] == [Cached, Gathered, Budgeted, Gated, Priced, LangChainJudge]
     *_, gated, _, _ = layers(made)
     assert isinstance(gated, Gated)
-    assert (gated.attempts, gated.gate.ceiling, gated.timeout, gated.max_wait) == (2, 4, 5.0, 60.0)
+    assert (gated.max_attempts, gated.gate.ceiling, gated.timeout, gated.queue_timeout) == (2, 4, 5.0, 60.0)
     assert made.model == "plain-1"
 
 

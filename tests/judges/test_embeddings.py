@@ -82,7 +82,7 @@ async def test_while_a_question_for_vectors_waits_the_clock_of_its_score_stands_
 
 async def test_a_failing_provider_is_a_judge_s_error_that_quotes_nothing() -> None:
     with pytest.raises(JudgeUnavailable) as raised:
-        await embedder(Fake(ProviderError(503)), attempts=1).embed(["SECRET"])
+        await embedder(Fake(ProviderError(503)), max_attempts=1).embed(["SECRET"])
 
     assert "SECRET" not in str(raised.value)
 
@@ -142,7 +142,7 @@ async def test_tokens_that_nobody_tells_are_estimated_and_said_to_be() -> None:
 
 async def test_embeddings_that_fail_are_asked_again_by_us_alone_and_each_request_is_a_call() -> None:
     with Wire(lambda asked: asked.refuse(500)) as wire, recorded_calls() as calls, pytest.raises(JudgeUnavailable):
-        await embedder(openai_embeddings(wire), attempts=2).embed(["one"])
+        await embedder(openai_embeddings(wire), max_attempts=2).embed(["one"])
 
     assert len(wire.requests) == 2
     assert [(call.step, call.error_type) for call in calls] == [("embed", "http_500")] * 2
@@ -150,7 +150,7 @@ async def test_embeddings_that_fail_are_asked_again_by_us_alone_and_each_request
 
 async def test_embeddings_that_hang_end_at_their_deadline() -> None:
     with Wire(lambda asked: wire.closing.wait(10)) as wire, pytest.raises(JudgeTimeout):
-        await embedder(openai_embeddings(wire), timeout=0.2, attempts=1).embed(["one"])
+        await embedder(openai_embeddings(wire), timeout=0.2, max_attempts=1).embed(["one"])
 
     assert len(wire.requests) == 1
 
@@ -158,7 +158,7 @@ async def test_embeddings_that_hang_end_at_their_deadline() -> None:
 async def test_embeddings_that_were_given_up_have_their_estimated_cost_each_time() -> None:
     prices = {"text-embedding-3-small": (1.0, 0.0)}
     with Wire(lambda asked: wire.closing.wait(10)) as wire, recorded_calls() as calls, pytest.raises(JudgeTimeout):
-        await embedder(openai_embeddings(wire), timeout=0.2, attempts=2, prices=prices).embed(["one"])
+        await embedder(openai_embeddings(wire), timeout=0.2, max_attempts=2, prices=prices).embed(["one"])
 
     assert len(calls) == 2
     assert all(call.estimated and call.cost_usd == pytest.approx(call.input_tokens / 1e6) for call in calls)
@@ -166,7 +166,7 @@ async def test_embeddings_that_were_given_up_have_their_estimated_cost_each_time
 
 async def test_too_few_vectors_are_no_answer() -> None:
     with Wire(lambda asked: asked.send(200, {**embedded(asked.body), "data": []})) as wire, pytest.raises(JudgeError):
-        await embedder(openai_embeddings(wire), attempts=1).embed(["one"])
+        await embedder(openai_embeddings(wire), max_attempts=1).embed(["one"])
 
 
 def test_embeddings_and_a_judge_of_one_key_are_told_apart_by_their_model() -> None:

@@ -169,7 +169,7 @@ async def test_what_was_left_out_is_on_the_call_that_it_was_left_out_of() -> Non
         await ask(small, question(contexts=[LONG]))
         await ask(small, question(contexts=["c"]))
 
-    assert [round(call.input_left_out, 1) for call in calls] == [0.7, 0.0]
+    assert [round(call.input_truncated_ratio, 1) for call in calls] == [0.7, 0.0]
 
 
 def test_the_score_says_the_most_that_any_question_lost() -> None:
@@ -182,7 +182,7 @@ def test_the_score_says_the_most_that_any_question_lost() -> None:
     score = Faithfulness(judge(ScriptedJudge(script), max_input_tokens=1_000)).score_sync(sample)
 
     assert score.value == 1.0
-    assert score.usage.input_left_out == pytest.approx(0.7, abs=0.05)
+    assert score.usage.input_truncated_ratio == pytest.approx(0.7, abs=0.05)
 
 
 def test_an_answer_that_is_too_long_is_a_judge_error_of_its_own_type() -> None:
@@ -200,7 +200,7 @@ class Window(Answers):
 
 
 def test_a_judge_tells_how_much_it_reads_through_all_that_stands_around_it() -> None:
-    around = {"attempts": 2, "max_concurrency": 1, "timeout": 1.0}
+    around = {"max_attempts": 2, "max_concurrency": 1, "timeout": 1.0}
 
     assert bound_of(judge(Window(GOOD), **around)) == 2_000
     assert bound_of(judge(Window(GOOD), max_input_tokens=700, **around)) == 700

@@ -89,7 +89,7 @@ def test_an_account_that_was_never_asked_is_there() -> None:
 
 
 def gated(**limits: float) -> Judge:
-    return judge(Answers(GOOD), max_wait=60.0, **limits)
+    return judge(Answers(GOOD), queue_timeout=60.0, **limits)
 
 
 def test_a_line_has_the_part_of_its_limits_that_it_is_told_and_says_so() -> None:
@@ -143,9 +143,13 @@ def test_metrics_that_ask_one_account_have_one_row_and_one_point_from_the_start(
     assert (row.calls, row.inflight, row.waiting, row.breaker) == (2, 0, 0, "closed")
     assert f"Answers answers · 0 of {row.places:.0f} places" in text
     assert {name: before[name] for name in before if "places" not in name} == dict.fromkeys(
-        ("spanscore.judge." + name for name in ("inflight", "waiting", "breaker", "throttled", "retries", "cached")), 0
+        (
+            "spanscore.judge." + name
+            for name in ("active_calls", "queue.size", "circuit_breaker.state", "throttled", "retries", "cache.hits")
+        ),
+        0,
     )
-    assert (after["spanscore.judge.wait"], after["spanscore.judge.places"]) == (2, row.places)
+    assert (after["spanscore.judge.queue.duration"], after["spanscore.judge.concurrency.limit"]) == (2, row.places)
 
 
 def test_a_budget_is_told_from_the_start_and_as_it_is_spent() -> None:

@@ -52,14 +52,16 @@ def test_a_unit_that_was_chosen_and_not_asked_is_a_failed_one_with_its_weight() 
         excluded = scorer._line.ledger.excluded()
 
     assert asked.asked == 3
-    assert outcomes == {"polite": {"scored": 3, "budget": 2}}
-    assert excluded == {("polite", Outcome.BUDGET, None): Weights(2.0, 2.0)}
-    assert [root.attributes.get("spanscore.unscored.polite") for root in trace.roots] == [None] * 3 + ["budget"] * 2
+    assert outcomes == {"polite": {"scored": 3, "budget_exhausted": 2}}
+    assert excluded == {("polite", Outcome.BUDGET_EXHAUSTED, None): Weights(2.0, 2.0)}
+    assert [root.attributes.get("spanscore.outcome.polite") for root in trace.roots] == [None] * 3 + [
+        "budget_exhausted"
+    ] * 2
 
 
 def test_a_share_divides_what_may_be_spent() -> None:
     asked = Counting()
-    with a_line(polite(asked), budget=[Budget(calls=8, per=MONTH)], share=0.25) as (scorer, _):
+    with a_line(polite(asked), budget=[Budget(calls=8, per=MONTH)], replica_share=0.25) as (scorer, _):
         for _ in range(4):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(5)
@@ -76,7 +78,7 @@ def test_a_metrics_budget_leaves_the_others_alone() -> None:
         assert scorer.flush(5)
         outcomes = scorer.status().outcomes
 
-    assert outcomes == {"polite": {"scored": 1, "budget": 2}, "kind": {"scored": 3}}
+    assert outcomes == {"polite": {"scored": 1, "budget_exhausted": 2}, "kind": {"scored": 3}}
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -115,10 +117,10 @@ def test_a_budget_of_the_wrong_kind_is_refused_with_what_is_allowed(given: dict[
         Budget(**{"per": "1h", **given})
 
 
-@pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan"), "a", None])
-def test_a_share_that_is_none_is_refused(share: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"judge\.share is .*; allowed is above 0, up to 1"):
-        OnlineScorer([ExactMatch()], share=share, tracer_provider=a_trace().provider)
+@pytest.mark.parametrize("replica_share", [0, -0.5, 1.5, float("nan"), "a", None])
+def test_a_share_that_is_none_is_refused(replica_share: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"judge\.replica_share is .*; allowed is above 0, up to 1"):
+        OnlineScorer([ExactMatch()], replica_share=replica_share, tracer_provider=a_trace().provider)
 
 
 def test_a_budget_of_no_metric_is_refused_with_those_there_are() -> None:

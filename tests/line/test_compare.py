@@ -67,7 +67,7 @@ def test_without_it_no_sum_has_a_release() -> None:
     scorer = scored(reader, Grounded())
 
     assert collected(scorer, reader, semconv.SCORED) == {("grounded", None): 3}
-    assert collected(scorer, reader, semconv.COMPARED_EXCLUDED_WEIGHT) == {}
+    assert collected(scorer, reader, semconv.COMPARED_MISSING_WEIGHT) == {}
 
 
 def test_what_a_release_lost_is_weighed_as_its_own() -> None:
@@ -75,9 +75,9 @@ def test_what_a_release_lost_is_weighed_as_its_own() -> None:
 
     scorer = scored(reader, Grounded(), Failing(ValueError("no")), compare=Compare("tier"))
 
-    lost = collected(scorer, reader, semconv.COMPARED_EXCLUDED_WEIGHT)
+    lost = collected(scorer, reader, semconv.COMPARED_MISSING_WEIGHT)
     assert (lost["failing", "gold"], lost["failing", "free"], lost["grounded", "free"]) == (1.0, 2.0, 0.0)
-    assert sum(collected(scorer, reader, semconv.EXCLUDED_WEIGHT).values()) == sum(lost.values())
+    assert sum(collected(scorer, reader, semconv.MISSING_WEIGHT).values()) == sum(lost.values())
 
 
 def test_a_unit_that_finds_no_room_is_lost_to_its_release_with_its_weight() -> None:
@@ -89,11 +89,11 @@ def test_a_unit_that_finds_no_room_is_lost_to_its_release_with_its_weight() -> N
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         go_on.set()
         assert scorer.flush(5)
-        turned_away = scorer.status().outcomes["held"]["queue_full"]
+        not_attempted = scorer.status().outcomes["held"]["queue_full"]
 
-    assert turned_away > 0
-    assert collected(scorer, reader, semconv.COMPARED_EXCLUDED_WEIGHT)["held", "1.5"] == turned_away / 0.25
-    assert collected(scorer, reader, semconv.COMPARED_EXCLUDED_WEIGHT2)["held", "1.5"] == turned_away / 0.25**2
+    assert not_attempted > 0
+    assert collected(scorer, reader, semconv.COMPARED_MISSING_WEIGHT)["held", "1.5"] == not_attempted / 0.25
+    assert collected(scorer, reader, semconv.COMPARED_MISSING_WEIGHT2)["held", "1.5"] == not_attempted / 0.25**2
 
 
 def test_the_ledger_forgets_the_release_of_what_has_ended() -> None:

@@ -24,7 +24,7 @@ def counted(reader: InMemoryMetricReader) -> dict[str, float]:
     points = [
         point
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
-        if metric.name == "spanscore.judge.contradictions"
+        if metric.name == "spanscore.judge.self_contradictions"
         for point in metric.data.data_points
     ]
     return {str(point.attributes["gen_ai.evaluation.name"]): point.value for point in points}
@@ -39,7 +39,7 @@ def test_it_is_counted_marked_and_told_and_the_verdict_stands() -> None:
         status = scorer.status()
         assert counted(reader) == {"sourced": 2}
 
-    marks = [span.attributes.get("spanscore.judge.contradictions") for span in trace.evaluations]
+    marks = [span.attributes.get("spanscore.judge.self_contradictions") for span in trace.evaluations]
     assert sorted(mark or 0 for mark in marks) == [0, 1, 1]
     assert {span.attributes["gen_ai.evaluation.score.label"] for span in trace.evaluations} == {"pass"}
     assert status.contradictions == {"sourced": 2}
@@ -54,4 +54,4 @@ def test_where_there_is_none_nothing_is_told_but_a_zero() -> None:
         assert "contradict" not in str(scorer.status())
         assert counted(reader) == {"sourced": 0}
 
-    assert "spanscore.judge.contradictions" not in trace.evaluations[0].attributes
+    assert "spanscore.judge.self_contradictions" not in trace.evaluations[0].attributes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.live import QUESTION, Grounded, a_trace, rag
 
-from spanscore import OnlineScorer, Rule, semconv
+from spanscore import OnlineScorer, Rule
 
 NOTE = "SPANSCORE_DISABLED is set"
 
@@ -25,9 +25,7 @@ def test_nothing_is_asked_and_what_was_chosen_is_filtered(value: str, monkeypatc
     assert metric._seen == []
     assert status.outcomes == {"grounded": {"filtered": 3}}
     assert [note for note in status.notes if NOTE in note]
-    assert {span.attributes[semconv.REASON] for span in trace.spans if semconv.REASON in span.attributes} == {
-        "filtered"
-    }
+    assert {span.attributes.get("spanscore.outcome.grounded") for span in trace.roots} == {"filtered"}
     assert scorer.explain(f"{trace.spans[0].context.trace_id:032x}")
 
 

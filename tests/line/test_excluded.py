@@ -30,9 +30,9 @@ def test_a_chosen_unit_that_finds_no_room_stands_for_those_that_were_not_chosen(
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         go_on.set()
         assert scorer.flush(5)
-        turned_away = scorer.status().outcomes["held"]["queue_full"]
+        not_attempted = scorer.status().outcomes["held"]["queue_full"]
 
-    expected = Weights(turned_away / RATE, turned_away / RATE**2)
+    expected = Weights(not_attempted / RATE, not_attempted / RATE**2)
     assert scorer._line.ledger.excluded() == {("held", Outcome.QUEUE_FULL, None): expected}
 
 

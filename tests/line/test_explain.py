@@ -45,7 +45,7 @@ def test_a_scored_unit_says_what_chose_it_and_how_it_ended() -> None:
     root = exported.roots[0].context
     assert (unit["trace_id"], unit["span_id"]) == (trace_id, f"{root.span_id:016x}")
     assert (told["rates"], told["rule"], told["outcome"]) == ({"base": 0.2, "gold": 1.0, "any": 0.9}, "gold", "scored")
-    assert (told["probability"], told["threshold"], told["upstream_probability"]) == (1.0, "0" * 14, 1.0)
+    assert (told["probability"], told["threshold"], told["head_sampling_rate"]) == (1.0, "0" * 14, 1.0)
     assert len(told["randomness"]) == 14
     assert unit["metrics"]["dear"]["rates"]["base"] == 0.1
 
@@ -99,7 +99,7 @@ def test_below_a_remote_parent_both_thresholds_are_told() -> None:
 
         told = of_metric(scorer, 1 << 100)
 
-    assert (told["threshold_met"], told["upstream_probability"]) == ("0" * 14, pytest.approx(0.1))
+    assert (told["threshold_met"], told["head_sampling_rate"]) == ("0" * 14, pytest.approx(0.1))
     assert probability(int(told["threshold"], 16)) == told["probability"] == pytest.approx(0.1)
 
 

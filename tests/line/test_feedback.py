@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 from langchain_core.tracers.context import collect_runs
 from opentelemetry.trace import SpanContext, TraceFlags
-from tests.live import FOREIGN, QUESTION, a_line, rag
+from tests.live import EXTERNAL, QUESTION, a_line, rag
 from tests.sinks.memory import Memory
 
 from spanscore import ConfigurationError, OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.metrics import ExactMatch
-from spanscore.model.label import HumanLabel, UnitId
+from spanscore.model.annotation import Annotation, UnitId
 
 SCALE = {"user_feedback": ["bad", "ok", "good"]}
 IDS = UnitId("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
@@ -56,7 +56,7 @@ def test_a_label_stands_under_a_unit_of_which_nothing_is_known_but_its_ids() -> 
 def test_the_same_call_is_one_span_and_in_another_process_one_id() -> None:
     spans = []
     for _ in range(2):
-        with a_line(labels=SCALE) as (scorer, trace):
+        with a_line(feedback_scales=SCALE) as (scorer, trace):
             for _ in range(2):
                 assert scorer.feedback(int(IDS.trace_id, 16), "bad", span_id=int(IDS.span_id, 16))
             assert scorer.flush(10)
@@ -69,7 +69,7 @@ def test_the_same_call_is_one_span_and_in_another_process_one_id() -> None:
 def test_a_changed_vote_is_the_next_revision_of_the_same_label() -> None:
     memory = Memory()
     providers = {"tracer_provider": memory.tracer_provider, "meter_provider": memory.meter_provider}
-    with OnlineScorer([ExactMatch()], labels=SCALE, **providers) as scorer:
+    with OnlineScorer([ExactMatch()], feedback_scales=SCALE, **providers) as scorer:
         for word in ("good", "bad", "good"):
             assert scorer.feedback(IDS.trace_id, word, span_id=IDS.span_id)
         assert scorer.flush(10)
@@ -78,8 +78,8 @@ def test_a_changed_vote_is_the_next_revision_of_the_same_label() -> None:
         assert len({span.context.span_id for span in memory.spans if span.context}) == 3
         name = (semconv.EVALUATION_NAME, "user_feedback")
         good, bad = ((semconv.EVALUATION_SCORE_LABEL, word) for word in ("good", "bad"))
-        assert memory.values(semconv.LABELS) == {(name, good): 1}
-        assert memory.values(semconv.LABELS_CHANGED) == {(name, bad): 1, (name, good): 1}
+        assert memory.values(semconv.ANNOTATIONS) == {(name, good): 1}
+        assert memory.values(semconv.ANNOTATION_CHANGES) == {(name, bad): 1, (name, good): 1}
 
 
 def test_a_trace_is_enough_where_one_unit_of_it_is_known() -> None:
@@ -122,7 +122,7 @@ def test_a_key_on_a_span_of_another_library_finds_its_unit() -> None:
     with a_line() as (scorer, trace):
         trace.provider.add_span_processor(ScoringSpanProcessor(scorer))
         named = {"gen_ai.operation.name": "invoke_agent", semconv.FEEDBACK_KEY: "order-4711"}
-        with trace.provider.get_tracer(FOREIGN).start_as_current_span("agent", attributes=named) as span:
+        with trace.provider.get_tracer(EXTERNAL).start_as_current_span("agent", attributes=named) as span:
             pass
         assert scorer.flush(10)
         assert scorer.feedback(key="order-4711", value=True)
@@ -158,7 +158,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"value": None}, "a word of a declared scale"),
     ({"value": "soso"}, "bad, ok, good"),
     ({"value": True}, "bad, ok, good"),
-    ({"value": "good", "name": "mood"}, "labels="),
+    ({"value": "good", "name": "mood"}, "feedback_scales="),
     ({"value": 4, "name": "stars"}, "0, worst, to 1"),
     ({"name": "User Feedback"}, "lower case"),
     ({"name": "grounded"}, "is a metric"),
@@ -172,7 +172,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("wrong", "allowed"), WRONG, ids=[str(wrong) for wrong, _ in WRONG])
 def test_what_is_wrong_is_refused_with_what_is_allowed(wrong: dict[str, Any], allowed: str) -> None:
     right: dict[str, Any] = {"trace_id": IDS.trace_id, "span_id": IDS.span_id, "value": "good"}
-    with a_line(labels=SCALE) as (scorer, _), pytest.raises(ValueError, match=allowed):
+    with a_line(feedback_scales=SCALE) as (scorer, _), pytest.raises(ValueError, match=allowed):
         scorer.feedback(**right | wrong)
 
 
@@ -181,11 +181,11 @@ def test_what_is_wrong_is_refused_with_what_is_allowed(wrong: dict[str, Any], al
 )
 def test_a_scale_that_is_none_is_refused_at_once(labels: dict[str, list[str]]) -> None:
     with pytest.raises(ConfigurationError, match=r"labels"):
-        OnlineScorer([ExactMatch()], labels=labels)
+        OnlineScorer([ExactMatch()], feedback_scales=labels)
 
 
 def test_stars_are_words_of_a_scale_however_they_are_given() -> None:
-    with a_line(labels={"stars": [1, 2, 3, 4, 5]}) as (scorer, trace):
+    with a_line(feedback_scales={"stars": [1, 2, 3, 4, 5]}) as (scorer, trace):
         for stars in (4, "4", 4.0):
             assert scorer.feedback(IDS.trace_id, stars, span_id=IDS.span_id, name="stars")
         assert scorer.flush(10)
@@ -282,12 +282,12 @@ class Taking:
     """A user's sink that takes labels, too."""
 
     def __init__(self) -> None:
-        self.labels: list[HumanLabel] = []
+        self.labels: list[Annotation] = []
 
     def emit(self, unit: Any, scores: Any) -> None:
         """Take scores."""
 
-    def label(self, label: HumanLabel) -> None:
+    def label(self, label: Annotation) -> None:
         """Take a label."""
         self.labels.append(label)
 
@@ -297,7 +297,7 @@ class Taking:
 
 def test_a_users_own_sink_takes_labels_where_it_wants_them() -> None:
     sink = Taking()
-    with a_line(sinks=[sink], labels=SCALE) as (scorer, _):
+    with a_line(sinks=[sink], feedback_scales=SCALE) as (scorer, _):
         scorer.feedback(IDS.trace_id, "ok", span_id=IDS.span_id)
         assert scorer.flush(10)
 

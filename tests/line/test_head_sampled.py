@@ -55,7 +55,7 @@ def test_its_weight_is_that_of_upstream_and_ours(work: Callable[[OnlineScorer], 
 
 @pytest.mark.parametrize("work", [invoked, given])
 def test_without_th_upstream_is_as_configured(work: Callable[[OnlineScorer], None]) -> None:
-    attributes = under_a_remote_parent("vendor=1", work, upstream_probability=0.25).attributes
+    attributes = under_a_remote_parent("vendor=1", work, head_sampling_rate=0.25).attributes
 
     assert attributes["spanscore.probability.grounded"] == 0.25
 
@@ -86,7 +86,7 @@ def test_units_with_and_without_th_are_counted_and_said_to_meet() -> None:
     assert status.head_sampling == points == {"th": 3, "configured": 0, "unknown": 1}
     told = " ".join(str(status).split())
     assert (
-        "head sampling of the chosen units: ot=th on 3; without it 1, upstream_probability names the share of 0" in told
+        "head sampling of the chosen units: ot=th on 3; without it 1, head_sampling_rate names the share of 0" in told
     )
     assert "beside units with ot=th, 1 unit without it and without a configured share" in told
 
@@ -95,11 +95,11 @@ def test_units_whose_share_is_configured_by_service_are_no_warning(monkeypatch: 
     monkeypatch.setenv("OTEL_SERVICE_NAME", "bot")
     by_service = {"by_service": {"bot": 0.25}, "default": 1}
 
-    status, points = counted(STATED, "vendor=1", upstream_probability=by_service)
+    status, points = counted(STATED, "vendor=1", head_sampling_rate=by_service)
 
     assert status.head_sampling == points == {"th": 1, "configured": 1, "unknown": 0}
     told = " ".join(str(status).split())
-    assert "upstream_probability names the share of 1" in told
+    assert "head_sampling_rate names the share of 1" in told
     assert "without a configured share" not in told
 
 

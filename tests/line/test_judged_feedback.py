@@ -1,4 +1,4 @@
-"""A unit that somebody found no good is judged in a stratum of its own, and what the population says stays what it was."""
+"""A unit that somebody found no good is judged in a source of its own, and what the population says stays what it was."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.live import ANSWER, Failing, Grounded, Held, a_line, identity_holds
 from spanscore import ConfigurationError, FeedbackSampling, semconv
 from spanscore.model.job import Decision
 from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.span import Facts
-from spanscore.testing import a_span, a_unit
+from spanscore.model.span import SamplingContext
+from spanscore.testing import make_span, make_unit
 from spanscore.units.kept_samples import KeptSamples
 
 KEPT = FeedbackSampling(rate=1.0)
@@ -26,16 +26,18 @@ def results(scorer: Any) -> dict[str, float]:
 
 
 def judged(trace: Any) -> list[Any]:
-    return [span for span in trace.evaluations if span.attributes.get(semconv.STRATUM) == semconv.STRATUM_FEEDBACK]
+    return [
+        span for span in trace.evaluations if span.attributes.get(semconv.EVALUATION_SOURCE) == semconv.SOURCE_FEEDBACK
+    ]
 
 
-def weights(scorer: Any, stratum: str | None) -> float:
+def weights(scorer: Any, source: str | None) -> float:
     sums = scorer._line.telemetry.sums(semconv.WEIGHT)
-    return sum(w for labels, w in sums.items() if dict(labels).get(semconv.STRATUM) == stratum)
+    return sum(w for labels, w in sums.items() if dict(labels).get(semconv.EVALUATION_SOURCE) == source)
 
 
-def stratum_adds_up(scorer: Any) -> bool:
-    counted = scorer._line.counted().strata[semconv.STRATUM_FEEDBACK]
+def source_adds_up(scorer: Any) -> bool:
+    counted = scorer._line.counted().sources[semconv.SOURCE_FEEDBACK]
     ended = {name: sum(n for (of, *_), n in counted.outcomes.items() if of == name) for name in counted.eligible}
     return all(counted.eligible[name] == ended[name] + counted.pending[name] for name in counted.eligible)
 
@@ -52,7 +54,7 @@ def test_a_unit_that_nobody_took_is_judged_and_stays_unsampled() -> None:
         assert scorer.status().outcomes == {"grounded": {"not_sampled": 1}}
         assert (results(scorer), weights(scorer, None), weights(scorer, "feedback")) == ({"judged": 1}, 0, 1)
         assert identity_holds(scorer)
-        assert stratum_adds_up(scorer)
+        assert source_adds_up(scorer)
 
 
 def test_a_unit_that_was_scored_counts_in_the_stratum_too_and_is_not_asked_about_again() -> None:
@@ -86,7 +88,7 @@ def test_feedback_on_a_unit_that_is_being_scored_waits_for_its_scores() -> None:
 
 def test_only_what_is_low_enough_is_judged_and_a_word_counts_by_its_place() -> None:
     labels = {"mood": ["bad", "ok", "good"]}
-    with a_line(sample_rate=0.0, feedback_sampling=KEPT, labels=labels) as (scorer, _):
+    with a_line(sample_rate=0.0, feedback_sampling=KEPT, feedback_scales=labels) as (scorer, _):
         ids = answered(scorer)
         for word in ("good", "ok"):
             scorer.feedback(ids.trace_id, word, name="mood")
@@ -143,10 +145,10 @@ def test_a_judge_that_fails_ends_its_unit_in_the_stratum_alone() -> None:
             scorer.feedback(answered(scorer).trace_id, False)
         assert scorer.flush(10)
 
-        counted = scorer._line.counted().strata[semconv.STRATUM_FEEDBACK]
+        counted = scorer._line.counted().sources[semconv.SOURCE_FEEDBACK]
         assert {(str(outcome), n) for (_, outcome, _), n in counted.outcomes.items()} == {("metric_error", 5)}
         assert identity_holds(scorer)
-        assert stratum_adds_up(scorer)
+        assert source_adds_up(scorer)
 
 
 def test_a_shutdown_ends_what_is_judged() -> None:
@@ -156,9 +158,9 @@ def test_a_shutdown_ends_what_is_judged() -> None:
         scorer.feedback(answered(scorer).trace_id, False)
         scorer.shutdown(2)
 
-        counted = scorer._line.counted().strata[semconv.STRATUM_FEEDBACK]
+        counted = scorer._line.counted().sources[semconv.SOURCE_FEEDBACK]
         assert {(str(outcome), n) for (_, outcome, _), n in counted.outcomes.items()} == {("shutdown", 1)}
-        assert stratum_adds_up(scorer)
+        assert source_adds_up(scorer)
         assert identity_holds(scorer)
 
 
@@ -170,8 +172,8 @@ class Clock:
         return self.now
 
 
-def keep(kept: KeptSamples, answer: str = ANSWER) -> Facts:
-    unit = a_unit(a_span())
+def keep(kept: KeptSamples, answer: str = ANSWER) -> SamplingContext:
+    unit = make_unit(make_span())
     kept.made(unit.facts(), unit, Samples.of(SingleTurnSample(user_input="q", response=answer)))
     return unit.facts()
 
@@ -203,7 +205,7 @@ def test_the_oldest_makes_room() -> None:
     [
         ({"rate": 0}, "rate"),
         ({"rate": 1, "below": 2}, "below"),
-        ({"rate": 1, "within": "soon"}, "within"),
+        ({"rate": 1, "max_age": "soon"}, "max_age"),
         ({"rate": 1, "max_bytes": 0}, "max_bytes"),
     ],
 )

@@ -9,7 +9,7 @@ from tests.line.test_revisions import answered, give, until
 from tests.live import ANSWER, a_line, identity_holds
 
 from spanscore.model.sample import Samples
-from spanscore.model.span import Facts, Unit
+from spanscore.model.span import SamplingContext, Unit
 
 
 class Wanting:
@@ -17,12 +17,12 @@ class Wanting:
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
-        self.told: list[tuple[Facts, Unit, Samples]] = []
+        self.told: list[tuple[SamplingContext, Unit, Samples]] = []
 
-    def wants(self, facts: Facts) -> bool:
+    def wants(self, facts: SamplingContext) -> bool:
         return self.wanted
 
-    def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
+    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         self.told.append((facts, unit, samples))
 
 

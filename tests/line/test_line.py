@@ -32,7 +32,7 @@ from tests.servers.server import poll
 
 import spanscore
 from spanscore.codec.sdk import span_data
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.metrics import ExactMatch
 from spanscore.model.span import Unit, UnitKey
 from spanscore.testing import MemorySink
@@ -172,25 +172,25 @@ def test_an_error_without_content_capture_quotes_nothing():
 def test_a_unit_exported_with_content_reads_back_as_the_same_sample():
     metric = Grounded()
     with a_line(metric, capture_content=True) as (scorer, trace):
-        with spanscore.expected(reference="Paris"):
+        with spanscore.references(reference="Paris"):
             rag().invoke(QUESTION, config=config(scorer))
         scorer.flush(5)
 
     spans = [span_data(s) for s in trace.spans if s.instrumentation_scope.name == "spanscore.capture"]
     root = next(s for s in spans if s.parent_id is None)
     unit = Unit(UnitKey(root.trace_id, root.span_id), tuple(sorted(spans, key=lambda s: s.start_ns)))
-    assert GenAIDialect().samples(unit).single == metric._seen[0]
+    assert GenAIExtractor().extract(unit).single == metric._seen[0]
     assert metric._seen[0].retrieved_context_ids == ["doc-1"]
 
 
 def test_expected_references_reach_the_metric():
     with a_line(ExactMatch()) as (scorer, trace):
-        with spanscore.expected(reference=ANSWER):
+        with spanscore.references(reference=ANSWER):
             rag().invoke(QUESTION, config=config(scorer))
         scorer.flush(5)
 
     assert trace.roots[0].attributes["spanscore.score.exact_match"] == 1.0
-    assert "spanscore.expected" not in trace.roots[0].attributes
+    assert "spanscore.references" not in trace.roots[0].attributes
 
 
 def test_a_late_score_arrives_on_an_evaluation_span():
@@ -221,7 +221,7 @@ def test_a_failed_evaluation_has_no_value_and_says_why(fault):
 
     (root,) = trace.roots
     failed = next(s for s in trace.evaluations if s.attributes["gen_ai.evaluation.name"] == "failing")
-    assert (root.attributes["spanscore.status"], root.attributes["spanscore.reason"]) == ("partial", outcome)
+    assert (root.attributes["spanscore.status"], root.attributes["spanscore.outcome.failing"]) == ("partial", outcome)
     assert (failed.attributes["error.type"], failed.status.status_code.name) == (error_type, "ERROR")
     assert not any(k.startswith(("spanscore.score.failing", "gen_ai.evaluation.score")) for k in failed.attributes)
 
@@ -232,7 +232,7 @@ def test_an_undefined_metric_is_not_zero():
         scorer.flush(5)
 
     root = trace.roots[0].attributes
-    assert (root["spanscore.status"], root["spanscore.reason"]) == ("not_scored", "undefined")
+    assert (root["spanscore.status"], root["spanscore.outcome.failing"]) == ("not_scored", "no_value")
     assert "spanscore.score.failing" not in root
 
 
@@ -242,7 +242,7 @@ def test_a_missing_field_names_metric_and_field():
         scorer.flush(5)
         reasons = scorer.status().reasons
 
-    assert trace.roots[0].attributes["spanscore.reason"] == "missing_field"
+    assert trace.roots[0].attributes["spanscore.outcome.grounded"].startswith("missing_field")
     assert not trace.evaluations
     assert "grounded" in str(reasons)
     assert "retrieved_contexts was looked for in" in str(reasons)
@@ -292,7 +292,7 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
         read.append(sample)
         return True
 
-    with a_line(HeldThread(go_on), workers=2, keep=keep) as (scorer, _):
+    with a_line(HeldThread(go_on), workers=2, sample_filter=keep) as (scorer, _):
         rag().batch([QUESTION] * 12, config=config(scorer))
         poll(
             lambda: len(scorer._line.queue) == 12 and len(read) >= 4,
@@ -323,40 +323,40 @@ def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
 
 
 def test_a_full_inbox_refuses_new_units_and_counts_them():
-    with a_line(inbox_size=1) as (scorer, _):
-        scorer._line.inbox.put(None, None)  # the span thread does not run yet
+    with a_line(event_queue_size=1) as (scorer, _):
+        scorer._line.event_queue.put(None, None)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         status = scorer.status()
-        scorer._line.inbox.take()
+        scorer._line.event_queue.take()
 
     assert answer == ANSWER
-    assert (status.refused, status.outcomes["grounded"]) == (1, {"refused": 1})
+    assert (status.refused, status.outcomes["grounded"]) == (1, {"event_queue_full": 1})
 
 
 def test_an_inbox_full_of_bytes_refuses_new_units_too():
-    with a_line(inbox_bytes=1_000) as (scorer, _):
-        scorer._line.inbox.put(None, None, 1_000)  # the span thread does not run yet
+    with a_line(event_queue_bytes=1_000) as (scorer, _):
+        scorer._line.event_queue.put(None, None, 1_000)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
-        turned_away = scorer.submit(spanscore.SingleTurnSample(user_input="?"))
+        not_attempted = scorer.submit(spanscore.SingleTurnSample(user_input="?"))
         status = scorer.status()
-        scorer._line.inbox.take()
+        scorer._line.event_queue.take()
 
-    assert (answer, turned_away) == (ANSWER, None)
-    assert (status.refused, status.outcomes["grounded"]) == (2, {"refused": 2})
+    assert (answer, not_attempted) == (ANSWER, None)
+    assert (status.refused, status.outcomes["grounded"]) == (2, {"event_queue_full": 2})
 
 
 @pytest.mark.parametrize("content", [False, True])
 def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_let_go(content):
     go_on = threading.Event()
 
-    with a_line(capture_content=content, inbox_bytes=1_000) as (scorer, trace):
+    with a_line(capture_content=content, event_queue_bytes=1_000) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
-        scorer._line.inbox.post(lambda: go_on.wait(20))  # the span thread is held up
+        scorer._line.event_queue.post(lambda: go_on.wait(20))  # the span thread is held up
         scorer.handler.on_chain_start(None, QUESTION, run_id=(other := uuid4()), name="other", metadata={})
-        rag().invoke("x" * 5_000, config=config(scorer))  # fills the inbox
+        rag().invoke("x" * 5_000, config=config(scorer))  # fills the event queue
         scorer.handler.on_chain_end("y" * 5_000, run_id=other)
-        held = scorer._line.inbox._bytes
+        held = scorer._line.event_queue._bytes
         go_on.set()
         assert scorer.flush(5)
 
@@ -382,7 +382,7 @@ def test_a_head_sampled_trace_is_not_scored_and_leaves_nothing_behind():
     with a_line(trace=trace) as (scorer, _):
         rag().invoke(QUESTION, config=config(scorer))
 
-        assert scorer.status().outcomes["grounded"] == {"not_exported": 1}
+        assert scorer.status().outcomes["grounded"] == {"trace_not_sampled": 1}
         assert scorer.handler.remembered() == 0
     assert trace.spans == []
 
@@ -415,7 +415,7 @@ def test_probability_and_threshold_stand_on_every_score():
 @pytest.mark.parametrize("place", ["span", "evaluation_span"])
 def test_each_place_can_be_switched_off(place):
     places = [p for p in ("span", "evaluation_span", "event", "instruments") if p != place]
-    with a_line(attach=places) as (scorer, trace):
+    with a_line(outputs=places) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -447,13 +447,13 @@ def test_a_redactor_that_raises_fails_closed():
         scorer.flush(5)
 
     assert metric._seen == []
-    assert trace.roots[0].attributes["spanscore.reason"] == "redaction_error"
+    assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "redaction_error"
     assert "France" not in trace.text()
 
 
 UNIT_HOOKS = {
     "redactor": (lambda hook: {"redactor": lambda text: hook(text) or text}, "redaction_error"),
-    "filter": (lambda hook: {"keep": lambda sample: hook(sample.user_input) or True}, "metric_error"),
+    "filter": (lambda hook: {"sample_filter": lambda sample: hook(sample.user_input) or True}, "metric_error"),
     "extract": (
         lambda hook: {"extract": spanscore.Extract(user_input=lambda unit: hook(asked(unit)) or QUESTION)},
         "no_sample",
@@ -475,7 +475,7 @@ def test_a_hook_that_hangs_holds_up_its_own_unit_only(name, content):
         if text == "hang":
             go_on.wait(30)
 
-    with a_line(**options(hook), capture_content=content, hooks_timeout=0.5) as (scorer, trace):
+    with a_line(**options(hook), capture_content=content, hook_timeout=0.5) as (scorer, trace):
         rag().batch(["hang", QUESTION, QUESTION], config=config(scorer))
         try:
             assert scorer.flush(10)
@@ -496,7 +496,7 @@ def test_of_a_hook_that_always_hangs_a_few_threads_are_left_behind():
         go_on.wait(30)
         return text
 
-    with a_line(redactor=redactor, hooks_timeout=0.05) as (scorer, _):
+    with a_line(redactor=redactor, hook_timeout=0.05) as (scorer, _):
         rag().batch([QUESTION] * 30, config=config(scorer))
         try:
             assert scorer.flush(10)
@@ -509,11 +509,11 @@ def test_of_a_hook_that_always_hangs_a_few_threads_are_left_behind():
 
 
 def test_a_filter_leaves_samples_out():
-    with a_line(keep=lambda sample: "Spain" in sample.user_input) as (scorer, trace):
+    with a_line(sample_filter=lambda sample: "Spain" in sample.user_input) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         scorer.flush(5)
 
-    assert trace.roots[0].attributes["spanscore.reason"] == "filtered"
+    assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "filtered"
 
 
 def test_the_trace_of_a_run_can_be_found():
@@ -613,7 +613,7 @@ def test_shutdown_releases_what_is_held_and_settles_the_rest():
         assert scorer.status().outcomes["slow"] == {"shutdown": 1}
         assert identity_holds(scorer)
     root = trace.roots[0].attributes
-    assert (root["spanscore.status"], root["spanscore.reason"]) == ("pending", "shutdown")
+    assert (root["spanscore.status"], root["spanscore.pending.reason"]) == ("pending", "shutdown")
 
 
 def test_a_run_that_outlives_the_scorer_is_ended_at_its_shutdown():
@@ -629,7 +629,7 @@ def test_a_run_that_outlives_the_scorer_is_ended_at_its_shutdown():
 
         assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
     (root,) = trace.roots
-    assert root.attributes["spanscore.reason"] == "shutdown"
+    assert root.attributes["spanscore.outcome.grounded"] == "shutdown"
 
 
 def test_nothing_is_remembered_after_everything_has_ended():
@@ -662,12 +662,12 @@ def test_a_cancelled_run_is_closed_and_marked():
 
         assert scorer.handler.remembered() == 0
     assert trace.roots[0].attributes["spanscore.run.end"] == "cancelled"
-    assert trace.roots[0].attributes["spanscore.reason"] == "no_sample"
+    assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "no_sample"
 
 
 async def test_a_thousand_concurrent_runs_lose_nothing_in_silence():
     chain = rag()
-    with a_line(Slow(0.2), Grounded(), queue_size=50, inbox_size=400) as (scorer, _):
+    with a_line(Slow(0.2), Grounded(), queue_size=50, event_queue_size=400) as (scorer, _):
         answers = await asyncio.gather(*(chain.ainvoke(QUESTION, config=config(scorer)) for _ in range(1_000)))
         assert await asyncio.to_thread(scorer.flush, 30)
         status = scorer.status()
@@ -676,4 +676,4 @@ async def test_a_thousand_concurrent_runs_lose_nothing_in_silence():
     assert status.eligible == {"slow": 1_000, "grounded": 1_000}
     assert status.pending == {"slow": 0, "grounded": 0}
     assert sum(status.outcomes["slow"].values()) == 1_000
-    assert status.outcomes["slow"].keys() & {"refused", "queue_full"}
+    assert status.outcomes["slow"].keys() & {"event_queue_full", "queue_full"}

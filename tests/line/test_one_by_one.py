@@ -96,7 +96,7 @@ def test_a_unit_that_leaves_as_pending_says_which_metric_cannot_score_it():
         go_on.set()
         scorer.flush(5)
 
-    assert root.attributes["spanscore.unscored.missing"] == "missing_field reference"
+    assert root.attributes["spanscore.outcome.missing"] == "missing_field reference"
     assert [span.attributes["gen_ai.evaluation.name"] for span in trace.evaluations] == ["held"]
 
 
@@ -126,7 +126,7 @@ def test_a_shutdown_keeps_the_scores_that_are_in():
         assert scorer.status().outcomes == {"grounded": {"scored": 3}, "held": {"shutdown": 3}}
         assert identity_holds(scorer)
     assert emitted(sink) == {"grounded": 3}
-    assert [(of_scores(root), root.attributes["spanscore.reason"]) for root in trace.roots] == [
+    assert [(of_scores(root), root.attributes["spanscore.pending.reason"]) for root in trace.roots] == [
         ({"spanscore.score.grounded": 1.0}, "shutdown")
     ] * 3
 
@@ -158,12 +158,12 @@ def test_questions_that_are_out_at_a_shutdown_are_judge_calls():
     (score,) = sink.scores
     (call,) = score.usage.calls
     assert (score.outcome, call.estimated, call.cost_usd == call.input_tokens / 1e6 > 0) == ("shutdown", True, True)
-    assert [span.attributes["spanscore.reason"] for span in trace.evaluations] == ["shutdown"]
+    assert [span.attributes["spanscore.evaluation.outcome"] for span in trace.evaluations] == ["shutdown"]
 
 
 def test_where_no_span_waits_each_score_is_emitted_as_it_comes():
     go_on, sink = threading.Event(), MemorySink()
-    with a_line(Grounded(), Held(go_on), attach=["instruments"], sinks=[sink]) as (scorer, trace):
+    with a_line(Grounded(), Held(go_on), outputs=["instruments"], sinks=[sink]) as (scorer, trace):
         ask(scorer)
         until("the first score", lambda: emitted(sink) == {"grounded": 1})
         go_on.set()

@@ -44,7 +44,7 @@ def test_what_is_given_is_taken_by_value() -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    r"attach names 'spam'; allowed are span, evaluation_span, event, instruments": {"attach": ["spam"]},
+    r"outputs names 'spam'; allowed are span, evaluation_span, event, instruments": {"outputs": ["spam"]},
     r"sampling\.key has 0 bytes": {"sampling_key": b""},
 }
 
@@ -63,11 +63,17 @@ def test_a_rules_old_name_is_refused_with_the_new() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"canary": "labelled.jsonl"}, r"canary is 'labelled\.jsonl'; write canary=spanscore\.Canary\("),
-        ({"sessions": {"idle": 300}}, r"sessions is \{'idle': 300\}; write sessions=spanscore\.Sessions\("),
+        (
+            {"judge_check": "labelled.jsonl"},
+            r"judge_check is 'labelled\.jsonl'; write judge_check=spanscore\.JudgeCheck\(",
+        ),
+        (
+            {"sessions": {"idle_timeout": 300}},
+            r"sessions is \{'idle_timeout': 300\}; write sessions=spanscore\.Sessions\(",
+        ),
         ({"session_metrics": ExactMatch()}, r"exact_match is one metric, not a list of them: write \[ExactMatch\("),
-        ({"labels": ["bad", "good"]}, r"labels is \('bad', 'good'\); allowed are two words or more"),
-        ({"labels": {"stars": "bad"}}, r"labels\.stars is 'bad'; allowed are two words or more"),
+        ({"feedback_scales": ["bad", "good"]}, r"feedback_scales is \('bad', 'good'\); allowed are two words or more"),
+        ({"feedback_scales": {"stars": "bad"}}, r"feedback_scales\.stars is 'bad'; allowed are two words or more"),
     ],
 )
 def test_an_option_of_another_kind_is_refused_with_what_to_write(given: dict[str, Any], told: str) -> None:

@@ -41,10 +41,10 @@ class Provided(MemorySink):
 class Shouting:
     """A dialect that reads every unit, and always finds the same."""
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         return True
 
-    def samples(self, unit: Unit) -> Samples:
+    def extract(self, unit: Unit) -> Samples:
         return Samples(single=SingleTurnSample(user_input="LOUD?", response="LOUD", retrieved_contexts=["LOUD"]))
 
 
@@ -54,9 +54,9 @@ class Hanging(Shouting):
     def __init__(self, go_on: threading.Event) -> None:
         self.go_on = go_on
 
-    def samples(self, unit: Unit) -> Samples:
+    def extract(self, unit: Unit) -> Samples:
         self.go_on.wait(30)
-        return super().samples(unit)
+        return super().extract(unit)
 
 
 class Small(MemoryQueue):
@@ -125,7 +125,7 @@ def test_the_queue_of_the_user_is_asked_for_places() -> None:
 
 def test_a_dialect_that_hangs_is_the_outcome_of_its_unit() -> None:
     go_on = threading.Event()
-    with a_line(dialects=[Hanging(go_on)], hooks_timeout=0.5) as (scorer, _):
+    with a_line(dialects=[Hanging(go_on)], hook_timeout=0.5) as (scorer, _):
         status = ran(scorer).status()
         go_on.set()
 

@@ -161,12 +161,17 @@ def test_a_cost_is_what_the_judge_has_cost_per_unit_so_far() -> None:
 def test_a_cost_that_nobody_knows_is_none() -> None:
     with a_line(harmless(), sample_rate=1e-9) as (scorer, _):
         invoked(scorer, 2)
-        unasked = scorer.preview(rate=1.0).metrics[0]
+        without_request = scorer.preview(rate=1.0).metrics[0]
     with a_line(harmless()) as (scorer, _):
         invoked(scorer, 2)
         unpriced = scorer.preview().metrics[0]
 
-    assert (unasked.taken, unasked.calls, unasked.tokens, unasked.usd) == (2, None, None, None)
+    assert (without_request.taken, without_request.calls, without_request.tokens, without_request.usd) == (
+        2,
+        None,
+        None,
+        None,
+    )
     assert (unpriced.calls, unpriced.usd) == (2, None)
 
 

@@ -18,8 +18,8 @@ from spanscore.codec.wire import WireSpan
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.settings.serving import WireUnits
 
-QUICK = WireUnits(quiet=0.05)
-ENDLESS = WireUnits(quiet=3_600)
+QUICK = WireUnits(idle_timeout=0.05)
+ENDLESS = WireUnits(idle_timeout=3_600)
 _traces = count(1)
 
 
@@ -150,7 +150,7 @@ def test_the_same_is_told_by_instruments_where_there_is_a_door() -> None:
 
         door = send(scorer, agent(), units=ENDLESS)
         door.counts.came(1_000)
-        door.counts.refuse("inbox")
+        door.counts.refuse("event_queue")
         scorer._line.span_thread.call(lambda: None, 5)
 
         told = instruments(reader)

@@ -17,7 +17,7 @@ from tests.servers.server import poll
 from spanscore import semconv
 from spanscore.model.score import Outcome, score_id
 from spanscore.model.span import SpanData, Unit
-from spanscore.testing import MemorySink, a_span, a_unit
+from spanscore.testing import MemorySink, make_span, make_unit
 
 
 def answered(answer: str = ANSWER) -> Unit:
@@ -26,13 +26,13 @@ def answered(answer: str = ANSWER) -> Unit:
         semconv.INPUT_MESSAGES: [{"role": "user", "parts": [{"type": "text", "content": QUESTION}]}],
         semconv.OUTPUT_MESSAGES: [{"role": "assistant", "parts": [{"type": "text", "content": answer}]}],
     }
-    root = a_span(attributes=content, resource={"service.name": "shop"})
-    return a_unit(root, found(root))
+    root = make_span(attributes=content, resource={"service.name": "shop"})
+    return make_unit(root, found(root))
 
 
 def found(root: SpanData) -> SpanData:
     documents = {semconv.RETRIEVAL_DOCUMENTS: [{"content": CONTEXT}]}
-    return a_span(semconv.RETRIEVAL, attributes=documents, trace_id=root.trace_id, parent_id=root.span_id)
+    return make_span(semconv.RETRIEVAL, attributes=documents, trace_id=root.trace_id, parent_id=root.span_id)
 
 
 def give(scorer: Any, *units: Unit) -> None:

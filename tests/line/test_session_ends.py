@@ -262,7 +262,7 @@ def test_one_of_which_a_turn_was_refused_is_incomplete(turn: Any, monkeypatch: p
         talk(scorer, "a", 1)
         talk(scorer, "b", 1)
         with monkeypatch.context() as full:
-            full.setattr(scorer._line.inbox, "admits", lambda: False)
+            full.setattr(scorer._line.event_queue, "admits", lambda: False)
             turn(scorer, "a", 1)
         talk(scorer, "a", 1, first=3)
         for session_id in "ab":
@@ -270,7 +270,10 @@ def test_one_of_which_a_turn_was_refused_is_incomplete(turn: Any, monkeypatch: p
         assert scorer.flush(10)
 
         assert observed(scorer) == (2, {"incomplete": 1, "scored": 1})
-        assert scorer.status().reasons["turns incomplete"] == "a turn of the conversation was turned away: refused"
+        assert (
+            scorer.status().reasons["turns incomplete"]
+            == "a turn of the conversation was turned away: event_queue_full"
+        )
 
 
 def submit(scorer: Any, session_id: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.line.sessions import Turns, evaluations, talk
 from tests.live import Grounded, a_line, identity_holds, model
 
-from spanscore import ConfigurationError, OnlineScorer, Sessions, expected, semconv, session
+from spanscore import ConfigurationError, OnlineScorer, Sessions, references, semconv, session
 
 
 def test_a_conversation_that_is_ended_has_one_score_below_its_last_turn() -> None:
@@ -101,7 +101,9 @@ def test_of_forty_conversations_at_half_the_rate_each_is_wholly_in_or_out() -> N
         assert identity_holds(scorer)
 
 
-@pytest.mark.parametrize("block", [lambda: session("a"), lambda: expected(reference="b")], ids=["session", "expected"])
+@pytest.mark.parametrize(
+    "block", [lambda: session("a"), lambda: references(reference="b")], ids=["session", "expected"]
+)
 def test_a_block_that_is_left_in_another_context_raises_nothing(block: Any) -> None:
     def streamed() -> Any:
         with block():
@@ -113,7 +115,9 @@ def test_a_block_that_is_left_in_another_context_raises_nothing(block: Any) -> N
     assert contextvars.copy_context().run(next, chunks, "the end") == "the end"
 
 
-@pytest.mark.parametrize("wrong", [{"idle": "5m"}, {"max_bytes": "64MB"}, {"score_every": "10"}, {"idle": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"idle_timeout": "5m"}, {"max_bytes": "64MB"}, {"score_every": "10"}, {"idle_timeout": 0}]
+)
 def test_bounds_that_cannot_be_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"sessions.{next(iter(wrong))} is"):
         Sessions(**wrong)

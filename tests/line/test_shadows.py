@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.judges.models import Answers
 from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag
-from tests.report.builders import a_score
+from tests.report.builders import make_score
 from tests.servers.server import poll
 
 from spanscore import Budget, ConfigurationError
@@ -58,7 +58,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def told(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float]:
-    """Stratum and outcome, where it has one → what an instrument tells; zeros left out."""
+    """Source and outcome, where it has one → what an instrument tells; zeros left out."""
     points = [
         point
         for resource in reader.get_metrics_data().resource_metrics
@@ -70,7 +70,7 @@ def told(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float
     found: dict[tuple[str, ...], float] = {}
     for point in points:
         labels = dict(point.attributes or {})
-        key = tuple(str(labels.get(one, "")) for one in ("spanscore.stratum", "spanscore.outcome"))
+        key = tuple(str(labels.get(one, "")) for one in ("spanscore.evaluation.source", "spanscore.evaluation.outcome"))
         found[key] = found.get(key, 0.0) + point.value
     return {key: value for key, value in found.items() if value}
 
@@ -80,16 +80,16 @@ def test_a_shadow_has_an_evaluation_span_of_its_own_and_the_units_span_says_noth
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
-    own, shadow = sorted(trace.evaluations, key=lambda span: "spanscore.stratum" in span.attributes)
+    own, shadow = sorted(trace.evaluations, key=lambda span: "spanscore.evaluation.source" in span.attributes)
     assert own.context.span_id != shadow.context.span_id
     assert own.parent.span_id == shadow.parent.span_id == trace.roots[0].context.span_id
-    assert shadow.attributes["spanscore.stratum"] == "shadow"
+    assert shadow.attributes["spanscore.evaluation.source"] == "shadow"
     assert shadow.attributes["gen_ai.evaluation.score.value"] == 0.25
-    assert shadow.attributes["spanscore.series"] != own.attributes["spanscore.series"]
+    assert shadow.attributes["spanscore.evaluator.version"] != own.attributes["spanscore.evaluator.version"]
     assert not [name for name in shadow.attributes if name.startswith(("spanscore.score.g", "spanscore.verdict"))]
     root = trace.roots[0].attributes
     assert (root["spanscore.score.grounded"], root["spanscore.verdict"]) == (1.0, "pass")
-    assert (root["spanscore.status"], "spanscore.stratum" in root) == ("scored", False)
+    assert (root["spanscore.status"], "spanscore.evaluation.source" in root) == ("scored", False)
 
 
 def test_a_shadow_is_counted_beside_the_outcomes_and_both_add_up() -> None:
@@ -122,8 +122,8 @@ def test_what_a_fallback_judged_is_not_compared(own_first: bool) -> None:
     pairs = Pairs(["faithfulness"], ledger)
     ledger.enter(unit.key)
     settle = [
-        lambda: pairs.settled(JobResult(unit, [a_score(1.0, stratum="fallback")])),
-        lambda: pairs.settled_beside(JobResult(unit, [a_score(0.0, stratum="shadow")])),
+        lambda: pairs.settled(JobResult(unit, [make_score(1.0, source="fallback")])),
+        lambda: pairs.settled_beside(JobResult(unit, [make_score(0.0, source="shadow")])),
     ]
 
     for one in settle if own_first else reversed(settle):
@@ -157,7 +157,7 @@ def test_a_shadow_that_fails_takes_nothing_from_the_score() -> None:
             str(scorer.status()).split()
         )
     assert trace.roots[0].attributes["spanscore.status"] == "scored"
-    assert "spanscore.reason" not in trace.roots[0].attributes
+    assert not [name for name in trace.roots[0].attributes if name.startswith("spanscore.outcome.")]
 
 
 def test_a_shadow_that_hangs_fills_a_room_of_its_own() -> None:
@@ -199,7 +199,7 @@ def test_a_sink_of_ones_own_is_told_the_stratum() -> None:
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
-    told = {score.stratum: (score.value, score.probability) for score in sink.scores}
+    told = {score.source: (score.value, score.probability) for score in sink.scores}
     assert told == {None: (1.0, 1.0), "shadow": (0.25, 1.0)}
 
 
@@ -212,8 +212,8 @@ def test_a_shadow_is_paid_from_a_budget_of_its_own() -> None:
             assert scorer.flush(5)
 
         assert scorer.status().outcomes["kind"] == {"scored": 4}
-        assert scorer.status().shadows[0].outcomes == {"scored": 2, "budget": 2}
-        assert [(one.stratum, one.spent, one.limit) for one in scorer.status().budgets] == [
+        assert scorer.status().shadows[0].outcomes == {"scored": 2, "budget_exhausted": 2}
+        assert [(one.source, one.spent, one.limit) for one in scorer.status().budgets] == [
             (None, 4, 100),
             ("shadow", 2, 2),
         ]
@@ -221,13 +221,13 @@ def test_a_shadow_is_paid_from_a_budget_of_its_own() -> None:
 
 
 def test_what_a_shadow_may_be_paid_is_as_much_again_where_nothing_is_said() -> None:
-    with a_line(shadows=[Stern()], budget=[Budget(calls=100, per="1h")], share=0.5) as (scorer, _):
-        assert [(one.stratum, one.limit) for one in scorer.status().budgets] == [(None, 50), ("shadow", 50)]
+    with a_line(shadows=[Stern()], budget=[Budget(calls=100, per="1h")], replica_share=0.5) as (scorer, _):
+        assert [(one.source, one.limit) for one in scorer.status().budgets] == [(None, 50), ("shadow", 50)]
 
 
 REFUSED = {
     "shadows has 'harmless', which is no metric of this scorer; it has grounded": [Grounded("harmless")],
-    r"shadows has 'grounded' of the series \S+, as the metric itself": [Grounded()],
+    r"shadows has 'grounded' of the evaluator version \S+, as the metric itself": [Grounded()],
     "two metrics are called 'grounded'": [Stern(), Stern(0.5)],
 }
 

@@ -5,13 +5,13 @@ from threading import Event
 from tests.live import QUESTION, a_line, rag
 
 from spanscore.model.span import UnitKey
-from spanscore.testing import a_span
+from spanscore.testing import make_span
 
 MS = 1_000_000
 
 
 def test_a_unit_is_closed_when_its_quiet_time_is_over():
-    with a_line(attach=["instruments"]) as (scorer, _):
+    with a_line(outputs=["instruments"]) as (scorer, _):
         scorer._line.assembler._quiet_ns = 800_000_000
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
 
@@ -24,7 +24,7 @@ def test_it_sleeps_until_the_first_unit_is_quiet_and_no_longer():
         thread, assembler, clock = scorer._line.span_thread, scorer._line.assembler, [1_000 * MS]
         thread._clock, assembler._quiet_ns = lambda: clock[0], 50 * MS
         scorer._line.units.opened(UnitKey(1, 10), clock[0])
-        scorer._line.units.ended(UnitKey(1, 10), a_span(trace_id=1, span_id=10), None, clock[0])
+        scorer._line.units.ended(UnitKey(1, 10), make_span(trace_id=1, span_id=10), None, clock[0])
 
         assert thread._timeout_s() == 0.05
         clock[0] += 50 * MS
@@ -36,9 +36,9 @@ def test_it_sleeps_until_the_first_unit_is_quiet_and_no_longer():
 def test_a_full_inbox_does_not_hold_up_what_is_due():
     with a_line() as (scorer, _):
         thread, looks = scorer._line.span_thread, []
-        thread._units.tick = lambda now_ns: looks.append(len(scorer._line.inbox))
+        thread._units.tick = lambda now_ns: looks.append(len(scorer._line.event_queue))
         for _ in range(1_200):
-            scorer._line.inbox.put(scorer._line.receivers[0], None)
+            scorer._line.event_queue.put(scorer._line.receivers[0], None)
 
         thread.tick()
 

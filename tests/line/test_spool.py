@@ -11,10 +11,10 @@ from opentelemetry.sdk.resources import Resource
 from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds, rag
 from tests.servers.server import poll
 
-from spanscore import Compare, Elsewhere, Rule, Sessions, Spool, session
+from spanscore import Compare, RemoteScoring, Rule, Sessions, Spool, session
 from spanscore.errors import ConfigurationError
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.spool.inspection import inspected, retry_poison
+from spanscore.spool.inspection import inspected, retry_dead_letters
 from spanscore.testing import MemorySink
 
 
@@ -85,9 +85,9 @@ def test_who_only_writes_hands_over_and_another_scores_what_was_chosen(path):
     with a_worker(path, sample_rate=0.0) as (worker, scored):
         told = ended(worker, 5)
 
-    assert outcomes == {"grounded": {"handed_over": 5}}
+    assert outcomes == {"grounded": {"delegated": 5}}
     assert metric._seen == [], "nothing is scored where units are only written"
-    assert {root.attributes["spanscore.status"] for root in written.roots} == {"elsewhere"}
+    assert {root.attributes["spanscore.status"] for root in written.roots} == {"delegated"}
     assert told == {"scored": 5}, "the dice are not thrown again"
     assert {span.attributes["spanscore.sampling.threshold"] for span in scored.evaluations} == {"004189374bc6a8"}
     assert {span.parent.span_id for span in scored.evaluations} == {root.context.span_id for root in written.roots}
@@ -137,7 +137,7 @@ def test_of_a_unit_of_which_some_scores_are_in_the_others_are_asked(path):
     with a_worker(path, again, Held(go_on)) as (worker, _):
         told = ended(worker, 1, "held"), ended(worker, 1)
 
-    assert left["held"] == {"handed_over": 1}, "what a shutdown finds in work is others'"
+    assert left["held"] == {"delegated": 1}, "what a shutdown finds in work is others'"
     assert told == ({"scored": 1}, {"scored": 1})
     assert again._seen == []
 
@@ -146,12 +146,12 @@ def test_what_finds_no_room_in_memory_waits_on_the_disk_and_is_scored_by_and_by(
     go_on = threading.Event()
     with a_line(Held(go_on), spool=Spool(path), queue_size=2) as (scorer, _):
         ask(scorer, 9)
-        until("the others to be handed over", lambda: scorer.status().outcomes["held"] == {"handed_over": 7})
+        until("the others to be handed over", lambda: scorer.status().outcomes["held"] == {"delegated": 7})
         assert len(scorer._line.queue._memory) == 2
         go_on.set()
         told = ended(scorer, 16, "held")
 
-    assert told == {"handed_over": 7, "scored": 9}
+    assert told == {"delegated": 7, "scored": 9}
     assert identity_holds(scorer)
 
 
@@ -159,7 +159,7 @@ def test_who_sends_its_units_elsewhere_scores_nothing_that_others_have_left(path
     handed_over(path, 2)
     metric, token = Grounded(), path.with_name("token")
     token.write_text("none")
-    with a_line(metric, spool=Spool(path), elsewhere=Elsewhere("http://127.0.0.1:9", token)) as (scorer, _):
+    with a_line(metric, spool=Spool(path), remote_scoring=RemoteScoring("http://127.0.0.1:9", token)) as (scorer, _):
         scorer.begin()
         assert scorer.flush(10)
 
@@ -172,7 +172,7 @@ def test_a_shutdown_hands_over_what_is_not_begun_at_once(path):
         until("the units to be on the disk", lambda: len(rows(path)) == 5)
         scorer.shutdown(0.5)
 
-    assert scorer.status().outcomes == {"held": {"handed_over": 5}}
+    assert scorer.status().outcomes == {"held": {"delegated": 5}}
     with sqlite3.connect(path) as file:
         assert file.execute("SELECT count(*) FROM rows WHERE owner IS NULL AND attempts = 0").fetchone() == (5,)
 
@@ -187,34 +187,34 @@ def test_what_is_too_old_is_counted_and_never_judged(path):
         told = ended(worker, 2)
         until("the rows to be deleted", lambda: rows(path) == [])
 
-    assert (told, metric._seen) == ({"too_late": 2}, [])
-    assert worker.status().reasons == {"grounded too_late": "it waited in the spool for longer than max_age"}
+    assert (told, metric._seen) == ({"expired": 2}, [])
+    assert worker.status().reasons == {"grounded expired": "it waited in the spool for longer than max_age"}
 
 
-def test_poison_is_counted_once_and_stays_in_the_file(path):
+def test_dead_letters_is_counted_once_and_stays_in_the_file(path):
     handed_over(path, 1)
     with sqlite3.connect(path) as file:
         file.execute("UPDATE rows SET aside = 1, attempts = 3")
 
     with a_worker(path) as (worker, _):
         told = ended(worker, 1)
-        until("it to be put aside for good", lambda: worker.status().spool.poison == 1)
+        until("it to be put aside for good", lambda: worker.status().spool.dead_letters == 1)
     with a_worker(path) as (another, _):
-        until("it to be seen", lambda: another.status().spool.poison == 1)
+        until("it to be seen", lambda: another.status().spool.dead_letters == 1)
 
     assert told == {"metric_error": 1}
     assert another.status().outcomes == {"grounded": {}}
     assert "three processes crashed" in worker.status().reasons["grounded metric_error"]
 
 
-def test_poison_that_is_tried_again_is_scored(path):
+def test_dead_letters_that_is_tried_again_is_scored(path):
     handed_over(path, 1)
     with sqlite3.connect(path) as file:
         file.execute("UPDATE rows SET aside = 1, attempts = 3")
     with a_worker(path) as (worker, _):
         ended(worker, 1)
         until("it to be put aside for good", lambda: aside(path) == [2])
-        assert retry_poison(path) == 1
+        assert retry_dead_letters(path) == 1
         told = ended(worker, 2)
 
     assert told == {"metric_error": 1, "scored": 1}
@@ -231,7 +231,7 @@ def test_a_job_of_a_newer_version_is_put_aside_in_the_file_and_counted(path, cap
         told = ended(worker, 1)
         until("it to be put aside", lambda: aside(path) == [2])
     with a_worker(path) as (another, _):
-        until("it to be seen", lambda: another.status().spool.poison == 1)
+        until("it to be seen", lambda: another.status().spool.dead_letters == 1)
 
     assert told == {"metric_error": 1}
     assert another.status().outcomes == {"grounded": {}}, "it is counted once"
@@ -323,7 +323,7 @@ def test_metrics_that_wait_for_a_score_are_decided_on_where_that_is_made(path):
     with a_worker(path, *metrics, **options) as (worker, _):
         told = ended(worker, 1), ended(worker, 1, "second")
 
-    assert outcomes == {"grounded": {"handed_over": 1}, "second": {"handed_over": 1}}
+    assert outcomes == {"grounded": {"delegated": 1}, "second": {"delegated": 1}}
     assert told == ({"scored": 1}, {"not_sampled": 1})
 
 
@@ -341,7 +341,7 @@ def test_a_conversation_is_handed_over_as_one(path):
     with a_worker(path, **sessions) as (worker, _):
         told = ended(worker, 1, "whole")
 
-    assert left == {"grounded": {"handed_over": 1}, "whole": {"handed_over": 1}}
+    assert left == {"grounded": {"delegated": 1}, "whole": {"delegated": 1}}
     assert sum(told.values()) == 1
     assert identity_holds(worker)
 

@@ -100,7 +100,7 @@ def test_what_was_acknowledged_when_processes_are_killed_is_scored_once_or_count
 
 def test_a_worker_that_is_stopped_past_its_lease_emits_nothing_that_another_has(path):
     with a_process(path, "write", 30) as application:
-        poll(lambda: application.counted[2].get("handed_over") == 30, deadline_s=60, what="units", every_s=0.01)
+        poll(lambda: application.counted[2].get("delegated") == 30, deadline_s=60, what="units", every_s=0.01)
 
     with a_process(path, "score", 0, 5) as late:
         poll(lambda: len(rows(path)) == 25, deadline_s=60, what="five scores to be out", every_s=0.01)
@@ -109,7 +109,7 @@ def test_a_worker_that_is_stopped_past_its_lease_emits_nothing_that_another_has(
             emitted = scored_all(worker, path)
             late.send(signal.SIGCONT)
             path.with_name("go_on").touch()
-            told = [30, 0, {"scored": 5, "handed_over": 25}]
+            told = [30, 0, {"scored": 5, "delegated": 25}]
             poll(lambda: late.counted == told, deadline_s=30, what="it to learn of it")
 
     assert (len({*emitted}), len(late.emitted), {*emitted} & {*late.emitted}) == (25, 5, set())

@@ -28,7 +28,7 @@ def test_a_unit_that_was_scored_in_a_life_before_is_handed_over_and_in_no_sum(pa
         give(scorer, unit)
         assert scorer.flush(10)
 
-        assert scorer.status().outcomes["grounded"] == {"handed_over": 1}
+        assert scorer.status().outcomes["grounded"] == {"delegated": 1}
         assert redelivered(scorer) == 1
         assert identity_holds(scorer)
     assert (asked._seen, list(sink.scores), rows(path)) == ([], [], [])

@@ -18,7 +18,7 @@ from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Scale
 from spanscore.runtime import log
 from spanscore.sampling.rules import Rule
-from spanscore.testing import a_score, a_span, a_unit
+from spanscore.testing import make_score, make_span, make_unit
 
 GOOD = '{"reason": "r", "verdict": 1}'
 COST = (10 * 0.15 + 2 * 0.60) / 1e6
@@ -62,8 +62,8 @@ def test_a_model_without_a_price_is_named_and_has_no_cost(prices):
 def test_measurements_that_were_folded_are_told_with_their_metric_and_label():
     with a_line() as (scorer, _):
         for number in range(1_003):
-            of = a_unit(a_span(attributes={"gen_ai.request.model": f"model-{number}"}))
-            scorer._line.telemetry.record(of, a_score(metric="grounded"))
+            of = make_unit(make_span(attributes={"gen_ai.request.model": f"model-{number}"}))
+            scorer._line.telemetry.record(of, make_score(metric="grounded"))
         status = scorer.status()
 
     said = "3 measurements are told as 'other': grounded has too many different values of gen_ai.request.model"
@@ -76,7 +76,7 @@ def test_segments_that_cannot_all_be_told_apart_are_refused_with_the_numbers():
     with pytest.raises(
         ConfigurationError, match=r"800 of user \(other included\) make 1,600 attribute sets .* 1,500 fit"
     ):
-        OnlineScorer([Grounded()], segments={"user": users})
+        OnlineScorer([Grounded()], dimensions={"user": users})
 
 
 @pytest.mark.parametrize("taken", ["id", "revision"])
@@ -315,7 +315,7 @@ def test_where_the_units_are_is_told_in_words():
     assert "shut down: 1,200 units seen; 5 of at most 1,000 waiting for their scores" in text
     assert "spans of 2 units held back until they are scored; of 3 left with their outcomes; of 1 left before" in text
     assert "4 spans lost, as their provider was shut down first" in text
-    assert "7 units refused, as the inbox was full: raise inbox_size or inbox_bytes" in text
+    assert "7 units refused, as the event queue was full: raise event_queue_size or event_queue_bytes" in text
     assert "too many were waiting" not in text
 
 

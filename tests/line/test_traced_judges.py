@@ -19,7 +19,7 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.judges import FallingBack, judge
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
-from spanscore.testing import ScriptedJudge, a_span
+from spanscore.testing import ScriptedJudge, make_span
 
 GOOD, BAD = '{"reason": "kind", "verdict": 1}', '{"reason": "rude", "verdict": 0}'
 UNREADABLE = "I would rather not say."
@@ -76,7 +76,7 @@ def test_a_call_is_a_span_of_a_trace_of_its_own_that_leads_to_the_evaluation() -
         "gen_ai.usage.output_tokens": 2,
         "openinference.span.kind": "LLM",
         "gen_ai.evaluation.name": "polite",
-        "spanscore.series": evaluation.attributes["spanscore.series"],
+        "spanscore.evaluator.version": evaluation.attributes["spanscore.evaluator.version"],
         "spanscore.judge.step": "critique",
         "spanscore.judge.cached_calls": 0,
         "spanscore.score.id": evaluation.attributes["spanscore.score.id"],
@@ -122,7 +122,7 @@ def test_what_the_redactor_takes_out_is_not_in_the_prompt() -> None:
 
 
 def test_each_attempt_is_a_span_and_the_question_stands_on_the_last() -> None:
-    critic = a_critic(JudgeUnavailable("it is away"), GOOD, attempts=2)
+    critic = a_critic(JudgeUnavailable("it is away"), GOOD, max_attempts=2)
 
     first, last = calls(scored(critic, capture_content=True))
 
@@ -161,9 +161,9 @@ def test_a_fallback_is_seen_under_its_own_name() -> None:
 
     (span,) = calls(scored(AspectCritic(falling, definition="Is it polite?", name="polite")))
 
-    assert told(span, semconv.REQUEST_MODEL, semconv.STRATUM) == {
+    assert told(span, semconv.REQUEST_MODEL, semconv.EVALUATION_SOURCE) == {
         "gen_ai.request.model": "stand-in",
-        "spanscore.stratum": "fallback",
+        "spanscore.evaluation.source": "fallback",
     }
 
 
@@ -173,10 +173,10 @@ def test_a_second_judge_is_seen_beside_the_first() -> None:
     trace = scored(a_critic(), shadows=[other])
 
     spans, evaluations = calls(trace), {span.context.span_id: span for span in trace.evaluations}
-    assert {span.attributes.get(semconv.STRATUM) for span in spans} == {None, "shadow"}
+    assert {span.attributes.get(semconv.EVALUATION_SOURCE) for span in spans} == {None, "shadow"}
     for span in spans:
         evaluation = evaluations[span.links[0].context.span_id]
-        assert evaluation.attributes.get(semconv.STRATUM) == span.attributes.get(semconv.STRATUM)
+        assert evaluation.attributes.get(semconv.EVALUATION_SOURCE) == span.attributes.get(semconv.EVALUATION_SOURCE)
 
 
 def test_each_ballot_of_a_vote_is_seen() -> None:
@@ -251,11 +251,11 @@ def test_a_processor_in_the_applications_provider_makes_no_unit_of_them() -> Non
 def test_no_translation_reads_them_from_a_file_or_the_wire(scope: str) -> None:
     kind = {"openinference.span.kind": "LLM", semconv.INPUT_MESSAGES: [text_message("user", "Is it polite?")]}
 
-    assert Translator().translate(a_span(semconv.CHAT, scope=scope, attributes=kind)) is None
+    assert Translator().translate(make_span(semconv.CHAT, scope=scope, attributes=kind)) is None
 
 
 def test_without_evaluation_spans_the_unit_itself_is_linked() -> None:
-    trace = scored(a_critic(), attach=["span"])
+    trace = scored(a_critic(), outputs=["span"])
 
     assert [link.context for link in calls(trace)[0].links] == [trace.roots[0].context]
 

@@ -31,7 +31,7 @@ class Conversational(BaseMetric):
 
 
 def unscored(root: Any) -> dict[str, str]:
-    prefix = "spanscore.unscored."
+    prefix = "spanscore.outcome."
     return {name.removeprefix(prefix): text for name, text in root.attributes.items() if name.startswith(prefix)}
 
 
@@ -66,7 +66,7 @@ def test_without_a_sample_every_chosen_metric_says_so() -> None:
 
 
 def test_what_a_filter_left_out_says_so() -> None:
-    assert of_one(rag(), Grounded(), keep=lambda _: False) == {"grounded": "filtered"}
+    assert of_one(rag(), Grounded(), sample_filter=lambda _: False) == {"grounded": "filtered"}
 
 
 def test_what_was_not_sampled_was_not_chosen() -> None:
@@ -80,7 +80,7 @@ def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
     go_on, both = threading.Event(), threading.Event()
     with a_line(Held(go_on), Grounded("dear"), rates={"dear": 0.0}, queue_size=1) as (scorer, trace):
         scorer._line.span_thread.ensure()
-        scorer._line.inbox.post(lambda: both.wait(20))  # before the span thread reads of one there are two
+        scorer._line.event_queue.post(lambda: both.wait(20))  # before the span thread reads of one there are two
         for _ in range(2):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         both.set()
@@ -121,7 +121,7 @@ def test_a_missing_field_is_no_evaluation_span_of_its_own(way: str) -> None:
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         else:
             request = encode_spans([a_run()]).SerializeToString()
-            scorer.otlp_spans(WireUnits(quiet=0.05)).take(taken_apart(request))
+            scorer.otlp_spans(WireUnits(idle_timeout=0.05)).take(taken_apart(request))
         assert scorer.flush(5)
         assert scorer.status().outcomes["conversational"] == {"missing_field": 1}
 

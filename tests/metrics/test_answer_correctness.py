@@ -95,7 +95,7 @@ def test_the_true_recall_is_the_share_of_the_references_claims(mode: Any, value:
 def test_a_recall_of_no_claims_is_undefined() -> None:
     score = FactualCorrectness(_checking({"A": 1}, {}), recall="claims").score_sync(SAMPLE)
 
-    assert (score.outcome, score.reason) == (Outcome.UNDEFINED, "the reference claims nothing")
+    assert (score.outcome, score.reason) == (Outcome.NO_VALUE, "the reference claims nothing")
 
 
 def test_a_judge_without_a_single_verdict_has_failed() -> None:
@@ -151,7 +151,7 @@ def test_both_texts_are_taken_apart_at_the_same_time(metric: Any) -> None:
 
     score = metric(Meeting(2), **extra).score_sync(SAMPLE)
 
-    assert score.outcome in (Outcome.SCORED, Outcome.UNDEFINED)
+    assert score.outcome in (Outcome.SCORED, Outcome.NO_VALUE)
 
 
 _LEVELS: tuple[Any, Any] = ("low", "high")

@@ -13,7 +13,7 @@ from spanscore.metrics import AspectCritic, Rubrics, SimpleCriteria
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots, Outcome
+from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 REFUND = SingleTurnSample(user_input="May I have a refund for my ticket?", response="Yes, within 14 days.")
@@ -33,7 +33,7 @@ def scripted(*answers):
 def test_what_does_not_apply_is_neither_passed_nor_failed(rest):
     score = critic(scripted({"applies": 0, **rest})).score_sync(WEATHER)
 
-    assert (score.outcome, score.value, score.label) == (Outcome.UNDEFINED, None, None)
+    assert (score.outcome, score.value, score.label) == (Outcome.NOT_APPLICABLE, None, None)
     assert score.reason == "not applicable"
     assert score.usage.calls[0].error_type is None
 
@@ -65,7 +65,7 @@ def test_most_ballots_say_whether_it_applies():
 
     assert critic(scripted(no, yes, no), strictness=3).score_sync(REFUND).reason == "not applicable"
     judged = critic(scripted(no, yes, yes), strictness=3).score_sync(REFUND)
-    assert (judged.value, judged.ballots) == (1.0, Ballots(asked=3, received=2))
+    assert (judged.value, judged.votes) == (1.0, Votes(requested=3, received=2))
 
 
 def test_the_condition_is_part_of_the_version():

@@ -11,7 +11,7 @@ from spanscore.errors import ConfigurationError, JudgeUnavailable
 from spanscore.metrics import AspectCritic
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots, Outcome
+from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="Hello?", response="Good morning.")
@@ -27,7 +27,7 @@ def votes(*verdicts: int) -> ScriptedJudge:
 def test_the_majority_decides_and_one_of_its_voters_gives_the_reason() -> None:
     score = AspectCritic(votes(1, 0, 0), definition="Polite?", strictness=3).score_sync(SAMPLE)
 
-    assert (score.value, score.label, score.ballots) == (0.0, "fail", Ballots(3, 3))
+    assert (score.value, score.label, score.votes) == (0.0, "fail", Votes(3, 3))
     assert score.explanation == "2 of 3 votes for 0: voter 1 says 0"
 
 
@@ -56,7 +56,7 @@ def test_ballots_are_numbered_and_open_at_the_same_time() -> None:
 def test_a_lost_ballot_does_not_count() -> None:
     score = AspectCritic(votes(1, 1), definition="Polite?", strictness=3).score_sync(SAMPLE)
 
-    assert (score.value, score.ballots) == (1.0, Ballots(asked=3, received=2))
+    assert (score.value, score.votes) == (1.0, Votes(requested=3, received=2))
 
 
 @pytest.mark.parametrize(("direction", "value"), [("higher", 0.0), ("lower", 1.0)])
@@ -109,7 +109,7 @@ def test_the_definition_is_an_instruction_and_the_sample_is_not() -> None:
 
 
 def test_votes_are_part_of_the_series() -> None:
-    assert AspectCritic(votes(), definition="x", strictness=4).series.endswith("/scripted/5")
+    assert AspectCritic(votes(), definition="x", strictness=4).evaluator_version.endswith("/scripted/5")
 
 
 @pytest.mark.parametrize(

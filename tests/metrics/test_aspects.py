@@ -74,7 +74,7 @@ def test_what_the_user_wrote_is_no_leak() -> None:
 def test_the_constructor_of_an_aspect_is_the_same_metric() -> None:
     made = AspectCritic.refusal("lexical", strictness=3)  # type: ignore[attr-defined]
 
-    assert made.series == critic("refusal", strictness=3).series
+    assert made.evaluator_version == critic("refusal", strictness=3).evaluator_version
 
 
 def test_name_and_direction_can_be_chosen() -> None:

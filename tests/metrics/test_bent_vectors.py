@@ -108,7 +108,7 @@ def test_a_repair_that_fails_leaves_no_number_but_that_of_the_other_ballots(name
             repair = {"step": "fix_output_format", "output": {"text": "still not"}}
             score = bent(name, case, judge=instead(case, place, unread, repair))
 
-            assert score.value is None or score.ballots or call["step"] not in asked, case["id"]
+            assert score.value is None or score.votes or call["step"] not in asked, case["id"]
 
 
 @names
@@ -120,7 +120,7 @@ def test_an_answer_that_does_not_come_leaves_no_number_but_that_of_the_other_bal
             score = bent(name, case, judge=instead(case, place))
 
             needless = given[call["step"]] > asked[call["step"]]
-            assert score.value is None or score.ballots or needless, case["id"]
+            assert score.value is None or score.votes or needless, case["id"]
 
 
 @names
@@ -198,7 +198,7 @@ def test_a_vector_of_a_model_that_compares_with_nothing_is_the_embedders_failure
 def test_a_text_without_a_word_of_the_lexical_embeddings_is_undefined() -> None:
     score = SemanticSimilarity("lexical").score_sync(SingleTurnSample(response="it is", reference="The bridge."))
 
-    assert (score.value, score.outcome) == (None, Outcome.UNDEFINED)
+    assert (score.value, score.outcome) == (None, Outcome.NO_VALUE)
 
 
 def test_a_judge_without_any_verdict_is_no_judge_that_found_nothing_supported() -> None:

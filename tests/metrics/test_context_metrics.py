@@ -66,7 +66,7 @@ def test_nothing_retrieved_asks_nobody() -> None:
 
     score = ContextPrecision(judge).score_sync(sample(retrieved_contexts=[]))
 
-    assert (score.outcome, score.reason) == (Outcome.UNDEFINED, "nothing was retrieved, so there is no order")
+    assert (score.outcome, score.reason) == (Outcome.NO_VALUE, "nothing was retrieved, so there is no order")
     assert judge.calls == []
 
 

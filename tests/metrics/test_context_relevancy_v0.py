@@ -16,7 +16,7 @@ from spanscore.metrics import ContextRelevancyV0
 from spanscore.metrics.context_relevancy_v0 import ExtractedSentences, found_in
 from spanscore.metrics.kit.sentences_pysbd import segmenter
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots, Outcome
+from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 CONTEXTS = ["The bridge opened in 1931. It is long.", "Dr. Thule built it."]
@@ -50,7 +50,7 @@ def test_ballots_are_cast_side_by_side_and_lost_ones_do_not_count() -> None:
     score = ContextRelevancyV0(judge, strictness=3).score_sync(SAMPLE)
 
     assert score.value == pytest.approx(1 / 3)
-    assert score.ballots == Ballots(asked=3, received=2)
+    assert score.votes == Votes(requested=3, received=2)
 
 
 def test_a_function_of_pairs_can_compare_the_answers() -> None:

@@ -54,7 +54,7 @@ def test_an_answer_that_states_nothing_is_undefined_after_one_call() -> None:
 
     score = Faithfulness(judge).score_sync(SingleTurnSample(user_input="q", response="Hi!", retrieved_contexts=["c"]))
 
-    assert (score.outcome, score.value) == (Outcome.UNDEFINED, None)
+    assert (score.outcome, score.value) == (Outcome.NO_VALUE, None)
     assert len(judge.calls) == 1
 
 

@@ -105,7 +105,7 @@ def test_a_blank_reference_has_no_sentence_to_recall() -> None:
 
     score = LLMContextRecall(judge).score_sync(SAMPLE.model_copy(update={"reference": " "}))
 
-    assert score.outcome is Outcome.UNDEFINED
+    assert score.outcome is Outcome.NO_VALUE
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_an_answer_of_empty_statements_states_nothing() -> None:
         ScriptedJudge([said("extract_statements", "", " ")]), classifier=lambda pairs: [0.0] * len(pairs)
     ).score_sync(SAMPLE)
 
-    assert score.outcome is Outcome.UNDEFINED
+    assert score.outcome is Outcome.NO_VALUE
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_an_empty_field_is_undefined_before_anything_is_paid(field: dict[str, An
 
     score = NoiseSensitivity(judge).score_sync(SAMPLE.model_copy(update=field))
 
-    assert (score.outcome, score.reason) == (Outcome.UNDEFINED, f"{next(iter(field))} is empty")
+    assert (score.outcome, score.reason) == (Outcome.NO_VALUE, f"{next(iter(field))} is empty")
     assert judge.calls == []
 
 

@@ -41,7 +41,7 @@ def test_a_changed_prompt_is_a_changed_version() -> None:
     changed = built("faithfulness", prompts={"verify_statements": {"instruction": "Verify."}})
 
     assert plain.version != changed.version
-    assert plain.series != changed.series
+    assert plain.evaluator_version != changed.evaluator_version
 
 
 def test_changed_examples_are_a_changed_version() -> None:

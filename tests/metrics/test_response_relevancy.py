@@ -9,7 +9,7 @@ import pytest
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ResponseRelevancy
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots, Outcome
+from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="a")
@@ -65,14 +65,14 @@ def test_a_noncommittal_answer_is_not_embedded() -> None:
 
 
 def test_lost_guesses_are_reported() -> None:
-    assert scored(guesses("same"), strictness=4).ballots == Ballots(asked=4, received=1)
+    assert scored(guesses("same"), strictness=4).votes == Votes(requested=4, received=1)
 
 
 @pytest.mark.parametrize("question", ["", "  "])
 def test_without_a_question_it_is_undefined(question: str) -> None:
     score = scored(guesses(question), strictness=1)
 
-    assert (score.outcome, score.value) == (Outcome.UNDEFINED, None)
+    assert (score.outcome, score.value) == (Outcome.NO_VALUE, None)
     assert score.reason
 
 

@@ -44,14 +44,14 @@ def test_a_conversation_without_topics_is_undefined_after_one_call() -> None:
 
     score = TopicAdherence(judge).score_sync(SAMPLE)
 
-    assert score.outcome is Outcome.UNDEFINED
+    assert score.outcome is Outcome.NO_VALUE
     assert len(judge.calls) == 1
 
 
 def test_refusing_only_what_is_outside_is_undefined_and_not_bad() -> None:
     score = TopicAdherence(script(["a"], [True], [False])).score_sync(SAMPLE)
 
-    assert (score.outcome, score.value) == (Outcome.UNDEFINED, None)
+    assert (score.outcome, score.value) == (Outcome.NO_VALUE, None)
     assert score.explanation == "Allowed topics: 0 answered, 0 refused. Other topics: 0 answered, 1 refused."
 
 

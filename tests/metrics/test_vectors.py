@@ -40,7 +40,7 @@ UNTAGGED = {
 """Its one topic was outside and refused, as in all_off_topic_refused; its four voters are divided on one row, as in tie: the
 same cases in all but the tag. In the last, a digit in a sentence is read, as in digit_search."""
 
-ELSEWHERE = {"Q-RS-NAN", "Q-RS-NEG", "Q-TA-MODE"}
+REMOTE_SCORING = {"Q-RS-NAN", "Q-RS-NEG", "Q-TA-MODE"}
 """Asserted in the tests below: the first two of ``ragas_score``, the last where a metric is made."""
 
 
@@ -69,7 +69,7 @@ def test_every_quirk_of_the_reference_is_asserted_by_name() -> None:
     assert listed == shown
     for name, _, case in (param.values for param in held):
         for quirk in case.get("quirk", []):
-            assert quirk in ELSEWHERE or quirk in VOTES or check_of(name, quirk)
+            assert quirk in REMOTE_SCORING or quirk in VOTES or check_of(name, quirk)
 
 
 def _tolerance(content: dict[str, Any]) -> float:
@@ -90,7 +90,7 @@ def test_a_reference_case_comes_out_as_it_should(name: str, tolerance: float, ca
     score = run(name, case, judge)
 
     if case["id"].startswith(tuple(f"{name}-{wordless}" for wordless in WORDLESS.get(name, ()))):
-        assert (score.value, score.outcome, case["score"]) == (None, Outcome.UNDEFINED, 0)
+        assert (score.value, score.outcome, case["score"]) == (None, Outcome.NO_VALUE, 0)
         return
     for quirk in quirks:
         check_of(name, quirk)(case, score, judge)

@@ -84,7 +84,7 @@ def test_a_missing_library_is_answered_with_the_line_that_adds_it(
 def test_wording_lies_between_nothing_and_all(metric: Any, response: str, reference: str) -> None:
     score = metric.score_sync(SingleTurnSample(response=response, reference=reference))
 
-    assert score.outcome is (Outcome.UNDEFINED if score.value is None else Outcome.SCORED)
+    assert score.outcome is (Outcome.NO_VALUE if score.value is None else Outcome.SCORED)
     assert score.value is None or 0.0 <= score.value <= 1.0
 
 
@@ -93,7 +93,7 @@ def test_wording_lies_between_nothing_and_all(metric: Any, response: str, refere
 def test_two_blank_texts_have_no_value(metric: Any, response: str, reference: str) -> None:
     score = metric.score_sync(SingleTurnSample(response=response, reference=reference))
 
-    assert (score.outcome, score.value) == (Outcome.UNDEFINED, None)
+    assert (score.outcome, score.value) == (Outcome.NO_VALUE, None)
     assert score.reason
     assert metric.score_sync(SingleTurnSample(response=response, reference="The bridge.")).value == 0.0
 
@@ -102,7 +102,7 @@ def test_two_blank_texts_have_no_value(metric: Any, response: str, reference: st
 def test_texts_that_the_tokeniser_of_rouge_does_not_know_have_no_value(text: str) -> None:
     metric = Rouge()
 
-    assert metric.score_sync(SingleTurnSample(response=text, reference=text)).outcome is Outcome.UNDEFINED
+    assert metric.score_sync(SingleTurnSample(response=text, reference=text)).outcome is Outcome.NO_VALUE
     assert metric.score_sync(SingleTurnSample(response=text, reference="In 1931.")).value == 0.0
     assert metric.score_sync(SingleTurnSample(response="In 1931.", reference=text)).value == 0.0
     assert Bleu().score_sync(SingleTurnSample(response=text, reference=text)).value == pytest.approx(1.0)

@@ -11,11 +11,11 @@ from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import JudgeCall, Outcome, Usage, refuse_taken_name, unit_attributes
 
-FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.UNSCORED, semconv.LEFT_OUT)
+FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.METRIC_OUTCOME, semconv.LEFT_OUT)
 
 
 def unscored(attributes: dict[str, object]) -> dict[str, object]:
-    prefix = "spanscore.unscored."
+    prefix = "spanscore.outcome."
     return {name.removeprefix(prefix): value for name, value in attributes.items() if name.startswith(prefix)}
 
 
@@ -30,7 +30,7 @@ def test_each_chosen_metric_without_a_score_says_why() -> None:
 
     assert unscored(unit_attributes(scores, {"lost": Outcome.METRIC_ERROR})) == {
         "judged": "judge_error",
-        "nothing_to_verify": "undefined",
+        "nothing_to_verify": "no_value",
         "faithfulness": "missing_field retrieved_contexts",
         "correct": "missing_field reference,rubrics",
         "lost": "metric_error",
@@ -41,7 +41,7 @@ def test_a_metric_that_was_not_chosen_has_nothing_to_say() -> None:
     attributes = unit_attributes([score("style")], {"dear": Outcome.NOT_SAMPLED})
 
     assert unscored(attributes) == {}
-    assert (attributes["spanscore.status"], attributes["spanscore.reason"]) == ("scored", "not_sampled")
+    assert attributes["spanscore.status"] == "scored"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -62,9 +62,9 @@ def test_score_id_and_revision_are_taken() -> None:
 
 
 def test_a_unit_that_another_process_scores_says_so_and_nothing_else():
-    attributes = unit_attributes([], {"dear": Outcome.HANDED_OVER, "cheap": Outcome.NOT_SAMPLED})
+    attributes = unit_attributes([], {"dear": Outcome.DELEGATED, "cheap": Outcome.NOT_SAMPLED})
 
-    assert attributes[semconv.STATUS] == "elsewhere"
+    assert attributes[semconv.STATUS] == "delegated"
     assert unscored(attributes) == {}
 
 
@@ -72,7 +72,7 @@ def test_a_unit_that_another_process_scores_says_so_and_nothing_else():
 def test_a_question_of_which_less_than_half_was_shown_is_on_the_units_span(
     shares: tuple[float, ...], said: float
 ) -> None:
-    usage = Usage(tuple(JudgeCall(step="s", input_left_out=share) for share in shares))
+    usage = Usage(tuple(JudgeCall(step="s", input_truncated_ratio=share) for share in shares))
 
     attributes = unit_attributes([replace(score("style"), usage=usage)])
 

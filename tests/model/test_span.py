@@ -8,31 +8,31 @@ import pytest
 
 from spanscore import semconv
 from spanscore.model.span import Attributes, SpanData, Unit
-from spanscore.testing import a_span, a_unit
+from spanscore.testing import make_span, make_unit
 
-ROOT = a_span()
+ROOT = make_span()
 
 
 def asked(model: str | None, operation: str = semconv.CHAT, **fields: Any) -> SpanData:
     attributes = {} if model is None else {semconv.REQUEST_MODEL: model}
-    return a_span(operation, parent_id=ROOT.span_id, attributes=attributes, **fields)
+    return make_span(operation, parent_id=ROOT.span_id, attributes=attributes, **fields)
 
 
 FOUND: dict[str, tuple[Unit, str | None]] = {
-    "the root's own": (a_unit(asked("own"), asked("other")), "own"),
-    "a workflow's": (a_unit(ROOT, asked("small")), "small"),
-    "a completion's": (a_unit(ROOT, asked("old", semconv.TEXT_COMPLETION)), "old"),
-    "generated content's": (a_unit(ROOT, asked("gem", semconv.GENERATE_CONTENT)), "gem"),
-    "the last that answered": (a_unit(ROOT, asked("first", end_ns=9), asked("second", end_ns=8)), "first"),
-    "not the last that failed": (a_unit(ROOT, asked("good"), asked("bad", status="error", end_ns=1 << 60)), "good"),
-    "of failed ones the last": (a_unit(ROOT, asked("bad", status="error")), "bad"),
-    "no retriever's": (a_unit(ROOT, asked("small"), asked("vectors", semconv.RETRIEVAL, end_ns=1 << 60)), "small"),
+    "the root's own": (make_unit(asked("own"), asked("other")), "own"),
+    "a workflow's": (make_unit(ROOT, asked("small")), "small"),
+    "a completion's": (make_unit(ROOT, asked("old", semconv.TEXT_COMPLETION)), "old"),
+    "generated content's": (make_unit(ROOT, asked("gem", semconv.GENERATE_CONTENT)), "gem"),
+    "the last that answered": (make_unit(ROOT, asked("first", end_ns=9), asked("second", end_ns=8)), "first"),
+    "not the last that failed": (make_unit(ROOT, asked("good"), asked("bad", status="error", end_ns=1 << 60)), "good"),
+    "of failed ones the last": (make_unit(ROOT, asked("bad", status="error")), "bad"),
+    "no retriever's": (make_unit(ROOT, asked("small"), asked("vectors", semconv.RETRIEVAL, end_ns=1 << 60)), "small"),
     "not an unnamed one": (
-        a_unit(ROOT, asked("small"), asked(None, end_ns=1 << 60), asked("", end_ns=1 << 60)),
+        make_unit(ROOT, asked("small"), asked(None, end_ns=1 << 60), asked("", end_ns=1 << 60)),
         "small",
     ),
-    "no model at all": (a_unit(ROOT, asked(None)), None),
-    "without its root": (Unit(a_unit(ROOT).key, (asked("small"),), complete=False), "small"),
+    "no model at all": (make_unit(ROOT, asked(None)), None),
+    "without its root": (Unit(make_unit(ROOT).key, (asked("small"),), complete=False), "small"),
 }
 
 
@@ -71,6 +71,6 @@ def test_nothing_is_rendered_to_find_a_model_or_to_let_content_go() -> None:
         trace_id=1, span_id=1, parent_id=None, name="root", start_ns=0, end_ns=3, attributes=Attributes({}, rendered)
     )
 
-    kept = a_unit(root, model).without_content()
+    kept = make_unit(root, model).without_content()
 
     assert [span.attributes for span in kept.spans] == [{}, plain]

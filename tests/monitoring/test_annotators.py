@@ -12,7 +12,7 @@ from benchmarks.calibration import JUDGES, wrong_labels
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.annotators import LEAST_SHARED, AnnotatorError, agreement_of
-from spanscore.monitoring.calibration import Calibration, LabelledPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration
 from spanscore.monitoring.calibration_file import SavedCalibration, read_calibration
 
 PAIRS = {(True, True): 729, (True, False): 86, (False, True): 81, (False, False): 104}
@@ -20,7 +20,7 @@ PAIRS = {(True, True): 729, (True, False): 86, (False, True): 81, (False, False)
 
 
 def calibration(error: AnnotatorError) -> Calibration:
-    pairs = [LabelledPair(*said) for said, count in PAIRS.items() for _ in range(count)]
+    pairs = [AnnotatedPair(*said) for said, count in PAIRS.items() for _ in range(count)]
     return Calibration.of(pairs, error)
 
 
@@ -85,7 +85,7 @@ def test_labels_that_an_error_explains_are_too_few() -> None:
         ConfigurationError, match=r"at an annotator error of 0\.14 fewer than 5 of the rarer ones are right"
     ):
         Calibration.of(
-            [LabelledPair(True, True)] * 80 + [LabelledPair(False, True)] * 12 + [LabelledPair(False, False)] * 4,
+            [AnnotatedPair(True, True)] * 80 + [AnnotatedPair(False, True)] * 12 + [AnnotatedPair(False, False)] * 4,
             AnnotatorError(0.14),
         )
 

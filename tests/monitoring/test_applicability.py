@@ -54,7 +54,7 @@ def test_the_interval_holds_the_share_of_all_traffic(share: float) -> None:
 
 def of(applies: bool, probability: float = 0.5, **changes: object) -> Score:
     given = {"metric": "refunds", "probability": probability, "applies": applies, **changes}
-    return score(**given) if applies else score(value=None, outcome=Outcome.UNDEFINED, **given)  # type: ignore[arg-type]
+    return score(**given) if applies else score(value=None, outcome=Outcome.NOT_APPLICABLE, **given)  # type: ignore[arg-type]
 
 
 def test_the_sums_of_a_scorer_say_what_the_units_say() -> None:
@@ -92,7 +92,7 @@ def test_the_rule_of_three_is_what_the_alert_says() -> None:
 class Conditional:
     name: str = "refunds"
     scale: Scale = BINARY
-    series: str = "1"
+    evaluator_version: str = "1"
     is_conditional: bool = True
 
 
@@ -100,7 +100,7 @@ class Conditional:
 class Plain:
     name: str = "harmless"
     scale: Scale = BINARY
-    series: str = "1"
+    evaluator_version: str = "1"
 
 
 SHARED = MonitoringSettings()
@@ -119,7 +119,7 @@ def ruled(folder: Path, *cases: RuleTest, metrics: tuple[object, ...] = (Conditi
 
 @pytest.mark.server
 def test_what_a_condition_leaves_out_is_no_silence(prometheus: ModuleType, tmp_path: Path) -> None:
-    undefined = {"spanscore_outcome": "undefined"}
+    undefined = {"spanscore_evaluation_outcome": "not_applicable"}
     traffic = [
         {"series": series_of(name, {promql.METRIC: metric, **more}), "values": f"0+{step}x30"}
         for metric in ("refunds", "harmless")

@@ -31,7 +31,7 @@ class Watched:
 
 
 METRICS = [Watched("faithfulness", UNIT_INTERVAL), Watched("harmless", BINARY)]
-SETTINGS = MonitoringSettings(interval=240, windows=[3_600, 14_400, 172_800], segments={"tier": ["gold"]})
+SETTINGS = MonitoringSettings(interval=240, windows=[3_600, 14_400, 172_800], dimensions={"tier": ["gold"]})
 SHORT = MonitoringSettings(interval=240, windows=[1_200, 7_200])
 """An interval is no longer than Prometheus' look-back, 5 min: the groups of rules are evaluated in any order."""
 HOURS = [0.85 - 0.08 * cos(2 * pi * hour / 24) for hour in range(24)]
@@ -186,7 +186,7 @@ def test_a_mean_of_bursts_strays_by_its_own_error_once_more_for_each_score_that_
     numbers = {
         one["record"]: one["expr"]
         for one in rules
-        if one.get("labels", {}).get("window", "1h") == "1h" and "record" in one
+        if one.get("annotations", {}).get("window", "1h") == "1h" and "record" in one
     }
     assert (numbers["spanscore:clumped"], numbers["spanscore:slack2"]) == ("vector(9)", "vector(1.6e-05)")
     assert "spanscore:standard_error ^ 2 * on" in numbers["spanscore:strays"]

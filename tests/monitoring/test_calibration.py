@@ -13,7 +13,7 @@ from statistics import NormalDist
 import pytest
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.calibration import Calibration, Estimated, LabelledPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration, Estimated
 from spanscore.monitoring.estimates import Moments, moments
 
 Z = NormalDist().inv_cdf(0.975)
@@ -22,8 +22,8 @@ RAW = Moments(JUDGED, JUDGED, PASSED, JUDGED, PASSED, PASSED)
 COUNTS = {(True, True): 150, (True, False): 12, (False, True): 9, (False, False): 29}
 
 
-def pairs(counts: dict[tuple[bool, bool], int], probability: float | None = None) -> list[LabelledPair]:
-    return [LabelledPair(*verdicts, probability) for verdicts, count in counts.items() for _ in range(count)]
+def pairs(counts: dict[tuple[bool, bool], int], probability: float | None = None) -> list[AnnotatedPair]:
+    return [AnnotatedPair(*verdicts, probability) for verdicts, count in counts.items() for _ in range(count)]
 
 
 CALIBRATION = Calibration.of(pairs(COUNTS))
@@ -155,7 +155,7 @@ def _simulated(dice: random.Random, true: float, *, by_verdict: bool) -> dict[st
     raw = moments([(float(judge), 1.0) for _, judge in units])
     share = {verdict: min(1.0, 100 / sum(judge is verdict for _, judge in units)) for verdict in (True, False)}
     taken = [(unit, share[unit[1]] if by_verdict else 0.1) for unit in units]
-    drawn = [LabelledPair(*unit, probability) for unit, probability in taken if dice.random() < probability]
+    drawn = [AnnotatedPair(*unit, probability) for unit, probability in taken if dice.random() < probability]
     try:
         found = Calibration.of(drawn)
     except ConfigurationError:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.calibration import Calibration, LabelledPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration
 from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of, read_calibration
 
-PAIRS = [LabelledPair(True, True)] * 30 + [LabelledPair(True, False)] * 4 + [LabelledPair(False, False)] * 9
+PAIRS = [AnnotatedPair(True, True)] * 30 + [AnnotatedPair(True, False)] * 4 + [AnnotatedPair(False, False)] * 9
 SAVED = SavedCalibration("faithfulness", "1+ab/openai:gpt-4o/1", Calibration.of(PAIRS))
 
 
@@ -32,10 +32,13 @@ def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("{", "not valid JSON"),
-        ("[]", "metric, series, assumed_random and labels must be in it"),
-        ("{}", "metric, series, assumed_random and labels must be in it"),
-        (SAVED.text.replace('"n": 30', '"n": "many"'), "metric, series"),
-        (SAVED.text.replace('"series": "1+ab/openai:gpt-4o/1"', '"series": ""'), "metric, series"),
+        ("[]", "metric, evaluator version, assumed_random and labels must be in it"),
+        ("{}", "metric, evaluator version, assumed_random and labels must be in it"),
+        (SAVED.text.replace('"n": 30', '"n": "many"'), "metric, evaluator version"),
+        (
+            SAVED.text.replace('"evaluator_version": "1+ab/openai:gpt-4o/1"', '"evaluator_version": ""'),
+            "metric, evaluator version",
+        ),
         (SAVED.text.replace('"n": 9', '"n": 4'), "humans passed 34 and failed 4"),
     ],
 )
@@ -47,7 +50,7 @@ def test_what_is_no_calibration_is_refused(tmp_path: Path, text: str, told: str)
 
 
 def test_two_files_of_one_metric_are_refused(tmp_path: Path) -> None:
-    one, other = kept(tmp_path, "1.json"), kept(tmp_path, "2.json", series="other")
+    one, other = kept(tmp_path, "1.json"), kept(tmp_path, "2.json", evaluator_version="other")
 
     assert calibrations_of([one, kept(tmp_path, "3.json", metric="relevancy")]).keys() == {"faithfulness", "relevancy"}
     with pytest.raises(ConfigurationError, match="another file is of 'faithfulness', too"):

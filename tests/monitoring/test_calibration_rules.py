@@ -19,7 +19,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch, StringPresence
 from spanscore.monitoring import calibration_rules as rules
 from spanscore.monitoring import promql
-from spanscore.monitoring.calibration import Calibration, LabelledPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.estimates import moments
 from spanscore.monitoring.names import series
@@ -29,7 +29,7 @@ from spanscore.otel.instruments import Telemetry
 from spanscore.settings.alerting import MonitoringSettings
 
 COUNTS = {(True, True): 150, (True, False): 12, (False, True): 9, (False, False): 29}
-CALIBRATION = Calibration.of(LabelledPair(*verdicts) for verdicts, count in COUNTS.items() for _ in range(count))
+CALIBRATION = Calibration.of(AnnotatedPair(*verdicts) for verdicts, count in COUNTS.items() for _ in range(count))
 METRIC = ExactMatch()
 SCORES = [(1.0, 0.1)] * 30 + [(1.0, 1.0)] * 20 + [(0.0, 0.25)] * 20
 """Quality and probability."""
@@ -66,8 +66,8 @@ PASSED = 'gen_ai_evaluation_score_label="pass"'
 
 def sums(of: str, label: str, growth: str) -> list[Mapping[str, str]]:
     labels = (
-        f'{promql.METRIC}="exact_match",gen_ai_evaluation_score_label="{label}",{promql.SERIES}="{of}",job="bot",'
-        'spanscore_stratum=""'
+        f'{promql.METRIC}="exact_match",gen_ai_evaluation_score_label="{label}",{promql.EVALUATOR_VERSION}="{of}",job="bot",'
+        'spanscore_evaluation_source=""'
     )
     names = (semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT2)
     return [{"series": f"{series(name)}{{{labels}}}", "values": growth} for name in names]
@@ -85,7 +85,7 @@ def test_the_rate_is_recorded_until_another_series_is_written(
         *sums("another", "pass", after.format(79)),
         *sums("another", "fail", after.format(21)),
     ]
-    labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.SERIES}="calibrated",window="1h"}}'
+    labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.EVALUATOR_VERSION}="calibrated",window="1h"}}'
     corrected = CALIBRATION.corrected(moments([(1.0, 1.0)] * 79 * 55 + [(0.0, 1.0)] * 21 * 55))
     rate = {"labels": labels, "value": round(corrected.value, 6)}
     ends = {rules.LOW: corrected.low, rules.HIGH: corrected.high}  # they hang on how far Prometheus extrapolates
@@ -109,7 +109,7 @@ def test_a_judge_that_has_passed_nothing_yet_has_a_rate(
     prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
 ) -> None:
     (tmp_path / "rules.yml").write_text(rule_files({}, [METRIC], shared)[RULES])
-    labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.SERIES}="calibrated",window="1h"}}'
+    labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.EVALUATOR_VERSION}="calibrated",window="1h"}}'
     none = {"labels": f"{rules.CORRECTED}{labels}", "value": 0}
     asked = [{"expr": rules.CORRECTED, "eval_time": "55m", "exp_samples": [none]}]
     test = {"interval": "1m", "input_series": sums("calibrated", "fail", "0+21x60"), "promql_expr_test": asked}

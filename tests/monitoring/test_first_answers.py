@@ -42,7 +42,7 @@ def test_without_a_place_to_write_they_are_kept_in_memory_and_that_is_said_once(
     assert first.of("faithfulness", "1/m/1") == {"a": 1.0, "b": 1.0}
     (said,) = caplog.messages
     assert "cannot be written" in said
-    assert "canary.baseline" in said
+    assert "judge_check.baseline" in said
 
 
 def test_a_file_that_breaks_while_it_runs_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,7 +69,7 @@ def test_a_file_that_breaks_while_it_runs_is_left_alone(tmp_path: Path, caplog: 
 def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "b.json").write_text(text)
 
-    with pytest.raises(ConfigurationError, match=r"b\.json is no baseline of a canary.*canary\.baseline"):
+    with pytest.raises(ConfigurationError, match=r"b\.json is no baseline of a judge check.*judge_check\.baseline"):
         FirstAnswers(tmp_path / "b.json")
 
 

@@ -12,7 +12,7 @@ from spanscore.otel.instrument_table import INSTRUMENTS
     [
         (semconv.WEIGHT_QUALITY2, "spanscore_weight_quality2_total"),
         (semconv.EVALUATIONS, "spanscore_evaluations_total"),
-        (semconv.PENDING, "spanscore_evaluations_pending"),
+        (semconv.PENDING, "spanscore_evaluation_pending"),
         (semconv.JUDGE_COST, "spanscore_judge_cost_USD_total"),
         (semconv.JUDGE_DURATION, "spanscore_judge_duration_seconds"),
         (semconv.QUALITY_HISTOGRAM, "spanscore_quality"),

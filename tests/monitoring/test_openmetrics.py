@@ -63,9 +63,9 @@ def run(scorer: OnlineScorer) -> None:
 
 def test_health_and_readiness_stand_beside_the_metrics() -> None:
     with serving() as (scorer, _, port):
-        assert scorer.scrape_endpoint is not None
+        assert scorer.metrics_endpoint is not None
         up = [ask(port, path)[0].status for path in ("/healthz", "/readyz", "/readyz?x=1")]
-        scorer.scrape_endpoint.unready = lambda: "draining"
+        scorer.metrics_endpoint.unready = lambda: "draining"
         response, told = ask(port, "/readyz")
 
         assert up == [200, 200, 200]
@@ -75,9 +75,9 @@ def test_health_and_readiness_stand_beside_the_metrics() -> None:
 
 def test_pages_of_who_serves_stand_beside_the_metrics_and_a_wrong_question_is_told() -> None:
     with serving() as (scorer, _, port):
-        assert scorer.scrape_endpoint is not None
+        assert scorer.metrics_endpoint is not None
         before = ask(port, "/explain/7")[0].status
-        scorer.scrape_endpoint.pages = {
+        scorer.metrics_endpoint.pages = {
             "status": lambda _: "all is well",
             "explain": lambda of: f"{scorer.explain(of)}",
         }
@@ -103,7 +103,7 @@ def test_every_sum_is_there_as_zero_before_the_first_run() -> None:
         (0, "fail"),
     }
     assert {one.value for one in page["spanscore_evaluations_total"]} == {0}
-    assert page["spanscore_evaluations_pending"][0].labels == {
+    assert page["spanscore_evaluation_pending"][0].labels == {
         "gen_ai_evaluation_name": "grounded",
         "service_name": "bot",
         "otel_scope_name": "spanscore",
@@ -235,7 +235,7 @@ def test_it_ends_with_the_scorer_and_does_not_begin_after_it() -> None:
 
 
 def test_without_instruments_there_is_nothing_to_serve() -> None:
-    with a_line(attach=["span"]) as (scorer, _), pytest.raises(ConfigurationError, match="instruments"):
+    with a_line(outputs=["span"]) as (scorer, _), pytest.raises(ConfigurationError, match="instruments"):
         scorer.serve_metrics(0)
 
 

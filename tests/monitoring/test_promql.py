@@ -19,7 +19,9 @@ def test_values_in_matchers_cannot_leave_their_quotes() -> None:
 
 def test_every_operand_is_summed_by_the_same_labels() -> None:
     sums = promql.increases("1h", 'job="bot"', ["gen_ai_evaluation_name"])
-    one = 'sum by (gen_ai_evaluation_name) (increase(spanscore_{}_total{{job="bot",spanscore_stratum=""}}[1h]))'
+    one = (
+        'sum by (gen_ai_evaluation_name) (increase(spanscore_{}_total{{job="bot",spanscore_evaluation_source=""}}[1h]))'
+    )
 
     assert promql.mean(sums) == f"clamp({one.format('weight_quality')} / {one.format('weight')}, 0, 1)"
     assert promql.standard_error(sums).count("sum by (gen_ai_evaluation_name)") == promql.standard_error(sums).count(
@@ -33,6 +35,6 @@ def test_the_failed_outcomes_are_those_of_the_model() -> None:
         "judge_error",
         "metric_error",
         "redaction_error",
-        "rate_limited",
-        "budget",
+        "judge_unavailable",
+        "budget_exhausted",
     }

@@ -51,7 +51,7 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
         replicas["ab"[n % 2]].record(None, score(value=y, probability=p, metric="polite"))
     of = {promql.METRIC: "polite", "instance": "a", "job": "bot"}
     grown = backfill.read(replicas, SUMS)
-    for instrument, power in ((semconv.EXCLUDED_WEIGHT, 1), (semconv.EXCLUDED_WEIGHT2, 2)):
+    for instrument, power in ((semconv.MISSING_WEIGHT, 1), (semconv.MISSING_WEIGHT2, 2)):
         grown[names.series(instrument)] = [
             ({**of, names.label(semconv.OUTCOME): outcome}, sum(p**-power for p in lost))
             for outcome, lost in LOST.items()
@@ -70,7 +70,7 @@ def handed_over() -> dict[str, list[tuple[dict[str, str], float]]]:
         return {**of, "instance": instance, names.label(semconv.OUTCOME): outcome}
 
     of = {promql.METRIC: "shared", "job": "bot"}
-    ends = {("app", Outcome.NOT_SAMPLED): 70, ("app", Outcome.HANDED_OVER): 30, ("worker", Outcome.SCORED): 30}
+    ends = {("app", Outcome.NOT_SAMPLED): 70, ("app", Outcome.DELEGATED): 30, ("worker", Outcome.SCORED): 30}
     return {
         names.series(semconv.ELIGIBLE): [({**of, "instance": "app"}, 100), ({**of, "instance": "worker"}, 30)],
         names.series(semconv.EVALUATIONS): [(ended(*how), count) for how, count in ends.items()],
@@ -153,7 +153,7 @@ def releases(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
         told = score(value=y if n < 250 else y * y, probability=p, metric="polite")
         replicas[release].record(unit(resource={"service.version": release}), told)
     grown = backfill.read(replicas, SUMS)
-    for instrument, field in ((semconv.COMPARED_EXCLUDED_WEIGHT, "lost"), (semconv.COMPARED_EXCLUDED_WEIGHT2, "lost2")):
+    for instrument, field in ((semconv.COMPARED_MISSING_WEIGHT, "lost"), (semconv.COMPARED_MISSING_WEIGHT2, "lost2")):
         grown[names.series(instrument)] = [
             ({promql.METRIC: "polite", RELEASE: release, "instance": release, "job": "bot"}, getattr(of, field))
             for release, of in sides.items()

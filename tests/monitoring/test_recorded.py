@@ -44,7 +44,8 @@ def counters(of: estimates.Moments, **labels: str) -> list[dict[str, str]]:
     shown = "".join(f',{name}="{value}"' for name, value in labels.items())
     return [
         {
-            "series": f'spanscore_{name}_total{{gen_ai_evaluation_name="polite",job="bot",spanscore_series="1"{shown}}}',
+            "series": f'spanscore_{name}_total{{gen_ai_evaluation_name="polite",job="bot",'
+            f'spanscore_evaluator_version="1"{shown}}}',
             "values": f"0+{total / 10!r}x{MINUTES}",
         }
         for name, total in {"scored": of.w, **names}.items()
@@ -123,7 +124,7 @@ def test_a_segment_has_estimates_of_its_own_and_what_is_not_listed_has_none(
     series = counters(SKEWED, tier="gold") + counters(SKEWED, tier="none of ours")
 
     expected = {'spanscore:mean{segment="tier=gold"}': 1, 'spanscore:mean{segment=""}': 1, "spanscore:mean": 2}
-    check(prometheus, tmp_path, series, expected, segments={"tier": ["gold", "silver"]})
+    check(prometheus, tmp_path, series, expected, dimensions={"tier": ["gold", "silver"]})
 
 
 @pytest.mark.parametrize("baseline", [0.85, 0.97])
@@ -164,7 +165,7 @@ def test_a_pinned_series_is_the_only_one_that_is_watched(prometheus: ModuleType,
     low = counters(moments([(0.1, 1.0)] * 60))
 
     for pinned, seen in (("1", 1), ("2", 0)):
-        alert = AlertSettings(baseline=0.9, series=pinned, threshold=0.5)
+        alert = AlertSettings(baseline=0.9, evaluator_version=pinned, threshold=0.5)
         firing = 'ALERTS{alertname="SpanscoreQualityBelowThreshold",alertstate="firing"}'
         check(prometheus, tmp_path, low, {"spanscore:dropped": seen, firing: seen}, alert)
 

@@ -92,7 +92,7 @@ def test_lost_units_of_either_side_are_told_with_what_they_might_change() -> Non
     assert comparison(blocks(0.9, 400), blocks(0.6, 400, lost=1)).lost is None
 
 
-# --- series, and the time over which both are counted -----------------------------------------------------------------
+# --- evaluator versions, and the time over which both are counted ----------------------------------------------------
 
 
 def steps(share: float, n: int, begin: int = BEGIN) -> dict[int, Moments]:
@@ -100,7 +100,7 @@ def steps(share: float, n: int, begin: int = BEGIN) -> dict[int, Moments]:
 
 
 def pair(a: Mapping[str, Mapping[int, Moments]], b: Mapping[str, Mapping[int, Moments]], end: int = END) -> ReleasePair:
-    """Return two releases, of series → sums by step."""
+    """Return two releases, of evaluator version → sums by step."""
     sides = (ReleaseScores(name, {"faithful": of} if of else {}) for name, of in (("1.4", a), ("1.5", b)))
     return ReleasePair(*sides, end)
 
@@ -109,7 +109,7 @@ def test_scores_of_two_judges_are_never_compared() -> None:
     both = pair({"1/small": steps(0.9, 400)}, {"1/large": steps(0.5, 400)})
 
     (found,) = compared(["faithful"], both)
-    (across,) = compared(["faithful"], both, across_series=True)
+    (across,) = compared(["faithful"], both, across_evaluator_versions=True)
 
     assert found.verdict is ReleaseVerdict.UNDECIDED
     assert "1.4 was scored as 1/small and 1.5 as 1/large, which cannot be compared" in str(found)
@@ -123,7 +123,7 @@ def test_of_several_series_the_one_counts_in_which_both_have_most_and_the_others
     (found,) = compared(["faithful"], pair(a, b))
 
     assert found.scores == pytest.approx((90, 500))
-    assert found.notes == ("of series 2/j alone; 1/j left out",)
+    assert found.notes == ("of evaluator version 2/j alone; 1/j left out",)
 
 
 def test_a_metric_without_scores_is_not_left_out() -> None:

@@ -23,7 +23,7 @@ from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.links import links_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
-from spanscore.settings.canary import Canary
+from spanscore.settings.judge_check import JudgeCheck
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
 
@@ -44,7 +44,7 @@ METRICS = [
 ]
 ALERTS = {
     "faithfulness": AlertSettings(baseline=0.85, min_drop=0.1, threshold=0.7),
-    "harmless": AlertSettings(baseline=0.97, series="1/judge"),
+    "harmless": AlertSettings(baseline=0.97, evaluator_version="1/judge"),
     "noise": AlertSettings(baseline=0.4, z=4.0),
     "tone": AlertSettings(threshold=0.6),
 }
@@ -52,17 +52,17 @@ QUICK = MonitoringSettings(
     interval=1,
     windows=[20, 60],
     no_scores_after=30,
-    segments={"user_tier": ["gold", 'a "free" one']},
+    dimensions={"user_tier": ["gold", 'a "free" one']},
     dashboard_url="http://grafana/d/x?var-metric={metric}",
     trace_url="http://jaeger/search?tags={metric}",
 )
 
 
-CANARY = Canary("labelled.jsonl", every=2.5 * 3_600, metrics=["faithfulness", "tone"])
+JUDGE_CHECK = JudgeCheck("labelled.jsonl", every=2.5 * 3_600, metrics=["faithfulness", "tone"])
 
 
 def made(shared: MonitoringSettings = QUICK, alerts: Mapping[str, AlertSettings] = ALERTS) -> dict[str, str]:
-    return rule_files(alerts, METRICS, shared, CANARY)
+    return rule_files(alerts, METRICS, shared, JUDGE_CHECK)
 
 
 def alerts_in(files: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def test_a_window_needs_30_scores_unless_the_settings_name_another_number() -> N
 def test_metrics_and_segments_share_the_budget() -> None:
     one, two = {"harmless": ALERTS["harmless"]}, {name: ALERTS[name] for name in ("harmless", "faithfulness")}
     (alone,) = plans_of(one, METRICS, MonitoringSettings())
-    both = plans_of(two, METRICS, MonitoringSettings(segments={"user_tier": ["gold"]}))
+    both = plans_of(two, METRICS, MonitoringSettings(dimensions={"user_tier": ["gold"]}))
 
     assert alone.windows[3_600] == pytest.approx(4.08, abs=0.01)
     assert [plan.windows[3_600] for plan in both] == [pytest.approx(4.4, abs=0.01)] * 2  # four streams
@@ -151,16 +151,18 @@ def test_an_alert_over_all_metrics_links_without_an_empty_variable(url: str, gen
 
 def test_each_alert_is_written_once_whatever_the_number_of_metrics_and_segments() -> None:
     one = rule_files({"faithfulness": ALERTS["faithfulness"]}, [FAITHFUL], MonitoringSettings())
-    many = made(MonitoringSettings(segments=QUICK.segments))
+    many = made(MonitoringSettings(dimensions=QUICK.dimensions))
 
     names = [[rule["alert"] for rule in alerts_in(files)] for files in (one, many)]
     assert set(names[1]) - set(names[0]) == {"SpanscoreJudgeChanged"}
     assert sorted(names[1]) == sorted([*names[0], "SpanscoreJudgeChanged"])
 
 
-def files_of(metrics: int, segments: int, **alert: Any) -> dict[str, str]:
+def files_of(metrics: int, dimensions: int, **alert: Any) -> dict[str, str]:
     watched = [Metric(f"metric_{number}", UNIT_INTERVAL) for number in range(metrics)]
-    shared = MonitoringSettings(segments={"tier": [f"s{number}" for number in range(segments)]} if segments else {})
+    shared = MonitoringSettings(
+        dimensions={"tier": [f"s{number}" for number in range(dimensions)]} if dimensions else {}
+    )
     return rule_files(
         {one.name: AlertSettings(baseline=0.85, min_drop=0.1, **alert) for one in watched}, watched, shared
     )
@@ -169,7 +171,7 @@ def files_of(metrics: int, segments: int, **alert: Any) -> dict[str, str]:
 def test_the_files_stay_small_with_many_metrics_and_segments() -> None:
     one, many = files_of(1, 0), files_of(10, 5)
 
-    assert len(one[RULES].encode()) <= 32_000
+    assert len(one[RULES].encode()) <= 33_000
     assert len(many[RULES].encode()) <= 40_000
     assert len(many[GRAFANA].encode()) <= 50_000
 
@@ -220,7 +222,7 @@ def test_what_cannot_be_watched_is_named(alerts: dict[str, AlertSettings], words
 
 
 def test_segments_that_cannot_all_be_told_apart_are_refused() -> None:
-    shared = MonitoringSettings(segments={"user": [f"user-{number}" for number in range(800)]})
+    shared = MonitoringSettings(dimensions={"user": [f"user-{number}" for number in range(800)]})
 
     with pytest.raises(ConfigurationError, match=r"801 of user \(other included\) make .* 1,500 fit"):
         made(shared)

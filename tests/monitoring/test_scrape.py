@@ -59,7 +59,7 @@ def test_a_scrape_and_remote_write_give_the_same_names_and_labels(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
         with (
             collector.running(tmp_path, config),
-            OnlineScorer([Grounded()], service_name="shop", segments={"user_tier": ["gold"]}) as scorer,
+            OnlineScorer([Grounded()], service_name="shop", dimensions={"user_tier": ["gold"]}) as scorer,
         ):
             scrape = SCRAPE.format(port=scorer.serve_metrics(0))
             (server.folder / "prometheus.yml").write_text(scrape)

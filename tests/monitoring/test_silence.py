@@ -103,7 +103,7 @@ def test_a_replica_to_which_nothing_comes_or_which_hands_it_over_is_not_silent(
     series = [counter(name, growing(40), **scores) for name in (SCORES, ALIVE)]
     series += [counter(name, then_none, **idle) for name in (SCORES, ALIVE)]
     series += [counter(SCORES, then_none, **leaves), counter(ALIVE, growing(40), **leaves)]
-    series += [counter(ENDED, f"0x{20 * HOUR} {growing(20)}", **leaves, spanscore_outcome="handed_over")]
+    series += [counter(ENDED, f"0x{20 * HOUR} {growing(20)}", **leaves, spanscore_evaluation_outcome="delegated")]
 
     check(prometheus, tmp_path, series, {12: [], 20: [], 21.2: [], 29.8: [], 39: []})
 
@@ -113,8 +113,8 @@ def test_what_ends_before_it_is_handed_over_is_no_silence_where_nothing_is_score
 ) -> None:
     front, worker = {"job": "front", "instance": "a"}, {"job": "worker", "instance": "b"}
     series = [counter(SCORES, f"0x{10 * HOUR}", **one) for one in (front, worker)]
-    series += [counter(ENDED, growing(10), **one, spanscore_outcome="no_sample") for one in (front, worker)]
-    series += [counter(ENDED, growing(10, per_hour=6_000), **front, spanscore_outcome="handed_over")]
+    series += [counter(ENDED, growing(10), **one, spanscore_evaluation_outcome="no_sample") for one in (front, worker)]
+    series += [counter(ENDED, growing(10, per_hour=6_000), **front, spanscore_evaluation_outcome="delegated")]
 
     check(prometheus, tmp_path, series, {5: silent("worker")}, why='reason="unscored"')
 

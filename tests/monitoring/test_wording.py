@@ -83,7 +83,7 @@ def test_a_mean_is_told_on_the_scale_of_its_metric_too(prometheus: ModuleType, t
 def test_a_mean_of_which_much_is_missing_says_so(prometheus: ModuleType, tmp_path: Path) -> None:
     files = files_of([PASSED])
     lost = {
-        "series": 'spanscore_excluded_weight_total{gen_ai_evaluation_name="passed",job="bot"}',
+        "series": 'spanscore_missing_weight_total{gen_ai_evaluation_name="passed",job="bot"}',
         "values": "0+250x40",
     }
     tests = read_yaml(files[RULES_TEST])
@@ -99,7 +99,7 @@ def test_a_mean_of_which_much_is_missing_says_so(prometheus: ModuleType, tmp_pat
 def test_no_place_is_left_open_in_what_an_alert_says(file: str) -> None:
     alerts = {"passed": AlertSettings(baseline=0.9, min_drop=0.1, threshold=0.7)}
 
-    written = rule_files(alerts, [PASSED], MonitoringSettings(segments={"tier": ["gold"]}))[file]
+    written = rule_files(alerts, [PASSED], MonitoringSettings(dimensions={"tier": ["gold"]}))[file]
 
     rules = read_yaml(written)["groups"][0]["rules"]
     said = " ".join(text for rule in rules for text in rule.get("annotations", {}).values())
@@ -122,12 +122,12 @@ def test_units_are_told_as_whole_numbers(reason: str) -> None:
 
 @pytest.mark.server
 def test_another_judge_is_told_from_what_to_what(prometheus: ModuleType, tmp_path: Path) -> None:
-    said = told(prometheus, tmp_path, files_of([PASSED]), "SpanscoreNewSeries", "another judge is told")
+    said = told(prometheus, tmp_path, files_of([PASSED]), "SpanscoreNewEvaluatorVersion", "another judge is told")
 
     assert "info" in said
     (text,) = [one for one in said if one.startswith("passed has")]
     assert text == (
-        "passed has a new series (service bot): version 1+a → 1+a, judge m/x → m/y, votes 1 → 1. "
+        "passed has a new evaluator version (service bot): version 1+a → 1+a, judge m/x → m/y, votes 1 → 1. "
         "Its scores cannot be compared with those before: no drop. "
         "After a week of it set alerts.passed.baseline to its mean, as the dashboard tells it. "
         "This notice ends by itself after 20s."
@@ -149,7 +149,7 @@ def test_names_and_segments_with_signs_of_templates_are_told_as_they_are(
     prometheus: ModuleType, tmp_path: Path
 ) -> None:
     name = " ".join(HOSTILE)
-    files = files_of([Metric(name, BINARY)], segments={"tier": HOSTILE})
+    files = files_of([Metric(name, BINARY)], dimensions={"tier": HOSTILE})
 
     said = told(prometheus, tmp_path, files)
 
@@ -165,7 +165,7 @@ def test_names_and_segments_with_signs_of_templates_are_told_as_they_are(
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_in_grafanas_file_a_dollar_is_no_variable_and_a_brace_opens_no_template(value: str) -> None:
-    files = files_of([Metric(f"m {value}", BINARY)], segments={"tier": [value]})
+    files = files_of([Metric(f"m {value}", BINARY)], dimensions={"tier": [value]})
 
     for rule in read_yaml(files[GRAFANA])["groups"][0]["rules"]:
         assert "$" not in rule["title"].replace("$$", "")

@@ -129,13 +129,13 @@ def evaluated(server: OpenAIServer, trace: Trace, loop: asyncio.Runner, *, captu
     }
 
 
-def foreign(trace: Trace) -> list[Any]:
+def external(trace: Trace) -> list[Any]:
     return [span for span in trace.spans if not span.instrumentation_scope.name.startswith("spanscore")]
 
 
 def shapes(trace: Trace) -> list[str]:
     """Return every foreign span as (scope, name, parent's name, attribute names), in an order that does not depend on time."""
-    names = {span.context.span_id: span.name for span in foreign(trace)}
+    names = {span.context.span_id: span.name for span in external(trace)}
     return sorted(
         json.dumps(
             [
@@ -145,7 +145,7 @@ def shapes(trace: Trace) -> list[str]:
                 sorted(span.attributes),
             ]
         )
-        for span in foreign(trace)
+        for span in external(trace)
     )
 
 

@@ -24,7 +24,7 @@ def of_version(version: Any) -> Unit:
 
 def recorded(telemetry: Telemetry, *units: Unit, **changes: Any) -> dict[str, float]:
     for one in units:
-        telemetry.record(one, score("grounded", series="1+judge", **changes))
+        telemetry.record(one, score("grounded", evaluator_version="1+judge", **changes))
     return by_value(telemetry, semconv.SCORED)
 
 
@@ -96,11 +96,15 @@ def test_a_unit_of_this_process_has_the_resource_of_its_provider() -> None:
 
 
 def test_series_are_told_apart_per_metric() -> None:
-    telemetry = Telemetry(None, FixedCounts(), compared=ComparedValues(semconv.SERIES, series={"grounded": "1+judge"}))
+    telemetry = Telemetry(
+        None,
+        FixedCounts(),
+        compared=ComparedValues(semconv.EVALUATOR_VERSION, evaluator_version={"grounded": "1+judge"}),
+    )
 
     for metric in ("grounded", "polite"):
         for n in range(9):
-            telemetry.record(unit(), score(metric, series=f"{n}+judge"))
+            telemetry.record(unit(), score(metric, evaluator_version=f"{n}+judge"))
 
     found = by_value(telemetry, semconv.SCORED)
     assert found == {**{f"{n}+judge": 2.0 for n in range(8)}, OTHER: 2.0}
@@ -121,7 +125,7 @@ def test_with_the_first_score_of_a_value_both_labels_are_there_and_the_other_is_
     telemetry = Telemetry(None, FixedCounts(), compared=ComparedValues("service.version"))
     telemetry.declare([Grounded()])
 
-    telemetry.record(of_version("1.5"), score("grounded", label="pass", series=Grounded().series))
+    telemetry.record(of_version("1.5"), score("grounded", label="pass", evaluator_version=Grounded().evaluator_version))
 
     of_release = {
         dict(labels)[semconv.EVALUATION_SCORE_LABEL]: value

@@ -42,7 +42,7 @@ MOMENTS = (
 @dataclass(frozen=True)
 class Metric:
     name: str = "faithfulness"
-    series: str = "1+judge"
+    evaluator_version: str = "1+judge"
     scale: Scale = UNIT_INTERVAL
 
 
@@ -55,8 +55,8 @@ def key(**attributes: str) -> tuple[tuple[str, str], ...]:
     names = {
         "name": "gen_ai.evaluation.name",
         "label": "gen_ai.evaluation.score.label",
-        "series": "spanscore.series",
-        "outcome": "spanscore.outcome",
+        "evaluator_version": "spanscore.evaluator.version",
+        "outcome": "spanscore.evaluation.outcome",
         "model": "gen_ai.request.model",
         "type": "gen_ai.token.type",
         "error": "error.type",
@@ -70,20 +70,20 @@ def with_root(**changes: object) -> Unit:
     return replace(of, spans=tuple(replace(span, **changes) for span in of.spans))
 
 
-PASSED = key(name="faithfulness", label="pass", series="1+judge")
-FAILED = key(name="faithfulness", label="fail", series="1+judge")
+PASSED = key(name="faithfulness", label="pass", evaluator_version="1+judge")
+FAILED = key(name="faithfulness", label="fail", evaluator_version="1+judge")
 
 
 def test_declared_sums_are_zero_in_the_first_collection(memory: Memory) -> None:
     telemetry = telemetry_of(memory)
     telemetry.declare([Metric(), Metric("style", scale=OPEN)])
 
-    expected = {PASSED: 0, FAILED: 0, key(name="style", series="1+judge"): 0}
+    expected = {PASSED: 0, FAILED: 0, key(name="style", evaluator_version="1+judge"): 0}
     assert memory.values("spanscore.scored") == expected
     assert [memory.values(name) for name in MOMENTS] == [expected] * len(MOMENTS)
     losses = [str(outcome) for outcome in Outcome if outcome.lost]
     excluded = {key(name=name, outcome=outcome): 0 for name in ("faithfulness", "style") for outcome in losses}
-    assert [memory.values(f"spanscore.excluded.{power}") for power in ("weight", "weight2")] == [excluded, excluded]
+    assert [memory.values(f"spanscore.missing.{power}") for power in ("weight", "weight2")] == [excluded, excluded]
 
 
 def test_every_outcome_of_a_declared_metric_is_there_from_the_first_collection(memory: Memory) -> None:
@@ -94,17 +94,17 @@ def test_every_outcome_of_a_declared_metric_is_there_from_the_first_collection(m
     scored = {key(name="faithfulness", outcome="scored"): 3}
     assert memory.values("spanscore.evaluations") == {**outcomes, **scored}
     assert memory.values("spanscore.eligible") == {key(name="faithfulness"): 3}
-    assert memory.values("spanscore.evaluations.pending") == {key(name="faithfulness"): 0}
+    assert memory.values("spanscore.evaluation.pending") == {key(name="faithfulness"): 0}
 
 
 def test_what_a_fallback_judged_is_in_sums_of_its_own(memory: Memory) -> None:
     telemetry = telemetry_of(memory)
 
-    telemetry.record(unit(), score(stratum="fallback", series="1/other/1"))
-    telemetry.record(unit(), replace(failed(), stratum="fallback"))
+    telemetry.record(unit(), score(source="fallback", evaluator_version="1/other/1"))
+    telemetry.record(unit(), replace(failed(), source="fallback"))
     telemetry.record(unit(), score(value=0.75))
 
-    fallback = ("spanscore.stratum", "fallback")
+    fallback = ("spanscore.evaluation.source", "fallback")
     scored = memory.values("spanscore.scored")
     assert [fallback in labels for labels, count in scored.items() if count] == [True, False]
     assert [fallback in labels for labels in memory.points("spanscore.quality")] == [True, False]
@@ -145,7 +145,7 @@ def test_sums_take_quality_where_the_value_is_negative_or_lower_is_better(memory
 def test_a_score_without_quality_is_counted_and_adds_to_no_mean(memory: Memory) -> None:
     telemetry_of(memory).record(None, score(value=17.0, scale=OPEN))
 
-    unlabelled = key(name="faithfulness", series="1+judge")
+    unlabelled = key(name="faithfulness", evaluator_version="1+judge")
     assert memory.values("spanscore.scored") == {unlabelled: 1}
     assert [memory.values(name) for name in MOMENTS] == [{}] * len(MOMENTS)
     assert memory.points("spanscore.quality") == {}
@@ -159,8 +159,8 @@ def test_what_is_lost_is_told_by_its_weight_and_its_square(memory: Memory) -> No
         ledger.choose(UnitKey(1, number), {"faithfulness": Decision(True, 0.1, 0)})
         ledger.settle(UnitKey(1, number), "faithfulness", Outcome.JUDGE_ERROR)
 
-    assert memory.values("spanscore.excluded.weight") == {key(name="faithfulness", outcome="judge_error"): 20}
-    assert memory.values("spanscore.excluded.weight2") == {key(name="faithfulness", outcome="judge_error"): 200}
+    assert memory.values("spanscore.missing.weight") == {key(name="faithfulness", outcome="judge_error"): 20}
+    assert memory.values("spanscore.missing.weight2") == {key(name="faithfulness", outcome="judge_error"): 200}
 
 
 def test_an_undefined_score_is_neither_a_score_nor_a_failure(memory: Memory) -> None:
@@ -236,7 +236,7 @@ def test_an_agent_stands_for_a_workflow_that_is_not_there(memory: Memory) -> Non
 
 
 def test_segments_have_listed_values_and_other(memory: Memory) -> None:
-    telemetry = telemetry_of(memory, segments={"user_tier": ("gold", "free")})
+    telemetry = telemetry_of(memory, dimensions={"user_tier": ("gold", "free")})
     telemetry.declare([Metric()])
 
     telemetry.record(unit(), score())
@@ -252,7 +252,7 @@ def test_segments_have_listed_values_and_other(memory: Memory) -> None:
 
 
 def test_units_of_several_applications_are_told_apart_by_their_resource(memory: Memory) -> None:
-    telemetry = telemetry_of(memory, segments={"service.namespace": ("shop", "bank")})
+    telemetry = telemetry_of(memory, dimensions={"service.namespace": ("shop", "bank")})
     shop = {"service.namespace": "shop"}
 
     telemetry.record(with_root(resource=shop), score())
@@ -264,11 +264,17 @@ def test_units_of_several_applications_are_told_apart_by_their_resource(memory: 
 
 @pytest.mark.parametrize(
     "ours",
-    ["gen_ai.evaluation.name", "gen_ai.evaluation.score.label", "spanscore.series", "service.name", "service_name"],
+    [
+        "gen_ai.evaluation.name",
+        "gen_ai.evaluation.score.label",
+        "spanscore.evaluator.version",
+        "service.name",
+        "service_name",
+    ],
 )
 def test_a_segment_cannot_take_the_place_of_an_attribute_of_ours(memory: Memory, ours: str) -> None:
     with pytest.raises(ConfigurationError, match=ours):
-        telemetry_of(memory, segments={ours: ("gold",)})
+        telemetry_of(memory, dimensions={ours: ("gold",)})
 
 
 def test_a_meter_that_comes_late_gets_the_sums_whole_and_histograms_from_then_on(memory: Memory) -> None:
@@ -300,7 +306,7 @@ TIERS = {"tier": ["a", "b", "c", "d", "e"], "lang": ["de", "en", "es", "fr", "it
 
 
 def test_every_declared_set_is_told_apart_also_by_the_sdk(memory: Memory) -> None:
-    telemetry = telemetry_of(memory, segments=TIERS)
+    telemetry = telemetry_of(memory, dimensions=TIERS)
     telemetry.declare([Metric(f"metric_{number}") for number in range(17)])
 
     points = memory.values("spanscore.weight")
@@ -309,15 +315,15 @@ def test_every_declared_set_is_told_apart_also_by_the_sdk(memory: Memory) -> Non
 
 
 def test_past_the_declared_sets_there_is_room_for_what_comes_later(memory: Memory) -> None:
-    telemetry = telemetry_of(memory, segments=TIERS, max_sets=3)
+    telemetry = telemetry_of(memory, dimensions=TIERS, max_sets=3)
     telemetry.declare([Metric()])
 
     for number in range(5):
-        telemetry.record(unit(), score(series=f"{number}+judge"))
+        telemetry.record(unit(), score(evaluator_version=f"{number}+judge"))
 
-    told = {dict(labels)["spanscore.series"] for labels in memory.values("spanscore.scored")}
+    told = {dict(labels)["spanscore.evaluator.version"] for labels in memory.values("spanscore.scored")}
     assert told == {"1+judge", "0+judge", "2+judge", "3+judge", "other"}
-    assert telemetry.overflowing == {"faithfulness": "spanscore.series"}
+    assert telemetry.overflowing == {"faithfulness": "spanscore.evaluator.version"}
 
 
 def test_attribute_sets_are_bounded_and_what_was_folded_is_counted(memory: Memory) -> None:
@@ -327,7 +333,9 @@ def test_attribute_sets_are_bounded_and_what_was_folded_is_counted(memory: Memor
         telemetry.record(unit(**{semconv.REQUEST_MODEL: f"model-{n}"}), score())
 
     points = memory.points("spanscore.quality")
-    overflowed = points[key(name="faithfulness", label="pass", series="other", model="other", workflow="other")]
+    overflowed = points[
+        key(name="faithfulness", label="pass", evaluator_version="other", model="other", workflow="other")
+    ]
     assert (len(points), overflowed.count, telemetry.overflowed) == (4, 7, 7)
 
 
@@ -406,7 +414,11 @@ def test_of_a_closed_scorer_it_is_told_that_nothing_waits(memory: Memory) -> Non
 
 
 def account(model: str = "m", **values: float) -> Point:
-    names = {"places": semconv.JUDGE_PLACES, "breaker": semconv.JUDGE_BREAKER, "retries": semconv.JUDGE_RETRIES}
+    names = {
+        "places": semconv.JUDGE_CONCURRENCY_LIMIT,
+        "breaker": semconv.JUDGE_CIRCUIT_BREAKER_STATE,
+        "retries": semconv.JUDGE_RETRIES,
+    }
     return Point(
         ((semconv.PROVIDER_NAME, "openai"), (semconv.REQUEST_MODEL, model)),
         {names[name]: value for name, value in values.items()},
@@ -424,9 +436,9 @@ def test_an_account_that_two_scorers_share_is_told_once_and_two_of_one_name_add_
         memory, points=lambda: {"shared": one, "of another key": other, "of another model": account("n", places=1)}
     )
 
-    assert memory.values("spanscore.judge.places") == {of_account(): 7, of_account("n"): 1}
+    assert memory.values("spanscore.judge.concurrency.limit") == {of_account(): 7, of_account("n"): 1}
     assert memory.values("spanscore.judge.retries") == {of_account(): 3}
-    assert memory.values("spanscore.judge.breaker") == {of_account(): 2}  # the worst
+    assert memory.values("spanscore.judge.circuit_breaker.state") == {of_account(): 2}  # the worst
 
 
 def test_the_lowest_factor_of_a_budget_stands_for_all(memory: Memory) -> None:
@@ -447,7 +459,7 @@ def test_a_counter_of_an_account_does_not_go_back_when_a_scorer_ends_and_grows_w
     first.close()
 
     assert memory.values("spanscore.judge.retries") == {of_account(): 2}
-    assert memory.values("spanscore.judge.places") == {}
+    assert memory.values("spanscore.judge.concurrency.limit") == {}
 
     retries[0] = 5.0
     telemetry_of(memory, points=lambda: {"account": account(places=4, retries=retries[0])})
@@ -458,7 +470,7 @@ def test_a_counter_of_an_account_does_not_go_back_when_a_scorer_ends_and_grows_w
 def test_accounts_that_cannot_be_read_are_left_out(memory: Memory) -> None:
     telemetry_of(memory, points=lambda: {"account": account(places=1 // 0)})
 
-    assert memory.values("spanscore.judge.places") == {}
+    assert memory.values("spanscore.judge.concurrency.limit") == {}
 
 
 def test_a_wait_is_recorded_once_on_a_meter_that_two_scorers_share(memory: Memory) -> None:
@@ -469,7 +481,7 @@ def test_a_wait_is_recorded_once_on_a_meter_that_two_scorers_share(memory: Memor
     for listener in listeners:
         listener("openai", "m", 2.5)
 
-    (point,) = memory.points("spanscore.judge.wait").values()
+    (point,) = memory.points("spanscore.judge.queue.duration").values()
     assert (point.count, point.sum, dict(point.attributes)) == (1, 2.5, dict(of_account()))
 
 
@@ -480,7 +492,7 @@ def test_no_wait_is_recorded_on_a_meter_that_was_abandoned(memory: Memory) -> No
     telemetry.abandon(memory.providers.meter())
     listeners[0]("openai", "m", 2.5)
 
-    assert memory.points("spanscore.judge.wait") == {}
+    assert memory.points("spanscore.judge.queue.duration") == {}
 
 
 @dataclass(frozen=True)
@@ -493,14 +505,15 @@ def applied(applies: bool, **changes: Any) -> Score:
 
 
 APPLIES, DOES_NOT = (
-    key(name="faithfulness", series="1+judge", **{"spanscore.applicable": said}) for said in ("true", "false")
+    key(name="faithfulness", evaluator_version="1+judge", **{"spanscore.evaluation.applicable": said})
+    for said in ("true", "false")
 )
 
 
 def test_whether_a_metric_applies_is_weighted_and_there_as_zero_only_where_there_is_a_condition(memory: Memory) -> None:
     telemetry = telemetry_of(memory)
     telemetry.declare([Conditional(), Metric("style")])
-    telemetry.declare([Conditional()], semconv.STRATUM_SHADOW)
+    telemetry.declare([Conditional()], semconv.SOURCE_SHADOW)
     assert memory.values("spanscore.applicable.weight") == {APPLIES: 0, DOES_NOT: 0}
 
     telemetry.record(unit(), applied(True, probability=0.25))
@@ -521,7 +534,7 @@ def test_what_is_in_no_mean_is_in_no_share_of_what_applies(memory: Memory) -> No
     for applies in (True, False):
         telemetry.record(unit(), applied(applies, revision=1))
         telemetry.record(going_on, applied(applies))
-        telemetry.record(unit(), applied(applies, stratum="fallback"))
+        telemetry.record(unit(), applied(applies, source="fallback"))
 
     assert memory.values("spanscore.applicable.weight") == {APPLIES: 0, DOES_NOT: 0}
 
@@ -547,7 +560,7 @@ def test_tokens_are_of_one_type_each_and_answers_without_a_count_are_counted(mem
     assert memory.values("spanscore.judge.tokens") == {
         key(name="faithfulness", model="m", type=kind): tokens for kind, tokens in types.items()
     }
-    assert memory.values("spanscore.judge.unmetered") == {key(name="faithfulness", model="m"): 1}
+    assert memory.values("spanscore.judge.calls_without_usage") == {key(name="faithfulness", model="m"): 1}
 
 
 def test_what_a_judge_declines_is_counted_apart_from_other_failures(memory: Memory) -> None:
@@ -605,9 +618,9 @@ def test_a_forked_child_counts_from_zero(memory: Memory) -> None:
 
 
 def _child_sums() -> dict[tuple[tuple[str, str], ...], float]:
-    name, series = ("gen_ai.evaluation.name", "faithfulness"), ("spanscore.series", "1+judge")
+    name, evaluator_version = ("gen_ai.evaluation.name", "faithfulness"), ("spanscore.evaluator.version", "1+judge")
     label = "gen_ai.evaluation.score.label"
-    return {(name, (label, "pass"), series): 0, (name, (label, "fail"), series): 1}
+    return {(name, (label, "pass"), evaluator_version): 0, (name, (label, "fail"), evaluator_version): 1}
 
 
 def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory: Memory) -> None:
@@ -630,7 +643,9 @@ def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory:
     assert _kinds(data) == {**dict.fromkeys(_COUNTERS, "counter"), **dict.fromkeys(_GAUGES, "gauge"), **_HISTOGRAMS}
 
 
-_HISTOGRAMS = dict.fromkeys((semconv.QUALITY_HISTOGRAM, semconv.JUDGE_DURATION, semconv.JUDGE_WAIT), "histogram")
+_HISTOGRAMS = dict.fromkeys(
+    (semconv.QUALITY_HISTOGRAM, semconv.JUDGE_DURATION, semconv.JUDGE_QUEUE_DURATION), "histogram"
+)
 _LEVELS = {
     semconv.QUEUE_SIZE,
     semconv.QUEUE_CAPACITY,
@@ -639,21 +654,21 @@ _LEVELS = {
     semconv.SPOOL_DEPTH,
     semconv.SPOOL_BYTES,
     semconv.SPOOL_OLDEST,
-    semconv.SPOOL_POISON,
+    semconv.SPOOL_DEAD_LETTERS,
 }
 _GAUGES = {
     semconv.PENDING,
     *_LEVELS,
-    semconv.JUDGE_PLACES,
-    semconv.JUDGE_INFLIGHT,
-    semconv.JUDGE_WAITING,
-    semconv.JUDGE_BREAKER,
+    semconv.JUDGE_CONCURRENCY_LIMIT,
+    semconv.JUDGE_ACTIVE_CALLS,
+    semconv.JUDGE_QUEUE_SIZE,
+    semconv.JUDGE_CIRCUIT_BREAKER_STATE,
     semconv.BUDGET_SPENT,
     semconv.BUDGET_LIMIT,
     semconv.BUDGET_FACTOR,
-    semconv.CANARY_AGREEMENT,
-    semconv.CANARY_FIRST_AGREEMENT,
-    semconv.CANARY_P,
+    semconv.JUDGE_CHECK_AGREEMENT,
+    semconv.JUDGE_CHECK_FIRST_AGREEMENT,
+    semconv.JUDGE_CHECK_P,
     semconv.WORKER_LAG,
     semconv.WORKER_TIME_LAG,
 }
@@ -679,20 +694,20 @@ _HANDED_IN = {
 _COUNTERS = {
     semconv.SCORED,
     *MOMENTS,
-    semconv.EXCLUDED_WEIGHT,
-    semconv.EXCLUDED_WEIGHT2,
+    semconv.MISSING_WEIGHT,
+    semconv.MISSING_WEIGHT2,
     semconv.ELIGIBLE,
     semconv.EVALUATIONS,
     semconv.JUDGE_CALLS,
     semconv.JUDGE_TOKENS,
     semconv.JUDGE_COST,
     semconv.JUDGE_ERRORS,
-    semconv.JUDGE_UNMETERED,
+    semconv.JUDGE_CALLS_WITHOUT_USAGE,
     semconv.JUDGE_THROTTLED,
     semconv.JUDGE_RETRIES,
-    semconv.JUDGE_CACHED,
+    semconv.JUDGE_CACHE_HITS,
     semconv.DECLINED,
-    semconv.JUDGE_CONTRADICTIONS,
+    semconv.JUDGE_SELF_CONTRADICTIONS,
     semconv.APPLICABLE_WEIGHT,
     semconv.APPLICABLE_WEIGHT2,
     *(_HANDED_IN - _GAUGES),

@@ -333,7 +333,7 @@ def test_scores_arrive_as_span_event_and_exemplar_of_the_scored_trace(own: Provi
     assert receiver.span_ids == {chosen: 1}
 
 
-def test_a_foreign_resource_travels_with_its_evaluation(own: Providers, receiver: OtlpReceiver) -> None:
+def test_a_external_resource_travels_with_its_evaluation(own: Providers, receiver: OtlpReceiver) -> None:
     EvaluationSpans(own).emit(unit(resource={"service.name": "billing"}), [score()])
 
     assert own.force_flush(DEADLINE_S)

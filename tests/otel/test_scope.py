@@ -52,7 +52,7 @@ def test_the_scope_of_events_carries_version_and_schema(memory: Memory) -> None:
     assert scopes == {_ours(semconv.SCOPE)}
 
 
-def test_the_scope_of_a_foreign_units_evaluation_carries_version_and_schema() -> None:
+def test_the_scope_of_a_external_units_evaluation_carries_version_and_schema() -> None:
     memory = Memory()
 
     EvaluationSpans(memory.providers).emit(unit(resource={"service.name": "shop"}), [score()])

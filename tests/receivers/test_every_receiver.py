@@ -19,14 +19,14 @@ from spanscore import OnlineScorer, ScoringSpanProcessor, SingleTurnSample
 from spanscore.protocols import Receiver
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.otlp.spans import OtlpSpans
-from spanscore.receivers.processor.foreign_spans import ForeignSpans
+from spanscore.receivers.processor.external_spans import ExternalSpans
 from spanscore.receivers.stored import StoredUnits
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.settings.serving import WireUnits
-from spanscore.testing import a_span, a_unit
+from spanscore.testing import make_span, make_unit
 
 HOUR_NS = 3_600 * 10**9
-AT_ONCE = WireUnits(quiet=0)
+AT_ONCE = WireUnits(idle_timeout=0)
 TRACES = count(1)
 
 
@@ -57,13 +57,13 @@ def send(scorer: OnlineScorer) -> None:
 
 
 def replay(scorer: OnlineScorer) -> None:
-    scorer.stored_units().put(a_unit(a_span()))
+    scorer.stored_units().put(make_unit(make_span()))
 
 
 WAYS: dict[type, Callable[[OnlineScorer], None]] = {
     Recorder: call,
     SubmittedSamples: submit,
-    ForeignSpans: trace,
+    ExternalSpans: trace,
     OtlpSpans: send,
     StoredUnits: replay,
 }

@@ -33,7 +33,7 @@ from spanscore.settings.serving import WireUnits
 GENAI = "opentelemetry.instrumentation.openai_v2"
 OPENINFERENCE = "openinference.instrumentation.langchain"
 IN_MEMORY: Any = getattr(log_export, "InMemoryLogRecordExporter", None) or log_export.InMemoryLogExporter  # before 1.39
-ENDLESS = WireUnits(quiet=3_600)
+ENDLESS = WireUnits(idle_timeout=3_600)
 INFLATED = 10_000_000
 
 
@@ -186,7 +186,7 @@ def test_an_explanation_names_the_log_record_s_span(form: Callable[[], list[Reco
 
     (explained,) = spanscore.explain(json.dumps(as_json(request)) for request in requests)
 
-    taken = {part.field: (part.text, part.span) for part in explained.units[0].parts if part.looked_in is None}
+    taken = {part.field: (part.text, part.span) for part in explained.units[0].parts if part.searched is None}
     assert taken == {"user_input": (QUESTION, "chat m"), "response": (ANSWER, "chat m")}
     assert explained.units[0].change == []
 
@@ -250,7 +250,7 @@ def test_a_unit_whose_records_had_not_come_says_so_and_they_are_counted() -> Non
     other.call(details())
     application.call(details())
     with a_line(metric) as (scorer, _):
-        door = received(scorer, WireUnits(quiet=0.05))
+        door = received(scorer, WireUnits(idle_timeout=0.05))
         take_logs(door, other.logs_sent())  # of a span that never comes
         door.traces(application.spans_sent())
         assert scorer.flush(10)

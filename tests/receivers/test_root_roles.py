@@ -15,7 +15,7 @@ from spanscore.dialects.translations.building import wire_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.span import SpanData
 from spanscore.receivers.root_roles import root_role
-from spanscore.testing import a_span
+from spanscore.testing import make_span
 from spanscore.units.roots import RootRole, role_of_operation
 
 ASKED = {
@@ -62,7 +62,7 @@ def read_role(span: SpanData) -> RootRole | None:
 @pytest.mark.parametrize(("scope", "kind"), list(kinds()), ids=str)
 def test_a_kind_of_span_has_one_role(scope: str, kind: Mapping[str, str]) -> None:
     name = "Chat completion with 'gpt-4o'" if scope.startswith("logfire") else "step"
-    span = replace(a_span(), scope=scope, name=name, attributes={**ASKED.get(scope, {}), **kind})
+    span = replace(make_span(), scope=scope, name=name, attributes={**ASKED.get(scope, {}), **kind})
 
     assert root_role(span.attributes, scope) is read_role(span)
 

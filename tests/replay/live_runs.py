@@ -91,8 +91,13 @@ def live_runs(config: Path, units: int) -> LiveRuns:
 def scored_in(spans: Iterable[SpanData]) -> Scored:
     """Return what evaluation spans say: by unit and metric the ids, the decision, and the score."""
     told = (
-        *(semconv.SCORE_ID, semconv.SCORE_REVISION, semconv.SAMPLING_THRESHOLD, semconv.SAMPLING_RULE, semconv.REASON),
-        *(semconv.EVALUATION_SCORE_VALUE, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES, semconv.METRIC_VERSION),
+        *(semconv.SCORE_ID, semconv.SCORE_REVISION, semconv.SAMPLING_THRESHOLD, semconv.SAMPLING_RULE, semconv.OUTCOME),
+        *(
+            semconv.EVALUATION_SCORE_VALUE,
+            semconv.EVALUATION_SCORE_LABEL,
+            semconv.EVALUATOR_VERSION,
+            semconv.METRIC_VERSION,
+        ),
     )
     return {
         (span.trace_id, span.parent_id or 0, span.attributes[semconv.EVALUATION_NAME]): {

@@ -48,7 +48,7 @@ def explained(*lines: str, **options: Any) -> ExplainedTrace:
 
 def places(trace: ExplainedTrace) -> list[tuple[str, str | None, str | None, str | None]]:
     (unit,) = trace.units
-    return [(part.field, part.text, part.span, part.attribute) for part in unit.parts if part.looked_in is None]
+    return [(part.field, part.text, part.span, part.attribute) for part in unit.parts if part.searched is None]
 
 
 def test_each_part_of_a_sample_names_the_span_and_the_attribute_of_its_writer() -> None:
@@ -179,12 +179,12 @@ def test_a_wrapper_of_the_application_that_would_make_one_unit_is_named() -> Non
 
 def test_a_translation_of_the_user_that_raises_is_named_at_its_span() -> None:
     class Broken:
-        name, scopes, marks = "broken", ("acme",), ()
+        name, scopes, signatures = "broken", ("acme",), ()
 
-        def claims(self, span: Any) -> bool:
+        def accepts(self, span: Any) -> bool:
             raise KeyError("a secret")
 
-        def translate(self, span: Any) -> Any:
+        def normalize(self, span: Any) -> Any:
             return replace(span, no_content=NoContent("", ""))
 
     trace = explained(span(1, "call", ALIEN, scope="acme"), translations=[Broken()])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from tests.codec.requests import a_span, sent
+from tests.codec.requests import make_span, sent
 from tests.live import Grounded
 
 from spanscore.codec.wire import taken_apart
@@ -31,7 +31,7 @@ class Store:
     def traces(self) -> Iterator[StoredTrace]:
         for number in range(1, self._traces + 1):
             trace_id = number.to_bytes(16)
-            root = a_span(trace_id=trace_id, parent_span_id=b"")
+            root = make_span(trace_id=trace_id, parent_span_id=b"")
             yield StoredTrace(trace_id, taken_apart(sent(root.SerializeToString())).spans)
 
 

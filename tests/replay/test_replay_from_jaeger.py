@@ -15,7 +15,7 @@ from tests.servers.jaeger import Jaeger
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
-from spanscore.dialects.genai import GenAIDialect
+from spanscore.dialects.genai import GenAIExtractor
 from spanscore.model.span import UnitKey
 from spanscore.replay.journal import Journal
 from spanscore.replay.reading import StoredUnit, UnitReader
@@ -85,7 +85,7 @@ def test_by_the_api_of_its_page_units_are_the_same_but_for_nanoseconds(filled: J
 def told(stored: StoredUnit) -> Any:
     """Return what is read of a unit, but for its duration: its facts and its samples."""
     facts = stored.unit.facts()._replace(duration_ns=None)
-    return facts, GenAIDialect().samples(stored.unit), stored.dialect, len(stored.unit.spans)
+    return facts, GenAIExtractor().extract(stored.unit), stored.dialect, len(stored.unit.spans)
 
 
 def lasted_ns(stored: StoredUnit) -> int:
@@ -99,8 +99,8 @@ def test_what_was_emitted_is_not_scored_by_a_second_replay(
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
     source = f"jaeger:{filled.url}?service={SERVICE}"
 
-    first = replayed(config, source, "--emit")
-    second = replayed(config, source, "--emit")
+    first = replayed(config, source, "--export")
+    second = replayed(config, source, "--export")
 
     assert (sum(first["taken"].values()), sum(second["taken"].values())) == (len(live.scored), 0)
     assert sum(second["skipped"].values()) == second["decisions"]["told"] == len(live.scored)

@@ -69,10 +69,10 @@ def test_at_a_budget_the_rest_is_not_asked_no_rate_is_lowered_and_resume_goes_on
     told = json.loads(first.stdout)
     assert told["taken"] == free["taken"]
     assert told["judge_calls"] == 12
-    turned_away = sum(found.get("budget", 0) for found in told["outcomes"].values())
-    assert f"{turned_away} scores ended as 'budget'" in first.stderr
+    not_attempted = sum(found.get("budget_exhausted", 0) for found in told["outcomes"].values())
+    assert f"{not_attempted} scores ended as 'budget'" in first.stderr
     assert f"--resume {out / 'scores.jsonl'}" in first.stderr
-    assert sum(second["taken"].values()) == turned_away
+    assert sum(second["taken"].values()) == not_attempted
 
 
 def test_units_that_began_outside_the_time_are_left_alone(config: Path, unscored: str, few: LiveRuns) -> None:
@@ -112,7 +112,7 @@ def test_a_dry_run_prices_the_calls_by_the_table(config: Path, unscored: str, tm
 def test_what_was_scored_is_scored_again_as_a_further_revision_where_that_is_asked_for(
     config: Path, scored: str, few: LiveRuns, tmp_path: Path
 ) -> None:
-    told = replayed(config, scored, "--again", "--out", str(tmp_path / "out"))
+    told = replayed(config, scored, "--rescore", "--out", str(tmp_path / "out"))
 
     again = scores_in(tmp_path / "out")
     assert again.keys() == few.scored.keys()
@@ -190,7 +190,7 @@ def test_scores_that_could_not_be_sent_are_an_error_and_count_as_not_scored(
     file = tmp_path / "sent.jsonl"
 
     done = CliRunner().invoke(
-        app("replay"), ["replay", str(config), unscored, "--emit", "--limit", "2", "--resume", str(file)]
+        app("replay"), ["replay", str(config), unscored, "--export", "--limit", "2", "--resume", str(file)]
     )
 
     assert "not all that was scored has left" in str(done.exception)
@@ -200,7 +200,7 @@ def test_scores_that_could_not_be_sent_are_an_error_and_count_as_not_scored(
 
 def test_a_queue_that_is_short_for_live_traffic_loses_nothing(unscored: str, few: LiveRuns, tmp_path: Path) -> None:
     told = replayed(
-        configuration(tmp_path, "limits: {queue: 4, workers: 1}\n"), unscored, "--out", str(tmp_path / "out")
+        configuration(tmp_path, "limits: {queue_size: 4, workers: 1}\n"), unscored, "--out", str(tmp_path / "out")
     )
 
     assert sum(found["scored"] for found in told["outcomes"].values()) == len(few.scored)
@@ -208,7 +208,7 @@ def test_a_queue_that_is_short_for_live_traffic_loses_nothing(unscored: str, few
 
 SCORED_ELSEWHERE = {
     "spooled": "spool: {{path: {folder}/spool.db, score_here: false}}",
-    "sent": "elsewhere: {{endpoint: 'http://127.0.0.1:9', token_file: {folder}/token}}",
+    "sent": "remote_scoring: {{endpoint: 'http://127.0.0.1:9', token_file: {folder}/token}}",
 }
 
 
@@ -266,9 +266,9 @@ def test_status_tells_what_a_replay_has_made_and_what_it_cost() -> None:
 
 
 REFUSED = {
-    ("--out", "a", "--emit"): "choose one of them",
-    ("--rate", "fast"): "--rate: 'fast' is no rate",
-    ("--rate", "50"): "--rate: '50' does not say in which time; write 50/s",
+    ("--out", "a", "--export"): "choose one of them",
+    ("--max-rate", "fast"): "--max-rate: 'fast' is no rate",
+    ("--max-rate", "50"): "--max-rate: '50' does not say in which time; write 50/s",
     ("--since", "1h", "--until", "7d"): "--until 7d is not after --since 1h",
     ("--since", "monday"): "'monday' is no time",
     ("--out", "a", "--resume", "b/scores.jsonl"): "leave --out out",
@@ -303,4 +303,4 @@ def _span(request: Any) -> Any:
 def _fail(span: Any) -> None:
     """Make an evaluation span what a judge's failure leaves."""
     span["attributes"] = [one for one in span["attributes"] if one["key"] != "gen_ai.evaluation.score.value"]
-    span["attributes"].append({"key": "spanscore.reason", "value": {"stringValue": "judge_error"}})
+    span["attributes"].append({"key": "spanscore.evaluation.outcome", "value": {"stringValue": "judge_error"}})

@@ -21,9 +21,15 @@ MINUTE = 60_000_000_000
 _ids = count(1)
 
 
-def a_score(value: float | None, metric: str = "faithfulness", *, scale: Scale = UNIT_INTERVAL, **fields: Any) -> Score:
+def make_score(
+    value: float | None, metric: str = "faithfulness", *, scale: Scale = UNIT_INTERVAL, **fields: Any
+) -> Score:
     quality = None if value is None else scale.quality(value)
-    given = {"outcome": Outcome.SCORED if value is not None else Outcome.JUDGE_ERROR, "probability": 1.0, "series": "1"}
+    given = {
+        "outcome": Outcome.SCORED if value is not None else Outcome.JUDGE_ERROR,
+        "probability": 1.0,
+        "evaluator_version": "1",
+    }
     return Score(metric=metric, version="1", scale=scale, value=value, quality=quality, label=scale.label(quality),
                  **{**given, **fields})  # fmt: skip
 

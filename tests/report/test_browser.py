@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.report.builders import a_label, a_score, a_unit_span, a_whole, evaluations
+from tests.report.builders import a_label, a_unit_span, a_whole, evaluations, make_score
 from tests.servers.chromium import Browser, Tab
 
 from spanscore import semconv
@@ -29,7 +29,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     spans = []
     for at in range(240):
         bad = 100 <= at < 140
-        scores = [a_score(None if at % 20 == 0 else 0.2 if bad else 0.8, name, scale=scale, explanation="<img src=x>")
+        scores = [make_score(None if at % 20 == 0 else 0.2 if bad else 0.8, name, scale=scale, explanation="<img src=x>")
                   for name, scale in METRICS.items()]  # fmt: skip
         content = {
             semconv.CONVERSATION_ID: f"{at // 4} {LONG_WORD}",
@@ -42,7 +42,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
             *evaluations(span, *scores),
             a_label(span, at % 2, LONG_WORD, **{semconv.EVALUATION_EXPLANATION: "<b>"}),
         ]
-        spans += [a_whole(span, a_score(0.1, "goal"), turns=4)] if at % 4 == 3 else []
+        spans += [a_whole(span, make_score(0.1, "goal"), turns=4)] if at % 4 == 3 else []
     write(spans, path)
     return path.as_uri()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.report.builders import a_label, a_score, a_turn, a_whole, evaluations
+from tests.report.builders import a_label, a_turn, a_whole, evaluations, make_score
 
 from spanscore import semconv
 from spanscore.model.span import SpanData
@@ -20,11 +20,11 @@ def talk(
 ) -> list[SpanData]:
     """Return a conversation whose turns have these scores, a minute apart, the last one first; and its own score."""
     of_turns = [
-        a_turn(conversation, a_score(value), minute=at,
+        a_turn(conversation, make_score(value), minute=at,
                **{semconv.INPUT_VALUE: {"question": f"Question {at}?"}, semconv.OUTPUT_VALUE: {"answer": f"Answer {at}."}})
         for at, value in enumerate(turns)
     ]  # fmt: skip
-    scored = [] if whole is None else [a_whole(of_turns[-1][0], a_score(whole, GOAL), turns=len(turns), end=end)]
+    scored = [] if whole is None else [a_whole(of_turns[-1][0], make_score(whole, GOAL), turns=len(turns), end=end)]
     return [span for turn in reversed(of_turns) for span in turn] + scored
 
 
@@ -48,7 +48,7 @@ def test_a_metric_of_conversations_has_a_mean_of_conversations() -> None:
 
 def test_a_metric_that_judged_turns_and_conversations_is_two() -> None:
     spans = talk("a", 0.9, 0.7)
-    whole = a_whole(spans[0], a_score(0.1), turns=2)
+    whole = a_whole(spans[0], make_score(0.1), turns=2)
 
     assert means([*spans, whole]) == {"faithfulness": (0.8, 2), "faithfulness (conversations)": (0.1, 1)}
 
@@ -62,7 +62,7 @@ def test_what_is_judged_while_a_conversation_goes_on_is_in_no_mean() -> None:
 
 def test_the_end_counts_and_a_provisional_score_is_told_only_where_it_saw_more() -> None:
     spans = talk("a", 0.5, 0.5, whole=0.4)
-    before, after = (a_whole(spans[0], a_score(0.9, GOAL), turns=turns, end="open") for turns in (1, 3))
+    before, after = (a_whole(spans[0], make_score(0.9, GOAL), turns=turns, end="open") for turns in (1, 3))
 
     seen = [[(one.row.value, one.turns) for one in _of("a", [*spans, extra]).scores] for extra in (before, after)]
 
@@ -71,15 +71,15 @@ def test_the_end_counts_and_a_provisional_score_is_told_only_where_it_saw_more()
 
 def test_the_last_revision_of_a_conversation_is_the_one_that_counts() -> None:
     spans = talk("a", 0.5, 0.5, whole=0.4)
-    again = a_whole(spans[0], a_score(0.6, GOAL, revision=1), turns=3)
+    again = a_whole(spans[0], make_score(0.6, GOAL, revision=1), turns=3)
 
     assert means([again, *spans])[GOAL] == (0.6, 1)
 
 
 def test_labels_and_what_was_judged_apart_are_in_no_mean_and_no_funnel() -> None:
     spans = talk("a", 0.9, 0.7)
-    apart = [one for stratum in ("feedback", "canary")
-             for one in evaluations(spans[0], a_score(0.0, stratum=stratum))]  # fmt: skip
+    apart = [one for source in ("feedback", "judge_check")
+             for one in evaluations(spans[0], make_score(0.0, source=source))]  # fmt: skip
     said = a_label(spans[0], 0.0, **{semconv.EVALUATION_NAME: "faithfulness"})
 
     assert means([*apart, said, *spans]) == {"faithfulness": (0.8, 2)}

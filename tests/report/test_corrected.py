@@ -1,4 +1,4 @@
-"""The page tells the pass rate as humans would have it, of the series that was calibrated and of no other."""
+"""The page tells the pass rate as humans would have it, of the evaluator version that was calibrated and of no other."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.report.builders import TEN_O_CLOCK, a_score, a_unit_span, evaluations
+from tests.report.builders import TEN_O_CLOCK, a_unit_span, evaluations, make_score
 
 from spanscore.model.score import JudgeCall, Usage
 from spanscore.model.span import SpanData
-from spanscore.monitoring.calibration import Calibration, LabelledPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.estimates import moments
 from spanscore.report import ReportRow, summarize, write
 
 PAIRS = [(True, True)] * 45 + [(True, False)] * 5 + [(False, True)] * 4 + [(False, False)] * 16
-SAVED = SavedCalibration("faithfulness", "1", Calibration.of(LabelledPair(*one) for one in PAIRS))
+SAVED = SavedCalibration("faithfulness", "1", Calibration.of(AnnotatedPair(*one) for one in PAIRS))
 
 
-def row(label: bool, *, series: str | None = "1", minute: int = 0, probability: float = 1.0) -> ReportRow:
+def row(label: bool, *, evaluator_version: str | None = "1", minute: int = 0, probability: float = 1.0) -> ReportRow:
     return ReportRow(
         unit=f"{minute}",
         metric="faithfulness",
@@ -27,7 +27,7 @@ def row(label: bool, *, series: str | None = "1", minute: int = 0, probability: 
         value=float(label),
         quality=float(label),
         label="pass" if label else "fail",
-        series=series,
+        evaluator_version=evaluator_version,
         probability=probability,
     )
 
@@ -43,7 +43,7 @@ def test_the_rate_is_corrected_with_the_weights_of_the_scores() -> None:
 
 
 def test_scores_of_an_earlier_series_are_not_corrected_with_the_others() -> None:
-    before = [row(False, minute=n, series="0") for n in range(50)]
+    before = [row(False, minute=n, evaluator_version="0") for n in range(50)]
 
     found = summarize([*before, row(True, minute=99)], calibrations={"faithfulness": SAVED}).metrics[0].corrected
 
@@ -51,9 +51,9 @@ def test_scores_of_an_earlier_series_are_not_corrected_with_the_others() -> None
     assert found.raw == 1.0
 
 
-@pytest.mark.parametrize("series", ["2", None])
-def test_after_a_change_of_the_series_it_is_not_calibrated(series: str | None) -> None:
-    rows = [*(row(True, minute=n) for n in range(50)), row(True, minute=99, series=series)]
+@pytest.mark.parametrize("evaluator_version", ["2", None])
+def test_after_a_change_of_the_series_it_is_not_calibrated(evaluator_version: str | None) -> None:
+    rows = [*(row(True, minute=n) for n in range(50)), row(True, minute=99, evaluator_version=evaluator_version)]
 
     found = summarize(rows, calibrations={"faithfulness": SAVED}).metrics[0].corrected
 
@@ -66,10 +66,10 @@ def test_a_metric_without_a_calibration_says_nothing_of_it() -> None:
     assert summarize([row(True)], calibrations={"other": SAVED}).metrics[0].corrected is None
 
 
-def spans(series: str) -> list[SpanData]:
+def spans(evaluator_version: str) -> list[SpanData]:
     found = []
     for number in range(20):
-        score = a_score(float(number % 4 > 0), series=series)
+        score = make_score(float(number % 4 > 0), evaluator_version=evaluator_version)
         unit = a_unit_span(score, minute=number)
         found += [unit, *evaluations(unit, score)]
     return found
@@ -88,7 +88,7 @@ def test_the_page_of_another_series_says_that_it_is_not_calibrated(tmp_path: Pat
     write(spans("2"), tmp_path / "page.html", calibrations={"faithfulness": SAVED})
 
     assert (
-        "Not calibrated: the labels are of series 1, and the last scores are of 2"
+        "Not calibrated: the labels are of evaluator version 1, and the last scores are of 2"
         in (tmp_path / "page.html").read_text()
     )
 
@@ -96,7 +96,7 @@ def test_the_page_of_another_series_says_that_it_is_not_calibrated(tmp_path: Pat
 def test_the_page_counts_scores_whose_judge_read_less_than_half(tmp_path: Path) -> None:
     found = []
     for minute, share in enumerate((0.9, 0.6, 0.5)):
-        score = a_score(1.0, usage=Usage((JudgeCall(step="s", input_left_out=share),)))
+        score = make_score(1.0, usage=Usage((JudgeCall(step="s", input_truncated_ratio=share),)))
         unit = a_unit_span(score, minute=minute)
         found += [unit, *evaluations(unit, score)] if minute else [unit]
 

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from tests.report.builders import a_score, a_unit_span, evaluations, rows
+from tests.report.builders import a_unit_span, evaluations, make_score, rows
 
 from spanscore import semconv
 from spanscore.errors import MissingExtraError
@@ -61,7 +61,7 @@ def words(path: Path) -> str:
 def a_scored_unit(
     answer: str, *, value: float = 0.1, metric: str = "faithfulness", content: bool = True
 ) -> list[SpanData]:
-    score = a_score(value, metric, explanation=f"because {answer}")
+    score = make_score(value, metric, explanation=f"because {answer}")
     held = {semconv.INPUT_VALUE: {"question": "Why?"}, semconv.OUTPUT_VALUE: {"answer": answer}} if content else {}
     span = a_unit_span(score, **held)
     return [span, *evaluations(span, score, content=content)]
@@ -182,8 +182,8 @@ def test_what_a_fallback_judged_is_not_in_the_mean_and_is_said_to_be_missing() -
 
 
 def test_why_there_is_no_score_is_said_with_the_latest_trace_of_such(tmp_path: Path) -> None:
-    lacking = a_score(None, outcome=Outcome.MISSING_FIELD, missing=("retrieved_contexts",))
-    units = [a_unit_span(a_score(1.0)), a_unit_span(lacking, minute=1), a_unit_span(lacking, minute=2)]
+    lacking = make_score(None, outcome=Outcome.MISSING_FIELD, missing=("retrieved_contexts",))
+    units = [a_unit_span(make_score(1.0)), a_unit_span(lacking, minute=1), a_unit_span(lacking, minute=2)]
 
     write(units, tmp_path / "report.html")
 
@@ -193,7 +193,7 @@ def test_why_there_is_no_score_is_said_with_the_latest_trace_of_such(tmp_path: P
 
 def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
     calls = Usage((JudgeCall(step="s", model="m", input_tokens=1200, output_tokens=34, cost_usd=0.004),))
-    score = a_score(0.5, judge_model="small-judge", usage=calls)
+    score = make_score(0.5, judge_model="small-judge", usage=calls)
     span = a_unit_span(score)
 
     write([span, *evaluations(span, score)], tmp_path / "report.html")
@@ -203,7 +203,7 @@ def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
 
 
 def test_the_page_says_where_the_judge_only_compared_words(tmp_path: Path) -> None:
-    score = a_score(0.5, judge_model=LexicalJudge.model)
+    score = make_score(0.5, judge_model=LexicalJudge.model)
     span = a_unit_span(score)
 
     write([span, *evaluations(span, score)], tmp_path / "report.html")
@@ -254,7 +254,7 @@ def test_the_threshold_is_said_and_drawn(tmp_path: Path) -> None:
 )
 def test_only_a_failure_has_the_colour_of_alarm(tmp_path: Path, outcome: Outcome, said: str, not_said: str) -> None:
     page = tmp_path / "report.html"
-    missing = a_score(None, outcome=outcome)
+    missing = make_score(None, outcome=outcome)
     span = a_unit_span(missing, minute=1)
 
     write([*a_scored_unit("fine"), span, *evaluations(span, missing)], page)
@@ -396,7 +396,7 @@ def test_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_units_that_are_a_model_called_alone_are_counted(tmp_path: Path) -> None:
-    page, score = tmp_path / "report.html", a_score(1.0)
+    page, score = tmp_path / "report.html", make_score(1.0)
     alone = a_unit_span(score, **{semconv.OPERATION_NAME: semconv.CHAT})
 
     assert write([a_unit_span(score), alone], page).alone == 1

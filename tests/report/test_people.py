@@ -6,14 +6,14 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.live import QUESTION, a_line, rag
-from tests.report.builders import a_label, a_score, a_turn, evaluations
+from tests.report.builders import a_label, a_turn, evaluations, make_score
 
 from spanscore import semconv
 from spanscore.codec.sdk import span_data
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData
 from spanscore.report import summary, write
-from spanscore.report.labels import labels
+from spanscore.report.annotations import labels
 from spanscore.report.spans import Spans
 
 
@@ -22,21 +22,21 @@ def told(spans: list[SpanData]) -> list[list[tuple[str, str]]]:
 
 
 def test_of_one_persons_labels_the_last_stands() -> None:
-    (unit, *_) = a_turn("a", a_score(0.9))
+    (unit, *_) = a_turn("a", make_score(0.9))
     up, down = a_label(unit, 1.0, "pass", minute=10), a_label(unit, 0.0, "fail", minute=20)
 
     assert told([down, up, unit]) == told([up, down, unit]) == [[("fail", "HUMAN")]]
 
 
 def test_of_one_moment_the_higher_revision_stands() -> None:
-    (unit, *_) = a_turn("a", a_score(0.9))
+    (unit, *_) = a_turn("a", make_score(0.9))
     first, second = a_label(unit, 1.0, "pass"), a_label(unit, 0.0, "fail", **{semconv.SCORE_REVISION: 1})
 
     assert told([second, first]) == told([first, second]) == [[("fail", "HUMAN")]]
 
 
 def test_each_annotator_is_heard() -> None:
-    (unit, *_) = a_turn("a", a_score(0.9))
+    (unit, *_) = a_turn("a", make_score(0.9))
 
     assert told([a_label(unit, 1.0, annotator="anna", minute=2), a_label(unit, 0.25, annotator="ben", minute=1)]) == [
         [("0.25", "ben"), ("1.00", "anna")]
@@ -44,7 +44,7 @@ def test_each_annotator_is_heard() -> None:
 
 
 def test_the_page_lays_labels_beside_the_scores_of_the_same_units(tmp_path: Path) -> None:
-    units = [a_turn(f"c{at}", a_score(value), minute=at) for at, value in enumerate((0.9, 0.7, 0.2))]
+    units = [a_turn(f"c{at}", make_score(value), minute=at) for at, value in enumerate((0.9, 0.7, 0.2))]
     said = [a_label(unit[0], float(at > 0), "good" if at else "bad") for at, unit in enumerate(units)]
 
     page = _page(tmp_path, [span for unit in units for span in unit] + said)
@@ -56,7 +56,7 @@ def test_the_page_lays_labels_beside_the_scores_of_the_same_units(tmp_path: Path
 
 def test_a_unit_judged_after_feedback_is_shown_apart(tmp_path: Path) -> None:
     (unit,) = a_turn("a", others={"faithfulness": Outcome.NOT_SAMPLED})
-    judged = evaluations(unit, a_score(0.25, stratum="feedback", probability=0.5, threshold=1 << 55))
+    judged = evaluations(unit, make_score(0.25, source="feedback", probability=0.5, threshold=1 << 55))
 
     page = _page(tmp_path, [unit, *judged, a_label(unit, 0.0, "bad")])
 
@@ -65,7 +65,7 @@ def test_a_unit_judged_after_feedback_is_shown_apart(tmp_path: Path) -> None:
 
 
 def test_a_label_is_shown_where_its_unit_is_not_in_the_file(tmp_path: Path) -> None:
-    (unit, *_) = a_turn("a", a_score(0.9))
+    (unit, *_) = a_turn("a", make_score(0.9))
 
     page = _page(tmp_path, [a_label(unit, 0.0, "bad")])
 
@@ -73,7 +73,7 @@ def test_a_label_is_shown_where_its_unit_is_not_in_the_file(tmp_path: Path) -> N
 
 
 def test_the_page_shows_what_feedback_writes(tmp_path: Path) -> None:
-    with a_line(capture_content=True, labels={"mood": ["bad", "good"]}) as (scorer, trace):
+    with a_line(capture_content=True, feedback_scales={"mood": ["bad", "good"]}) as (scorer, trace):
         run_id = uuid4()
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler], "run_id": run_id})
         ids = scorer.unit_id(run_id)
@@ -95,7 +95,7 @@ def test_the_page_shows_what_feedback_writes(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_of_labels_where_there_are_none(tmp_path: Path) -> None:
-    assert "What people said" not in _page(tmp_path, a_turn("a", a_score(0.9)))
+    assert "What people said" not in _page(tmp_path, a_turn("a", make_score(0.9)))
 
 
 def _page(tmp_path: Path, spans: list[SpanData]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.report.builders import TEN_O_CLOCK, a_score, a_unit_span, evaluations
+from tests.report.builders import TEN_O_CLOCK, a_unit_span, evaluations, make_score
 
 from spanscore import semconv
 from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
@@ -12,7 +12,7 @@ from spanscore.model.span import UnitKey
 from spanscore.report import summarize
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
-from spanscore.testing import a_span
+from spanscore.testing import make_span
 
 LOWER = Scale(direction="lower")
 COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
@@ -24,7 +24,7 @@ def read(*spans: object) -> list[ReportRow]:
 
 def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
     call = JudgeCall(step="verify", model="m", input_tokens=40, output_tokens=2, cost_usd=0.5)
-    score = a_score(
+    score = make_score(
         0.25, explanation="1 of 4", usage=Usage((call,)), judge_model="m", probability=0.5, threshold=1 << 55
     )
     span = a_unit_span(score)
@@ -41,7 +41,7 @@ def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
             probability=0.5,
             range=(0.0, 1.0),
             pass_at=0.5,
-            series="1",
+            evaluator_version="1",
             judge_model="m",
             input_tokens=40,
             output_tokens=2,
@@ -53,7 +53,7 @@ def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
 
 
 def test_what_a_judge_was_asked_is_no_unit() -> None:
-    asked = a_span(semconv.CHAT, scope=semconv.JUDGE_SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"})
+    asked = make_span(semconv.CHAT, scope=semconv.JUDGE_SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"})
 
     spans = Spans.read([asked])
 
@@ -61,7 +61,7 @@ def test_what_a_judge_was_asked_is_no_unit() -> None:
 
 
 def test_what_a_fallback_judged_is_a_metric_of_its_own() -> None:
-    score, stands_in = a_score(0.8), a_score(0.2, stratum="fallback")
+    score, stands_in = make_score(0.8), make_score(0.2, source="fallback")
     both = a_unit_span(score), a_unit_span(stands_in)
     late = a_unit_span(pending=True)
 
@@ -72,7 +72,7 @@ def test_what_a_fallback_judged_is_a_metric_of_its_own() -> None:
 
 
 def test_late_score_comes_from_its_evaluation_span() -> None:
-    span, score = a_unit_span(pending=True), a_score(0.8)
+    span, score = a_unit_span(pending=True), make_score(0.8)
 
     (row,) = read(span, *evaluations(span, score))
 
@@ -80,16 +80,16 @@ def test_late_score_comes_from_its_evaluation_span() -> None:
 
 
 def test_score_on_its_unit_alone_is_read_with_the_scale_other_units_tell() -> None:
-    told, bare = a_unit_span(a_score(0.2, "noise", scale=LOWER)), a_unit_span(a_score(0.9, "noise", scale=LOWER))
+    told, bare = a_unit_span(make_score(0.2, "noise", scale=LOWER)), a_unit_span(make_score(0.9, "noise", scale=LOWER))
 
-    found = {row.value: row for row in read(told, *evaluations(told, a_score(0.2, "noise", scale=LOWER)), bare)}
+    found = {row.value: row for row in read(told, *evaluations(told, make_score(0.2, "noise", scale=LOWER)), bare)}
 
     assert found[0.9].direction == "lower"
     assert round(found[0.9].quality or 0, 6) == 0.1
 
 
 def test_quality_of_a_negative_cosine_is_zero() -> None:
-    span, score = a_unit_span(), a_score(-0.4, "relevancy", scale=COSINE)
+    span, score = a_unit_span(), make_score(-0.4, "relevancy", scale=COSINE)
 
     (row,) = read(span, *evaluations(span, score))
 
@@ -97,7 +97,7 @@ def test_quality_of_a_negative_cosine_is_zero() -> None:
 
 
 def test_failed_evaluation_has_no_value_and_its_error_type() -> None:
-    score = a_score(None, error_type="unavailable")
+    score = make_score(None, error_type="unavailable")
     span = a_unit_span(score)
 
     (row,) = read(span, *evaluations(span, score))
@@ -106,8 +106,8 @@ def test_failed_evaluation_has_no_value_and_its_error_type() -> None:
 
 
 def test_metric_that_was_never_begun_has_the_outcome_that_is_left() -> None:
-    failed = a_score(None, "harmless")
-    scored = a_unit_span(a_score(1.0))
+    failed = make_score(None, "harmless")
+    scored = a_unit_span(make_score(1.0))
     span = a_unit_span(failed, others={"faithfulness": Outcome.MISSING_FIELD})
 
     found = {(row.unit, row.metric): row.outcome for row in read(scored, span, *evaluations(span, failed))}
@@ -120,9 +120,9 @@ def test_metric_that_was_never_begun_has_the_outcome_that_is_left() -> None:
 
 
 def test_each_metric_of_a_unit_has_the_outcome_that_its_span_says_of_it() -> None:
-    lacking = a_score(None, "recall", outcome=Outcome.MISSING_FIELD, missing=("reference",))
-    span = a_unit_span(a_score(1.0, "a"), lacking, others={"b": Outcome.NOT_SAMPLED, "c": Outcome.QUEUE_FULL})
-    scored = a_unit_span(a_score(1.0, "a"), a_score(1.0, "b"))
+    lacking = make_score(None, "recall", outcome=Outcome.MISSING_FIELD, missing=("reference",))
+    span = a_unit_span(make_score(1.0, "a"), lacking, others={"b": Outcome.NOT_SAMPLED, "c": Outcome.QUEUE_FULL})
+    scored = a_unit_span(make_score(1.0, "a"), make_score(1.0, "b"))
 
     found = {row.metric: (row.outcome, row.reason) for row in read(scored, span) if row.value is None}
 
@@ -133,13 +133,6 @@ def test_each_metric_of_a_unit_has_the_outcome_that_its_span_says_of_it() -> Non
     }
 
 
-def test_outcomes_that_an_older_span_does_not_tell_apart_are_both_named() -> None:
-    scored = a_unit_span(a_score(1.0, "a"), a_score(1.0, "b"))
-    span = a_unit_span(**{semconv.STATUS: "not_scored", semconv.REASON: "missing_field,not_sampled"})
-
-    assert {row.outcome for row in read(scored, span) if row.value is None} == {"missing_field or not_sampled"}
-
-
 def test_unit_without_any_score_is_there_when_no_metric_is_known() -> None:
     assert [(row.metric, row.outcome) for row in read(a_unit_span(others={"a": Outcome.NOT_SAMPLED}))] == [
         ("", "not_sampled")
@@ -147,17 +140,17 @@ def test_unit_without_any_score_is_there_when_no_metric_is_known() -> None:
 
 
 def test_pending_score_that_never_came_is_pending() -> None:
-    scored = a_unit_span(a_score(1.0))
+    scored = a_unit_span(make_score(1.0))
 
     assert [row.outcome for row in read(scored, a_unit_span(pending=True))] == ["scored", "pending"]
 
 
 def test_metric_of_another_scorer_is_not_missed() -> None:
-    assert len(read(a_unit_span(a_score(1.0, "a")), a_unit_span(a_score(1.0, "b")))) == 2
+    assert len(read(a_unit_span(make_score(1.0, "a")), a_unit_span(make_score(1.0, "b")))) == 2
 
 
 def test_span_that_comes_twice_counts_once() -> None:
-    score = a_score(0.5)
+    score = make_score(0.5)
     span = a_unit_span(score)
     both = [span, *evaluations(span, score)]
 
@@ -165,7 +158,7 @@ def test_span_that_comes_twice_counts_once() -> None:
 
 
 def test_highest_revision_wins_in_any_order() -> None:
-    span, first, second = a_unit_span(), a_score(0.1, revision=0), a_score(0.9, revision=1)
+    span, first, second = a_unit_span(), make_score(0.1, revision=0), make_score(0.9, revision=1)
 
     (row,) = read(*evaluations(span, second), span, *evaluations(span, first))
 
@@ -173,11 +166,11 @@ def test_highest_revision_wins_in_any_order() -> None:
 
 
 def test_evaluation_of_a_unit_that_is_not_in_the_file_is_read() -> None:
-    assert [row.value for row in read(*evaluations(a_unit_span(), a_score(0.5)))] == [0.5]
+    assert [row.value for row in read(*evaluations(a_unit_span(), make_score(0.5)))] == [0.5]
 
 
 def test_probability_comes_from_the_threshold_where_there_is_no_value() -> None:
-    score = a_score(None, threshold=3 << 54)
+    score = make_score(None, threshold=3 << 54)
 
     (row,) = read(*evaluations(a_unit_span(), score))
 
@@ -193,9 +186,9 @@ def test_what_is_no_number_is_no_score() -> None:
 
 
 def test_metric_of_another_service_is_not_missing_here() -> None:
-    elsewhere = replace(a_unit_span(a_score(1.0, "theirs")), resource={"service.name": "other"})
-    ours = a_unit_span(a_score(1.0, "ours"))
+    remote_scoring = replace(a_unit_span(make_score(1.0, "theirs")), resource={"service.name": "other"})
+    ours = a_unit_span(make_score(1.0, "ours"))
 
-    found = read(elsewhere, ours, a_unit_span(others={"ours": Outcome.NOT_SAMPLED}))
+    found = read(remote_scoring, ours, a_unit_span(others={"ours": Outcome.NOT_SAMPLED}))
 
     assert [(row.metric, row.outcome) for row in found if row.value is None] == [("ours", "not_sampled")]

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.report.builders import a_score, a_unit_span, evaluations
+from tests.report.builders import a_unit_span, evaluations, make_score
 
 from spanscore.model.span import SpanData
 from spanscore.report import summary, write
 from spanscore.report.spans import Spans
 
 
-def a_unit(own: float | None, shadow: float | None, *, probability: float = 1.0) -> list[SpanData]:
+def make_unit(own: float | None, shadow: float | None, *, probability: float = 1.0) -> list[SpanData]:
     """A unit's span with the evaluation spans of both judges."""
-    first = a_score(own, judge_model="old", series="1/old/1", probability=probability)
-    second = a_score(
-        shadow, judge_model="new", series="1/new/1", probability=probability, stratum="shadow", threshold=0
+    first = make_score(own, judge_model="old", evaluator_version="1/old/1", probability=probability)
+    second = make_score(
+        shadow, judge_model="new", evaluator_version="1/new/1", probability=probability, source="shadow", threshold=0
     )
     span = a_unit_span(first)
     return [span, *evaluations(span, first, second)]
 
 
 def test_a_shadow_is_in_no_row_mean_outcome_or_ranking() -> None:
-    units = [*a_unit(0.9, 0.1), *a_unit(None, None), *a_unit(0.7, None)]
+    units = [*make_unit(0.9, 0.1), *make_unit(None, None), *make_unit(0.7, None)]
 
     found = summary(units)
 
@@ -35,7 +35,7 @@ def test_a_shadow_is_in_no_row_mean_outcome_or_ranking() -> None:
 
 
 def test_a_metric_is_compared_with_its_shadow_on_the_units_that_both_scored() -> None:
-    units = [*a_unit(0.9, 0.5), *a_unit(0.7, 0.5), *a_unit(None, 0.0), *a_unit(0.1, None)]
+    units = [*make_unit(0.9, 0.5), *make_unit(0.7, 0.5), *make_unit(None, 0.0), *make_unit(0.1, None)]
 
     (metric,) = summary(units).metrics
 
@@ -44,6 +44,6 @@ def test_a_metric_is_compared_with_its_shadow_on_the_units_that_both_scored() ->
 
 
 def test_the_page_says_it_beside_the_metric(tmp_path: Path) -> None:
-    write([span for _ in range(3) for span in a_unit(0.9, 0.4)], tmp_path / "report.html")
+    write([span for _ in range(3) for span in make_unit(0.9, 0.4)], tmp_path / "report.html")
 
     assert "Second judge new: mean 0.40 against 0.90 on the same 3 units" in (tmp_path / "report.html").read_text()

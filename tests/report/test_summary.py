@@ -43,7 +43,7 @@ def test_time_without_scores_is_a_gap_with_its_outcomes() -> None:
 
 
 def test_what_has_nothing_to_score_is_apart_from_what_was_lost() -> None:
-    outcomes = ["missing_field", "undefined", "judge_error", "queue_full", "not_sampled", "filtered",
+    outcomes = ["missing_field", "no_value", "judge_error", "queue_full", "not_sampled", "filtered",
                 "missing_field or not_sampled", "judge_error or missing_field"]  # fmt: skip
     given = [replace(row, outcome=outcome) for row, outcome in zip(rows(*[None] * 8), outcomes, strict=True)]
 
@@ -156,7 +156,7 @@ def test_open_scale_is_shown_on_its_own() -> None:
 
 def test_funnel_loses_each_evaluation_once() -> None:
     given = [*rows(0.9, label="pass"), *rows(0.1, label="fail"), *rows(None), *rows(None, outcome="not_sampled"),
-             *rows(None, outcome="missing_field"), *rows(None, outcome="undefined")]  # fmt: skip
+             *rows(None, outcome="missing_field"), *rows(None, outcome="no_value")]  # fmt: skip
 
     steps = {step.name: (step.left, dict(step.lost)) for step in summarize(given).steps}
 
@@ -164,7 +164,7 @@ def test_funnel_loses_each_evaluation_once() -> None:
         "came in": (6, {}),
         "chosen by sampling": (5, {"not_sampled": 1}),
         "had what the metric needs": (4, {"missing_field": 1}),
-        "scored": (2, {"judge_error": 1, "undefined": 1}),
+        "scored": (2, {"judge_error": 1, "no_value": 1}),
         "passed": (1, {"failed the metric's threshold": 1}),
     }
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import SynchronousMultiSpanProcessor, TracerProvider
-from tests.live import CONTEXT, FOREIGN, QUESTION, Grounded, a_trace, rag
+from tests.live import CONTEXT, EXTERNAL, QUESTION, Grounded, a_trace, rag
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.runtime import log
@@ -146,7 +146,7 @@ def _scored_behind(hazard: Hazard, trace: Any, options: dict[str, Any]) -> Seen:
     scorer = OnlineScorer(list(hazard.metrics()), tracer_provider=provider, meter_provider=MeterProvider(), **options)
     provider.add_span_processor(ScoringSpanProcessor(scorer, exits))
     try:
-        answers = _traced_answers(hazard, provider.get_tracer(FOREIGN))
+        answers = _traced_answers(hazard, provider.get_tracer(EXTERNAL))
         scorer.flush(0.3 if hazard.quick else 3.0)
     finally:
         began = time.monotonic()

@@ -56,7 +56,7 @@ def collected(host: Host, out: Path, **options: Any) -> Any:
     metrics = [Faithfulness("lexical"), AspectCritic("lexical", name="harmless", definition="?"), Quoting()]
     wanted = Collect(["faithfulness<=1", "harmless=pass"], out)
     scorer = OnlineScorer(metrics, service_name="app", timeout=2, collect=wanted, **options)
-    with spanscore.expected(reference=f"It is {SECRET}"):
+    with spanscore.references(reference=f"It is {SECRET}"):
         chain().invoke({"question": f"Where is {SECRET}?"}, config={"callbacks": [scorer.handler]})
     scorer.submit(spanscore.SingleTurnSample(user_input=SECRET, response=f"{SECRET}!", retrieved_contexts=[SECRET]))
     scorer.flush(10)
@@ -192,7 +192,7 @@ def gated(folder: Path, redactor: str = "") -> str:
         [*base, "--max-drop", "faithfulness=0.1", "--json"],
         ["--report", str(folder / "page.html")],
     ):
-        code, told = ran(folder, "score", str(cases), *words, redactor=redactor)
+        code, told = ran(folder, "evaluate", str(cases), *words, redactor=redactor)
         assert code in (0, 1, 3), told
         said.append(told)
     return "".join(said)

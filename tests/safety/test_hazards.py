@@ -109,7 +109,7 @@ class Broken(BaseMetric):
 
     name = "broken"
     version = "1"
-    series = "1"
+    evaluator_version = "1"
     requires = {"single_turn": ()}  # noqa: RUF012
 
     def __init__(self, score, *, cpu_bound=False):
@@ -172,7 +172,7 @@ JUDGES = {
     "answers 10 MB of quotes": Hazard(judged_by('{"' * 5_000_000), outcomes={"judge_error": N}),
     "answers deep lists": Hazard(judged_by('{"reason": ' + "[" * 100_000), outcomes={"judge_error": N}),
     "is rate limited": Hazard(
-        **served(lambda _: (429, {"Retry-After": "30"}), max_wait=0.5), outcomes={"rate_limited": N}
+        **served(lambda _: (429, {"Retry-After": "30"}), queue_timeout=0.5), outcomes={"judge_unavailable": N}
     ),
     "is unknown": Hazard(
         **served(lambda _: (401, {})),
@@ -279,14 +279,14 @@ HOOKS = {
     "redactor gives no text": ({"redactor": lambda _: None}, "redaction_error"),
     "redactor gives bytes": ({"redactor": lambda text: text.encode()}, "redaction_error"),
     "redactor gives a number": ({"redactor": len}, "redaction_error"),
-    "redactor hangs": ({"redactor": hangs, "hooks_timeout": 0.05}, "redaction_error"),
-    "filter hangs": ({"keep": hangs, "hooks_timeout": 0.05}, "metric_error"),
-    "extract hangs": ({"extract": Extract(response=hangs), "hooks_timeout": 0.05}, "no_sample"),
+    "redactor hangs": ({"redactor": hangs, "hook_timeout": 0.05}, "redaction_error"),
+    "filter hangs": ({"sample_filter": hangs, "hook_timeout": 0.05}, "metric_error"),
+    "extract hangs": ({"extract": Extract(response=hangs), "hook_timeout": 0.05}, "no_sample"),
     "redactor gives a surrogate": ({"redactor": lambda _: "\ud800"}, "scored"),
-    "filter raises": ({"keep": raises(RuntimeError("x"))}, "filtered"),
-    "filter exits": ({"keep": raises(SystemExit(1))}, "filtered"),
-    "filter gives an array": ({"keep": lambda _: np.zeros(3)}, "filtered"),
-    "filter gives what is neither true nor false": ({"keep": lambda _: Undecided()}, "filtered"),
+    "filter raises": ({"sample_filter": raises(RuntimeError("x"))}, "filtered"),
+    "filter exits": ({"sample_filter": raises(SystemExit(1))}, "filtered"),
+    "filter gives an array": ({"sample_filter": lambda _: np.zeros(3)}, "filtered"),
+    "filter gives what is neither true nor false": ({"sample_filter": lambda _: Undecided()}, "filtered"),
     "redactor gives a list": ({"redactor": lambda text: [text]}, "redaction_error"),
     "redactor gives an object": ({"redactor": lambda _: Undecided()}, "redaction_error"),
 }
@@ -406,7 +406,7 @@ def test_units_that_a_stuck_span_thread_never_read_are_counted(capfd):
 
     try:
         seen = assert_unharmed(
-            Hazard(options=lambda stack: {**stuck(stack), "attach": ["instruments"]}, quick=True), capfd
+            Hazard(options=lambda stack: {**stuck(stack), "outputs": ["instruments"]}, quick=True), capfd
         )
     finally:
         go_on.set()
@@ -452,7 +452,7 @@ def test_a_collector_that_answers(how, capfd):
 
 BOUNDS = {
     "queue": Hazard(lambda: [Slow(0.2)], lambda _: {"queue_size": 2}, inputs=["?"] * 20),
-    "inbox": Hazard(lambda: [Grounded()], lambda _: {"inbox_size": 2}, inputs=["?"] * 20),
+    "event_queue": Hazard(lambda: [Grounded()], lambda _: {"event_queue_size": 2}, inputs=["?"] * 20),
 }
 
 

@@ -55,7 +55,7 @@ def test_the_inbox_at_its_bound_stays_under_its_figure():
         scorer._line.span_thread._stopping = True  # as if it hung in an exporter
         before = used_mb()
         fill(lambda: run(scorer), lambda: scorer.status().refused > 100)
-        grown, waiting = used_mb() - before, len(scorer._line.inbox)
+        grown, waiting = used_mb() - before, len(scorer._line.event_queue)
 
     print(f"{waiting:,} events waiting: {grown:.1f} MB")
     assert waiting < 10_010
@@ -63,9 +63,11 @@ def test_the_inbox_at_its_bound_stays_under_its_figure():
 
 
 def read(scorer) -> bool:
-    """Let the span thread catch up: what waits in the inbox is not what is measured."""
-    scorer._line.inbox.nudge()
-    return poll(lambda: not len(scorer._line.inbox), deadline_s=10, what="the inbox to be read", every_s=0.01)
+    """Let the span thread catch up: what waits in the event queue is not what is measured."""
+    scorer._line.event_queue.nudge()
+    return poll(
+        lambda: not len(scorer._line.event_queue), deadline_s=10, what="the event queue to be read", every_s=0.01
+    )
 
 
 def fill(run: Callable[[], object], is_full: Callable[[], bool]) -> int:

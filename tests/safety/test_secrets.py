@@ -117,7 +117,7 @@ def host(monkeypatch):
 def scored(host, metrics, *, fail=False, expected=None, **options):
     scorer = OnlineScorer(metrics, service_name="app", timeout=2, **options)
     try:
-        with spanscore.expected(reference=expected or "x"):
+        with spanscore.references(reference=expected or "x"):
             chain(fail).invoke({"question": f"Where is {SECRET}?"}, config={"callbacks": [scorer.handler]})
     except ValueError:
         pass
@@ -238,7 +238,7 @@ def test_a_secret_in_what_is_expected_of_a_lone_model_is_redacted(host):
     expected = {"reference_tool_calls": [{"name": "look_up", "args": {"keys": (SECRET,)}}], "rubrics": {SECRET: SECRET}}
     with (
         OnlineScorer([Quoting()], service_name="app", capture_content=True, redactor=REDACTORS["redacts"]) as scorer,
-        spanscore.expected(**expected),
+        spanscore.references(**expected),
     ):
         model("Good morning.").invoke("Hello?", config={"callbacks": [scorer.handler]})
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from spanscore import ConfigurationError
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.threshold import threshold
-from spanscore.testing import a_span, a_unit
+from spanscore.testing import make_span, make_unit
 
 HEAD = 0.1
 TH = f"ot=th:{threshold(HEAD):014x}"
@@ -23,7 +23,7 @@ TRUTH = sum(QUALITY.values()) / 2
 BY_SERVICE = {"by_service": {"search": HEAD}, "default": 1}
 
 
-def arriving(units: int, seed: int = 5) -> Iterator[tuple[Facts, float]]:
+def arriving(units: int, seed: int = 5) -> Iterator[tuple[SamplingContext, float]]:
     """Yield a tenth of the units of two services, half of the traffic each, with their qualities."""
     random = Random(seed)
     for number in range(units):
@@ -31,11 +31,11 @@ def arriving(units: int, seed: int = 5) -> Iterator[tuple[Facts, float]]:
         trace_id, y = random.getrandbits(128), float(random.random() < QUALITY[service])
         if trace_id % 2**56 >= threshold(HEAD):
             state = TH if service == "front" else ""
-            yield Facts(UnitKey(trace_id, number + 1), True, state, service_name=service), y
+            yield SamplingContext(UnitKey(trace_id, number + 1), True, state, service_name=service), y
 
 
 def scored(upstream: Any, units: int = 200_000) -> list[tuple[float, float]]:
-    sampler = RateSampler({"m": 0.5}, upstream_probability=upstream)
+    sampler = RateSampler({"m": 0.5}, head_sampling_rate=upstream)
     decided = ((sampler.decide(facts, "m"), y) for facts, y in arriving(units))
     return [(y, decision.probability) for decision, y in decided if decision.take]
 
@@ -58,12 +58,12 @@ def test_the_share_of_the_silent_service_gives_the_mean_of_all_traffic() -> None
 
 
 def upstream_of(sampler: RateSampler, **facts: Any) -> tuple[float, str]:
-    decision = sampler.certain(Facts(UnitKey(1, 2), **facts), "m")
+    decision = sampler.certain(SamplingContext(UnitKey(1, 2), **facts), "m")
     return pytest.approx(decision.upstream), decision.upstream_by
 
 
 def test_a_service_has_its_own_share_and_every_other_one_the_default() -> None:
-    sampler = RateSampler({"m": 1.0}, upstream_probability={"by_service": {"search": 0.1, "mail": 1}, "default": 0.5})
+    sampler = RateSampler({"m": 1.0}, head_sampling_rate={"by_service": {"search": 0.1, "mail": 1}, "default": 0.5})
 
     assert upstream_of(sampler, service_name="search") == (0.1, "configured")
     assert upstream_of(sampler, service_name="mail") == (1.0, "configured")
@@ -74,36 +74,36 @@ def test_a_service_has_its_own_share_and_every_other_one_the_default() -> None:
 
 @pytest.mark.parametrize("given", [1, 1.0, {}, {"by_service": {"search": 0.1}}, BY_SERVICE])
 def test_a_share_that_nobody_stated_is_unknown(given: Any) -> None:
-    sampler = RateSampler({"m": 1.0}, upstream_probability=given)
+    sampler = RateSampler({"m": 1.0}, head_sampling_rate=given)
 
     assert upstream_of(sampler, service_name="other") == (1.0, "unknown")
 
 
 def test_a_unit_that_names_no_resource_is_of_the_service_of_this_process() -> None:
-    sampler = RateSampler({"m": 1.0}, upstream_probability=BY_SERVICE, service=lambda: "search")
+    sampler = RateSampler({"m": 1.0}, head_sampling_rate=BY_SERVICE, service=lambda: "search")
 
     assert upstream_of(sampler) == (HEAD, "configured")
     assert upstream_of(sampler, service_name="front") == (1.0, "unknown")
 
 
 def test_the_service_is_that_of_the_units_resource() -> None:
-    named = a_unit(a_span(resource={"service.name": "search"})).facts()
+    named = make_unit(make_span(resource={"service.name": "search"})).facts()
 
-    assert (named.service_name, a_unit(a_span()).facts().service_name) == ("search", None)
-    assert a_unit(a_span(resource={})).facts().service_name == ""
+    assert (named.service_name, make_unit(make_span()).facts().service_name) == ("search", None)
+    assert make_unit(make_span(resource={})).facts().service_name == ""
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"by_service": {"search": 0}}, r"sampling\.upstream_probability\.by_service\.search is 0; allowed is above 0"),
+        ({"by_service": {"search": 0}}, r"sampling\.head_sampling_rate\.by_service\.search is 0; allowed is above 0"),
         ({"by_service": {"search": "much"}}, r"by_service\.search is 'much'; allowed is above 0"),
-        ({"default": 1.1}, r"sampling\.upstream_probability\.default is 1\.1; allowed is above 0, up to 1"),
-        ({"search": 0.1}, r"sampling\.upstream_probability has 'search'; write \{by_service: \{search: 0\.1\}"),
-        ({"by_service": 0.1}, r"sampling\.upstream_probability\.by_service is 0\.1; write \{by_service: "),
-        (True, r"sampling\.upstream_probability is True; allowed is above 0, up to 1"),
+        ({"default": 1.1}, r"sampling\.head_sampling_rate\.default is 1\.1; allowed is above 0, up to 1"),
+        ({"search": 0.1}, r"sampling\.head_sampling_rate has 'search'; write \{by_service: \{search: 0\.1\}"),
+        ({"by_service": 0.1}, r"sampling\.head_sampling_rate\.by_service is 0\.1; write \{by_service: "),
+        (True, r"sampling\.head_sampling_rate is True; allowed is above 0, up to 1"),
     ],
 )
 def test_a_form_that_cannot_be_is_refused(given: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        RateSampler({"m": 1.0}, upstream_probability=given)
+        RateSampler({"m": 1.0}, head_sampling_rate=given)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.pacing import BudgetPacer, largest_factor
 from spanscore.sampling.rates import RateSampler
 from spanscore.settings.budget import Budget, Paid, Spent
@@ -36,7 +36,7 @@ class Books:
     def paid(self) -> Mapping[str, Paid]:
         return self.by_metric
 
-    def turned_away(self) -> int:
+    def not_attempted(self) -> int:
         return self.refused
 
     def pay(self, metric: str, *budgets: Budget) -> None:
@@ -211,8 +211,8 @@ def sampler(books: Books, rate: float = 1.0) -> RateSampler:
     return RateSampler({"m": rate}, pacer=pacer)
 
 
-def facts(number: int) -> Facts:
-    return Facts(key=UnitKey(number, 1), is_trace_root=True)
+def facts(number: int) -> SamplingContext:
+    return SamplingContext(key=UnitKey(number, 1), is_trace_root=True)
 
 
 def test_the_probability_on_a_score_is_the_lowered_rate() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore.errors import ConfigurationError
-from spanscore.model.span import Decided, Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey, UpstreamDecision
 from spanscore.sampling.preview import PreviewTally, TakerCount
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.rules import Rule
@@ -30,11 +30,11 @@ ALL = {
 }
 
 
-def facts(number: int, **known: Any) -> Facts:
-    return Facts(UnitKey(number, 1), is_trace_root=True, **{**ALL, **known})
+def facts(number: int, **known: Any) -> SamplingContext:
+    return SamplingContext(UnitKey(number, 1), is_trace_root=True, **{**ALL, **known})
 
 
-def counted(tally: PreviewTally, *units: Facts) -> PreviewTally:
+def counted(tally: PreviewTally, *units: SamplingContext) -> PreviewTally:
     for unit in units:
         tally.add(unit)
     return tally
@@ -122,13 +122,13 @@ def test_a_score_that_is_known_decides_and_another_does_not() -> None:
 def test_what_was_decided_elsewhere_has_no_say() -> None:
     tally = PreviewTally({"one": 0.0})
 
-    tally.add(facts(1, decided={"one": Decided(True, threshold(1.0), "base")}))
+    tally.add(facts(1, decided={"one": UpstreamDecision(True, threshold(1.0), "base")}))
 
     assert tally.taken == 0
 
 
 def test_what_upstream_left_out_is_in_the_probability_and_not_in_what_is_expected_of_the_rest() -> None:
-    tally = PreviewTally({"one": 0.5}, upstream_probability=0.1)
+    tally = PreviewTally({"one": 0.5}, head_sampling_rate=0.1)
 
     counted(tally, *map(facts, range(200)))
 

@@ -6,14 +6,14 @@ from random import Random
 import pytest
 
 from spanscore.errors import ConfigurationError
-from spanscore.model.span import Decided, Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey, UpstreamDecision
 from spanscore.sampling.rates import BASE, RateSampler
 from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import decode_threshold, probability, threshold
 
 
 def facts(trace_id, span_id=1, **more):
-    return Facts(key=UnitKey(trace_id, span_id), **{"is_trace_root": True, **more})
+    return SamplingContext(key=UnitKey(trace_id, span_id), **{"is_trace_root": True, **more})
 
 
 def trace_ids(n, seed=7):
@@ -147,11 +147,11 @@ def test_may_never_rules_out_what_decide_takes():
 def test_what_is_foreseen_of_a_traces_first_span_is_what_may_says():
     sampler = RateSampler({"a": 0.05, "b": 0.2})
 
-    said = [(sampler.would_sample(t.to_bytes(16)), sampler.may(facts(t))) for t in trace_ids(500)]
+    said = [(sampler.preview_trace(t.to_bytes(16)), sampler.may(facts(t))) for t in trace_ids(500)]
 
     assert all(foreseen is may for foreseen, may in said)
     assert {may for _, may in said} == {True, False}
-    assert RateSampler({"a": 0.05}, rules=[Rule(rate=0.6, name="slow")]).would_sample(bytes(16)) is None
+    assert RateSampler({"a": 0.05}, rules=[Rule(rate=0.6, name="slow")]).preview_trace(bytes(16)) is None
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
@@ -161,7 +161,7 @@ def test_a_rate_that_is_none_is_refused_with_its_name(rate):
 
 
 def test_what_another_process_decided_stands():
-    decided = {"harm": Decided(True, threshold(0.25), "refunds"), "tone": Decided(False, 0, "base")}
+    decided = {"harm": UpstreamDecision(True, threshold(0.25), "refunds"), "tone": UpstreamDecision(False, 0, "base")}
     unit = facts(1, decided=decided)
     sampler = RateSampler({"harm": 0.0, "tone": 1.0, "here": 1.0})
 
@@ -174,7 +174,7 @@ def test_what_another_process_decided_stands():
 
 
 def test_of_a_unit_of_which_others_took_nothing_no_metric_takes_anything_at_rate_zero():
-    unit = facts(1, decided={"harm": Decided(False, 0, "base")})
+    unit = facts(1, decided={"harm": UpstreamDecision(False, 0, "base")})
 
     assert not RateSampler({"harm": 0.0}).may(unit)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spanscore import ConfigurationError
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.rules import Rule
 
@@ -29,7 +29,7 @@ def test_a_rule_matches_by_what_is_known_of_the_unit(what: str) -> None:
     condition, matching, other = MATCHING[what]
     rule = Rule(rate=1.0, name="rule", **condition)
 
-    assert [rule.matches(Facts(KEY, **known)) for known in (matching, other)] == [True, False]
+    assert [rule.matches(SamplingContext(KEY, **known)) for known in (matching, other)] == [True, False]
 
 
 @pytest.mark.parametrize("what", MATCHING)
@@ -37,14 +37,14 @@ def test_what_is_not_known_yet_counts_as_a_match(what: str) -> None:
     condition, _, _ = MATCHING[what]
     sampler = RateSampler({"m": 0.0}, rules=[Rule(rate=1.0, name="rule", **condition)])
 
-    assert sampler.may(Facts(KEY))
+    assert sampler.may(SamplingContext(KEY))
 
 
 def test_the_largest_matching_rate_wins() -> None:
     rules = [Rule(rate=0.3, name="agents", min_tool_calls=1), Rule(rate=0.7, name="errors", any_error=True)]
     sampler = RateSampler({"m": 0.05}, rules=rules)
 
-    seen = [Facts(KEY, any_error=failed, tool_calls=calls) for failed in (False, True) for calls in (0, 1)]
+    seen = [SamplingContext(KEY, any_error=failed, tool_calls=calls) for failed in (False, True) for calls in (0, 1)]
     found = [sampler.decide(facts, "m") for facts in seen]
 
     assert [(one.rule, one.probability) for one in found] == [

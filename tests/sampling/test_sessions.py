@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.rules import Rule
 
@@ -18,8 +18,8 @@ def taken(of: RateSampler) -> set[str]:
     return {one for one in IDS if of.session(one, "talks").take}
 
 
-def a_unit(conversation_id: str | None, number: int = 1) -> Facts:
-    return Facts(UnitKey(number, number), is_trace_root=True, conversation_id=conversation_id)
+def make_unit(conversation_id: str | None, number: int = 1) -> SamplingContext:
+    return SamplingContext(UnitKey(number, number), is_trace_root=True, conversation_id=conversation_id)
 
 
 def test_replicas_agree_and_a_smaller_rate_takes_a_part_of_what_a_larger_one_takes() -> None:
@@ -39,18 +39,18 @@ def test_no_rule_raises_the_rate_of_a_session() -> None:
 def test_a_unit_may_be_scored_where_its_session_is_wanted_or_is_not_known_yet() -> None:
     of = sampler()
 
-    assert {one for one in IDS if of.may(a_unit(one))} == taken(of)
-    assert of.may(a_unit(None))
-    assert not of.may(a_unit(""))
+    assert {one for one in IDS if of.may(make_unit(one))} == taken(of)
+    assert of.may(make_unit(None))
+    assert not of.may(make_unit(""))
 
 
 def test_what_a_traces_ids_alone_decide_is_not_said_while_a_metric_scores_sessions() -> None:
     trace_id = (1).to_bytes(16)
 
-    assert (sampler().would_sample(trace_id), sampler(0.0).would_sample(trace_id)) == (None, False)
+    assert (sampler().preview_trace(trace_id), sampler(0.0).preview_trace(trace_id)) == (None, False)
 
 
 def test_the_probability_is_the_rates_and_upstream_has_no_part_in_it() -> None:
-    decision = sampler(0.25, upstream_probability=0.1).session(IDS[0], "talks")
+    decision = sampler(0.25, head_sampling_rate=0.1).session(IDS[0], "talks")
 
     assert (decision.probability, decision.upstream, decision.rule) == (0.25, 1.0, "base")

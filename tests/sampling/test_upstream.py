@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from spanscore import ConfigurationError
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.threshold import probability, threshold
@@ -19,14 +19,14 @@ QUALITY = {True: 0.7, False: 0.95}
 """Of a unit that is its trace's root, and of one below a remote parent."""
 
 
-def arriving(units: int, *, state: str = TH, seed: int = 11) -> Iterator[tuple[Facts, float]]:
+def arriving(units: int, *, state: str = TH, seed: int = 11) -> Iterator[tuple[SamplingContext, float]]:
     """Yield the units that a head sampler lets through, every other one the root of its trace, with their qualities."""
     random = Random(seed)
     for number in range(units):
         is_root, trace_id = number % 2 == 0, random.getrandbits(128)
         y = float(random.random() < QUALITY[is_root])
         if trace_id % 2**56 >= threshold(HEAD):
-            yield Facts(UnitKey(trace_id, number + 1), is_root, state), y
+            yield SamplingContext(UnitKey(trace_id, number + 1), is_root, state), y
 
 
 def scored(sampler: RateSampler, units: int, **more: str) -> list[tuple[bool, float, float]]:
@@ -50,7 +50,7 @@ def test_roots_and_children_under_a_head_sampler_give_the_mean_of_all_traffic() 
 
 def test_a_unit_below_a_remote_parent_is_chosen_by_our_rate_and_weighs_as_both_say() -> None:
     sampler = RateSampler({"m": 0.5})
-    facts = Facts(UnitKey(1, 2), trace_state=TH)
+    facts = SamplingContext(UnitKey(1, 2), trace_state=TH)
 
     decision = sampler.decide(facts, "m")
 
@@ -61,27 +61,27 @@ def test_a_unit_below_a_remote_parent_is_chosen_by_our_rate_and_weighs_as_both_s
 
 
 def test_where_no_th_is_the_configured_probability_stands_for_it() -> None:
-    sampler, units = RateSampler({"m": 0.5}, upstream_probability=HEAD), 100_000
+    sampler, units = RateSampler({"m": 0.5}, head_sampling_rate=HEAD), 100_000
 
     found = scored(sampler, units, state="")
 
-    assert {p for _, _, p in found} == {probability(sampler.decide(Facts(UnitKey(1, 2)), "m").threshold)}
+    assert {p for _, _, p in found} == {probability(sampler.decide(SamplingContext(UnitKey(1, 2)), "m").threshold)}
     assert sum(1 / p for _, _, p in found) == pytest.approx(units, rel=0.05)
 
 
 def test_a_th_outranks_the_configured_probability() -> None:
-    sampler = RateSampler({"m": 1.0}, upstream_probability=0.5)
+    sampler = RateSampler({"m": 1.0}, head_sampling_rate=0.5)
 
-    assert sampler.decide(Facts(UnitKey(1, 2), trace_state=TH), "m").upstream == pytest.approx(HEAD)
+    assert sampler.decide(SamplingContext(UnitKey(1, 2), trace_state=TH), "m").upstream == pytest.approx(HEAD)
 
 
 def test_a_weight_is_finite_however_small_both_probabilities_are() -> None:
-    sampler = RateSampler({"m": 1e-9}, upstream_probability=1e-16)
+    sampler = RateSampler({"m": 1e-9}, head_sampling_rate=1e-16)
 
-    assert sampler.decide(Facts(UnitKey(1, 2)), "m").probability > 0
+    assert sampler.decide(SamplingContext(UnitKey(1, 2)), "m").probability > 0
 
 
 @pytest.mark.parametrize("upstream", [0.0, -0.1, 1.1, float("nan")])
 def test_an_upstream_probability_that_is_none_is_refused(upstream: float) -> None:
-    with pytest.raises(ConfigurationError, match=r"sampling\.upstream_probability is .*; allowed is above 0, up to 1"):
-        RateSampler({"m": 1.0}, upstream_probability=upstream)
+    with pytest.raises(ConfigurationError, match=r"sampling\.head_sampling_rate is .*; allowed is above 0, up to 1"):
+        RateSampler({"m": 1.0}, head_sampling_rate=upstream)

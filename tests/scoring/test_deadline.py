@@ -109,7 +109,7 @@ def late_score(judge):
 
 @pytest.mark.parametrize("more", [{}, {"cache": "memory"}], ids=["plain", "cached"])
 def test_a_question_that_is_out_when_its_score_is_late_is_a_call_of_it(more):
-    slow = judge(Answers(60), timeout=100.0, max_wait=600.0, prices={"answers": (1, 1)}, **more)
+    slow = judge(Answers(60), timeout=100.0, queue_timeout=600.0, prices={"answers": (1, 1)}, **more)
 
     [call] = late_score(slow).usage.calls
 
@@ -118,7 +118,7 @@ def test_a_question_that_is_out_when_its_score_is_late_is_a_call_of_it(more):
     assert call.cost_usd == pytest.approx(call.input_tokens / 1e6)
 
 
-@pytest.mark.parametrize("effects", [{}, {"timeout": 100.0}, {"attempts": 2}, {"cache": "memory"}], ids=str)
+@pytest.mark.parametrize("effects", [{}, {"timeout": 100.0}, {"max_attempts": 2}, {"cache": "memory"}], ids=str)
 def test_a_question_to_a_judge_without_a_gate_that_is_out_when_its_score_is_late_is_a_call_of_it(effects):
     [call] = late_score(judge(Answers(60), **effects)).usage.calls
 
@@ -126,7 +126,7 @@ def test_a_question_to_a_judge_without_a_gate_that_is_out_when_its_score_is_late
 
 
 def test_a_question_to_a_judge_without_a_gate_that_is_late_itself_is_one_call():
-    evaluation = Evaluation({"critic": Critic(judge(Answers(60), timeout=4.0, attempts=2))})
+    evaluation = Evaluation({"critic": Critic(judge(Answers(60), timeout=4.0, max_attempts=2))})
 
     [score] = run(evaluation.scores(a_job("critic")))
 
@@ -166,7 +166,7 @@ def test_questions_that_are_out_when_a_job_is_given_up_are_calls_of_scores_that_
 
 
 def test_a_question_that_was_not_sent_when_its_score_ends_is_none():
-    slow = judge(Answers(60), timeout=100.0, max_wait=600.0, max_concurrency=1)
+    slow = judge(Answers(60), timeout=100.0, queue_timeout=600.0, max_concurrency=1)
 
     assert calls_of_two_when_time_is_up(slow) == [1]
 
@@ -177,7 +177,7 @@ def test_a_late_score_is_of_the_series_of_the_judge_that_stood_in():
 
     score = late_score(FallingBack(Answers(), [other], lambda one: one is not other))
 
-    assert (score.series.split("/")[1], score.stratum) == ("other", "fallback")
+    assert (score.evaluator_version.split("/")[1], score.source) == ("other", "fallback")
 
 
 def test_work_before_and_after_each_wait_adds_up_to_one_deadline():

@@ -39,12 +39,14 @@ class Threaded(BaseMetric):
 class Foreign:
     """Keeps the protocol, and shares nothing with our own metrics."""
 
-    name, version, series, scale, cpu_bound = "foreign", "1", "1", UNIT_INTERVAL, False
+    name, version, evaluator_version, scale, cpu_bound = "external", "1", "1", UNIT_INTERVAL, False
     requires = {"single_turn": ()}  # noqa: RUF012
 
     async def score(self, sample):
         value = float((await model().ainvoke(sample.user_input)).content == ANSWER)
-        return Score(metric=self.name, version="1", series="1", scale=self.scale, outcome=Outcome.SCORED, value=value)
+        return Score(
+            metric=self.name, version="1", evaluator_version="1", scale=self.scale, outcome=Outcome.SCORED, value=value
+        )
 
 
 class Computing(Foreign):
@@ -54,7 +56,9 @@ class Computing(Foreign):
 
     async def score(self, sample):
         rag().invoke(sample.user_input)
-        return Score(metric=self.name, version="1", series="1", scale=self.scale, outcome=Outcome.SCORED, value=1.0)
+        return Score(
+            metric=self.name, version="1", evaluator_version="1", scale=self.scale, outcome=Outcome.SCORED, value=1.0
+        )
 
 
 def used(*metrics, **options):
@@ -94,7 +98,7 @@ def test_a_filter_or_a_redactor_that_asks_a_model_is_not_evaluated():
         rag().invoke(text)
         return re.sub(r"\d+", "#", text)
 
-    kept = {"keep": lambda sample: rag().invoke(sample.user_input) == ANSWER, "redactor": without_years}
+    kept = {"sample_filter": lambda sample: rag().invoke(sample.user_input) == ANSWER, "redactor": without_years}
     status, captured = used(seen := Grounded(), capture_content=True, **kept)
 
     assert (status.units, len(captured)) == (1, 3)

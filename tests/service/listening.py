@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanscore.codec.wire import Taken, WireSpan
 from spanscore.receivers.otlp.counts import DoorCounts
-from spanscore.receivers.otlp.foreign_scores import ForeignScores
+from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.runtime.threads import start_daemon
 from spanscore.service.door import Door
 from spanscore.service.listeners import Listeners
@@ -29,7 +29,7 @@ class Taker:
 
     def __init__(self, full_of: str | None = None) -> None:
         self.counts = DoorCounts()
-        self.foreign: ForeignScores | None = None
+        self.external: ExternalScores | None = None
         self.spans: list[WireSpan] = []
         self.full_of = full_of
 

@@ -98,7 +98,7 @@ def serving(folder: Path, endpoint: str, *arguments: str, **settings: Any) -> It
     """Yield a process that serves on free ports, and whose scores go to an endpoint."""
     serve = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0", **settings.pop("serve", {})}
     environment: Mapping[str, str] = settings.pop("environment", {})
-    units = {"quiet": "100ms", **settings.pop("units", {})}
+    units = {"idle_timeout": "100ms", **settings.pop("units", {})}
     file = folder / "spanscore.yaml"
     file.write_text(yaml.safe_dump({"metrics": ["exact_match"], "serve": serve, "units": units, **settings}))
     with Serving(file, *arguments, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, **environment) as running:

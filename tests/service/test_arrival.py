@@ -29,14 +29,14 @@ UNUSUAL: dict[str, Any] = {
     "units.late": "rescore",
 }
 """Where any number or text will not do."""
-ELSEWHERE = {
+REMOTE_SCORING = {
     "serve.tls.cert": "test_tls.py",
     "serve.tls.key": "test_tls.py",
     "serve.insecure": "test_plan.py",
     "serve.drain": "test_serve.py",
 }
 """Key → where what it does is seen from outside."""
-SEEN = sorted({path for path in LEAVES if path.startswith("serve.")} - ELSEWHERE.keys() | WIRE)
+SEEN = sorted({path for path in LEAVES if path.startswith("serve.")} - REMOTE_SCORING.keys() | WIRE)
 
 
 def made_of(folder: Path, path: str | None) -> dict[str, Any]:
@@ -83,6 +83,6 @@ def test_a_key_arrives_in_the_service(
 
 
 def test_every_other_key_is_seen_from_outside() -> None:
-    seen = {path: Path(__file__).with_name(file).read_text("utf-8") for path, file in ELSEWHERE.items()}
+    seen = {path: Path(__file__).with_name(file).read_text("utf-8") for path, file in REMOTE_SCORING.items()}
 
     assert [path for path, text in seen.items() if path not in LEAVES or path.rpartition(".")[2] not in text] == []

@@ -24,7 +24,7 @@ def a_door(path, *, quiet, **options):
         [Grounded()], spool=Spool(path, score_here=False), tracer_provider=a_trace().provider, **options
     )
     try:
-        yield door_of(scorer, ServeSettings(), WireUnits(quiet=quiet))[0], scorer
+        yield door_of(scorer, ServeSettings(), WireUnits(idle_timeout=quiet))[0], scorer
     finally:
         scorer.shutdown(5)
 

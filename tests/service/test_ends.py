@@ -38,7 +38,7 @@ def test_units_that_are_not_read_when_a_drain_ends_are_shut_down(
 
     monkeypatch.setattr(otlp_spans, "units_of", read_slowly)
     scorer = OnlineScorer([Grounded()], sample_rate=rate, tracer_provider=a_trace().provider)
-    door, _ = door_of(scorer, ServeSettings(), WireUnits(quiet=quiet))
+    door, _ = door_of(scorer, ServeSettings(), WireUnits(idle_timeout=quiet))
     bodies = [encode_spans([a_run()]).SerializeToString() for _ in range(UNITS)]
     assert {door.traces(body).status for body in bodies} == {200}
 
@@ -63,7 +63,7 @@ def times_scored(backend: OtlpReceiver) -> Counter[int]:
 
 
 def test_a_process_that_is_killed_leaves_its_units_in_the_spool(tmp_path: Path, backend: OtlpReceiver) -> None:
-    settings = {"spool": {"path": str(tmp_path / "spool.db")}, "units": {"quiet": 0}}
+    settings = {"spool": {"path": str(tmp_path / "spool.db")}, "units": {"idle_timeout": 0}}
     runs = [a_run() for _ in range(20)]
     with serving(tmp_path, backend.endpoint, metrics=[HANGS], **settings) as running:
         taken = [send(running, run) for run in runs]

@@ -104,16 +104,18 @@ def test_they_end_when_what_started_them_is_killed(tmp_path: Path, backend: Otlp
     ids=["a spool alone", "a topic, whose partitions say it"],
 )
 def test_each_has_a_page_and_a_part_of_the_budgets_of_its_own(
-    reads: dict[str, object], share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reads: dict[str, object], replica_share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = configured(tmp_path, serve_metrics={"port": 9464, "host": "0.0.0.0"}, judge={"share": 0.4}, **reads)
+    config = configured(
+        tmp_path, serve_metrics={"port": 9464, "host": "0.0.0.0"}, judge={"replica_share": 0.4}, **reads
+    )
     for name, value in environment_of(1, 2, checked(config)):
         monkeypatch.setenv(name, value)
 
     second = checked(config)
 
     assert second.serve_metrics == MetricsEndpointSettings(port=9465, host="0.0.0.0")
-    assert second.judge.model_dump()["share"] == share
+    assert second.judge.model_dump()["replica_share"] == replica_share
 
 
 def test_what_is_wrong_with_the_file_is_said_once(tmp_path: Path) -> None:

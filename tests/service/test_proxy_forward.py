@@ -74,7 +74,7 @@ def test_a_backend_that_hangs_is_given_up_after_the_timeout(backend: RawBackend)
 
 
 def test_no_redirect_is_followed(backend: RawBackend) -> None:
-    backend.reply(Reply(307, headers={"Location": "http://127.0.0.1:1/elsewhere"}))
+    backend.reply(Reply(307, headers={"Location": "http://127.0.0.1:1/remote_scoring"}))
 
     answer = forwarder_to(backend.endpoint).send("/v1/traces", b"", headers={})
 

@@ -36,7 +36,7 @@ class Backend:
 
     def put(self, *names: str, size: int = 0, headers: Mapping[str, str] = NO_HEADERS) -> None:
         for name in names:
-            self.outbox.put(ORIGIN, a_span(name, size).raw, headers, self.now_s)
+            self.outbox.put(ORIGIN, make_span(name, size).raw, headers, self.now_s)
 
     def send(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
         self.tried += 1
@@ -64,7 +64,7 @@ def spans_in(body: bytes) -> list[Span]:
     return [span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
 
 
-def a_span(name: str = "root", size: int = 0) -> WireSpan:
+def make_span(name: str = "root", size: int = 0) -> WireSpan:
     raw = Span(trace_id=b"t" * 16, span_id=b"s" * 8, name=name, trace_state="a" * size).SerializeToString()
     return WireSpan(b"t" * 16, b"s" * 8, b"", False, raw, ORIGIN)
 
@@ -72,7 +72,7 @@ def a_span(name: str = "root", size: int = 0) -> WireSpan:
 def test_a_held_span_goes_on_with_its_attributes_behind_its_own_bytes() -> None:
     sent: list[bytes] = []
     courier = Courier(lambda body, _: (sent.append(body), OK)[1], Outbox(max_bytes=1_000))
-    span = a_span()
+    span = make_span()
 
     class Departure:
         def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
@@ -238,7 +238,7 @@ def test_the_room_is_free_again_when_spans_have_left() -> None:
 def test_at_the_end_what_waits_is_sent_at_once() -> None:
     backend = Backend()
     courier = Courier(backend.send, backend.outbox)
-    courier.take(a_span("root"), None, {})
+    courier.take(make_span("root"), None, {})
 
     whole = courier.close(20)
 
@@ -249,10 +249,10 @@ def test_at_the_end_what_waits_is_sent_at_once() -> None:
 def test_what_cannot_be_sent_before_the_end_is_lost_and_told() -> None:
     backend = Backend(DOWN)
     courier = Courier(backend.send, backend.outbox)
-    courier.take(a_span(), None, {})
+    courier.take(make_span(), None, {})
 
     whole = courier.close(0)
-    courier.take(a_span(), None, {})
+    courier.take(make_span(), None, {})
 
     assert not whole
     assert backend.outbox.counts() == OutboxCounts(lost=2, last_loss="shut down")

@@ -30,8 +30,8 @@ from tests.service.process import a_run, send, serving
 from tests.service.test_serve import asked
 
 from spanscore import semconv
-from spanscore.model.received import ForeignCount
-from spanscore.receivers.otlp.foreign_scores import ForeignScores
+from spanscore.model.received import ExternalCount
+from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.service.answers import Answer, accepted, refusal
 
 LOGS = "/v1/logs"
@@ -63,13 +63,13 @@ IN_JSON = {
 
 def a_taker() -> Taker:
     taker = Taker()
-    taker.foreign = ForeignScores(lambda *_: None, [])
+    taker.external = ExternalScores(lambda *_: None, [])
     return taker
 
 
-def heard(running: Running) -> dict[str, ForeignCount]:
-    assert running.taker.foreign is not None
-    counts = running.taker.foreign.counts()
+def heard(running: Running) -> dict[str, ExternalCount]:
+    assert running.taker.external is not None
+    counts = running.taker.external.counts()
     return {} if counts is None else dict(counts.names)
 
 
@@ -99,7 +99,7 @@ def test_a_log_record_is_heard_over_http(form: str, is_gzip: bool) -> None:
         answer = running.post(gzip.compress(body) if is_gzip else body, headers, LOGS)
 
         assert (answer.status, answer.read()) == (200, b"{}" if form == "json" else b"")
-        assert heard(running) == {"tone": ForeignCount(1, 0.5, False, {})}
+        assert heard(running) == {"tone": ExternalCount(1, 0.5, False, {})}
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
@@ -108,7 +108,7 @@ def test_a_log_record_is_heard_over_grpc(compression: grpc.Compression) -> None:
         told = channel.unary_unary(EXPORT_LOGS)(logs(result("tone", 0.5)), timeout=30)
 
         assert told == b""
-        assert heard(running) == {"tone": ForeignCount(1, 0.5, False, {})}
+        assert heard(running) == {"tone": ExternalCount(1, 0.5, False, {})}
 
 
 def test_what_has_no_name_is_a_partial_success() -> None:
@@ -221,10 +221,10 @@ def say(endpoints: dict[str, str], name: str, value: float) -> None:
 
 
 def sums_of(page: str) -> dict[tuple[str, str, str], float]:
-    """Return name, label and stratum → what was scored, as Prometheus reads it."""
+    """Return name, label and source → what was scored, as Prometheus reads it."""
     found = re.findall(r"^spanscore_scored_total\{([^}]*)\} (\S+)$", asked(page, "/metrics")[1], re.MULTILINE)
     told = [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in found]
-    names = ("gen_ai_evaluation_name", "gen_ai_evaluation_score_label", "spanscore_stratum")
+    names = ("gen_ai_evaluation_name", "gen_ai_evaluation_score_label", "spanscore_evaluation_source")
     return {tuple(labels.get(name, "") for name in names): value for labels, value in told}  # type: ignore[misc]
 
 
@@ -244,9 +244,9 @@ def test_a_service_shows_them_beside_its_own_which_add_nothing_when_they_come_ba
         assert running.ended() == 0
 
     assert sorted(backend.came_back) == [("/v1/logs", 200), ("/v1/traces", 200)]
-    assert {key: value for key, value in told.items() if key[2] == "foreign"} == {
-        ("tone", "as logged", "foreign"): 2,
-        ("tone", "", "foreign"): 2,
+    assert {key: value for key, value in told.items() if key[2] == "external"} == {
+        ("tone", "as logged", "external"): 2,
+        ("tone", "", "external"): 2,
     }
     assert told[own] == 1
     assert "scores of others: tone 4 (2 as logged, mean 0.50)" in status
@@ -255,10 +255,10 @@ def test_a_service_shows_them_beside_its_own_which_add_nothing_when_they_come_ba
 
 @pytest.mark.timeout(300)
 def test_a_service_that_is_told_not_to_listen_to_others_does_not(tmp_path: Path, backend: Tee) -> None:
-    with serving(tmp_path, backend.endpoint, units={"foreign_scores": False}, serve_metrics=free_port()) as running:
+    with serving(tmp_path, backend.endpoint, units={"external_scores": False}, serve_metrics=free_port()) as running:
         say({"grpc": running.grpc, "http": running.http}, "tone", 0.5)
 
         told, status = sums_of(running.page), asked(running.page, "/status")[1]
 
-    assert [key for key in told if key[2] == "foreign"] == []
+    assert [key for key in told if key[2] == "external"] == []
     assert "scores of others" not in status

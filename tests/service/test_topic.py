@@ -19,7 +19,7 @@ def a_message(trace: int) -> bytes:
 
 def a_topic(served: Served) -> Topic:
     line = SimpleNamespace(queue=None)
-    topic = Topic(line, served.receiver, most_bytes=100_000, max_pinned_s=600.0)  # type: ignore[arg-type]  # as little of it
+    topic = Topic(line, served.receiver, most_bytes=100_000, max_open_age_s=600.0)  # type: ignore[arg-type]  # as little of it
     topic.begin(0)
     topic.begin(1)
     served.read()
@@ -35,7 +35,7 @@ def test_messages_of_which_nothing_may_be_scored_are_handed_over_together(rate: 
         topic.take(0, offset, S + offset, a_message(offset + 1))
     topic.hand_over()
 
-    assert len(served.inbox) == events
+    assert len(served.event_queue) == events
     served.read()
     assert (topic.oldest_ns, served.receiver.streams.open, served.receiver.unread()) == (S, 3, 0)
 
@@ -50,7 +50,7 @@ def test_what_cannot_be_read_and_other_partitions_do_not_overtake() -> None:
     topic.take(1, 7, 4 * S, a_message(3))
     topic.reach_end(1)
 
-    assert len(served.inbox) == 5
+    assert len(served.event_queue) == 5
     served.read()
     assert (topic.oldest_ns, served.receiver.streams.open) == (S, 3)
 
@@ -62,4 +62,4 @@ def test_no_more_messages_wait_for_each_other_than_take_a_moment_to_read() -> No
     for offset in range(130):
         topic.take(0, offset, S, a_message(offset + 1))
 
-    assert len(served.inbox) == 2
+    assert len(served.event_queue) == 2

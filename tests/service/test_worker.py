@@ -73,7 +73,7 @@ def test_what_an_application_left_to_it_is_scored_and_a_drain_ends_it_with_0(
         poll(lambda: len(evaluations(backend)) == 3, deadline_s=60, what="that all is scored")
         code = stopped(running)
 
-    assert (left, code) == ({"handed_over": 3}, 0)
+    assert (left, code) == ({"delegated": 3}, 0)
     assert ended_as(running, "answered") == (3, {"scored": 3})
     assert {span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in evaluations(backend)} == {1.0}
 
@@ -91,7 +91,7 @@ def test_what_is_captured_while_it_runs_is_scored_too(tmp_path: Path, backend: O
 def test_a_topic_and_a_spool_are_scored_by_one_worker(tmp_path: Path, backend: OtlpReceiver, kafka: Kafka) -> None:
     kafka.create("both", 2)
     config = configured(
-        tmp_path, kafka={"brokers": [kafka.brokers], "topic": "both", "group": "both"}, units={"quiet": "100ms"}
+        tmp_path, kafka={"brokers": [kafka.brokers], "topic": "both", "group": "both"}, units={"idle_timeout": "100ms"}
     )
     captured(config)
     with working(config, backend.endpoint) as running:
@@ -112,16 +112,16 @@ def test_two_configurations_in_one_group_are_told_once_with_the_series_of_each(
     for number in range(4):
         produced(kafka, "torn", a_run(f"Who wrote Faust, part {number}?"))
     topic = {"spool": None, "kafka": {"brokers": [kafka.brokers], "topic": "torn", "group": "torn"}}
-    series, told = list[str](), list[str]()
+    evaluator_version, told = list[str](), list[str]()
     for number, metric in enumerate((ANSWERED, "tests.service.metrics:Recovered"), 1):
-        config = configured(tmp_path, metrics=[metric], units={"quiet": "100ms"}, **topic)
+        config = configured(tmp_path, metrics=[metric], units={"idle_timeout": "100ms"}, **topic)
         with working(config, backend.endpoint) as running:
-            series.append(running.until("^series: .*")[0])
+            evaluator_version.append(running.until("^evaluator version: .*")[0])
             poll(lambda: len(evaluations(backend)) == 4, deadline_s=60, what="that all are scored")
             assert stopped(running) == 0
         told += [f"{number}: {line}" for line in running.lines if "with other metrics" in line]
 
-    assert len({*series}) == 2
+    assert len({*evaluator_version}) == 2
     assert [line.partition(":")[0] for line in told] == ["2"]
 
 
@@ -141,7 +141,7 @@ def test_it_says_what_it_reads_and_where_scores_go(tmp_path: Path, backend: Otlp
 
     assert running.lines[:4] == [
         f"spool: {tmp_path / 'spool.db'}",
-        f"series: answered {Answered().series}",
+        f"evaluator version: answered {Answered().evaluator_version}",
         "scores: " + "; ".join(f"{it} to {backend.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
         f"metrics on http://{page}/metrics, beside them /status, /explain/TRACE_ID, /healthz and /readyz",
     ]
@@ -159,7 +159,7 @@ def test_what_became_of_a_unit_can_be_asked_while_it_runs(tmp_path: Path, backen
 
         assert unit["metrics"]["answered"]["outcome"] == "scored"
         assert re.search(r"answered .* scored 1", told)
-        assert f"series: answered {Answered().series}" in told
+        assert f"evaluator version: answered {Answered().evaluator_version}" in told
         assert asked(running.page, "/readyz") == (200, "ready\n")
 
 
@@ -223,7 +223,7 @@ def test_with_nothing_to_read_it_says_what_to_write_and_the_exit_code_is_2(tmp_p
 
 def test_a_disk_that_is_not_there_is_named_and_the_exit_code_is_3(tmp_path: Path) -> None:
     config = configured(tmp_path, spool={"path": str(tmp_path / "gone" / "spool.db")})
-    with working(config, dead_endpoint(), "--wait", "1s") as running:
+    with working(config, dead_endpoint(), "--startup-timeout", "1s") as running:
         assert running.ended() == 3
 
     assert f"the folder {tmp_path / 'gone'} is not there, 1 s after the start" in " ".join(running.lines)
@@ -232,7 +232,7 @@ def test_a_disk_that_is_not_there_is_named_and_the_exit_code_is_3(tmp_path: Path
 def test_a_broker_that_is_not_there_is_named_and_the_exit_code_is_3(tmp_path: Path) -> None:
     broker = dead_endpoint().removeprefix("http://")
     (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump({"metrics": [ANSWERED], "kafka": {"brokers": [broker]}}))
-    with working(tmp_path / "spanscore.yaml", dead_endpoint(), "--wait", "2s") as running:
+    with working(tmp_path / "spanscore.yaml", dead_endpoint(), "--startup-timeout", "2s") as running:
         assert running.ended() == 3
 
     assert f"kafka: {broker}: no broker answers, 2 s after the start" in running.lines
@@ -275,10 +275,10 @@ def test_a_disk_that_may_not_be_written_to_is_told_as_that(tmp_path: Path, monke
             ["spanscore worker: reads the topic otlp_spans of 127.0.0.1:9092 (PLAINTEXT), in the group night"],
         ),
         (
-            {"spool": {"path": "spool.db"}, "elsewhere": {"kafka": {"brokers": ["127.0.0.1:9092"]}}},
+            {"spool": {"path": "spool.db"}, "remote_scoring": {"kafka": {"brokers": ["127.0.0.1:9092"]}}},
             [
                 "spanscore worker: scores what is in the spool spool.db",
-                "spanscore worker: sends nothing elsewhere: it is the one that scores",
+                "spanscore worker: sends nothing to another process: it is the one that scores",
             ],
         ),
         ({}, []),

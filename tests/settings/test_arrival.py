@@ -49,7 +49,7 @@ BASE: dict[str, Any] = {
         "feedback": {"rate": 0.5},
     },
     "alerts": {"faithfulness": {"baseline": 0.85}},
-    "canary": {"file": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},
+    "judge_check": {"golden_set": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},
     "compare": {"by": "service.version"},
     "spool": {"path": f"{SPOOLS.name}/spool.db"},
     "collect": {"when": ["faithfulness<0.5"], "out": f"{SPOOLS.name}/cases.jsonl"},
@@ -82,25 +82,25 @@ UNUSUAL: dict[str, Any] = {
     "judge.budget.*.metric": "faithfulness",
     "embeddings": "openai:unusual",
     "sampling.rates": {"faithfulness": 0.4321, **dict.fromkeys(CHEAP, 1.0)},
-    "sampling.upstream_probability.by_service": {"unusual": 0.4321},
+    "sampling.head_sampling_rate.by_service": {"unusual": 0.4321},
     "sampling.rules.*.when.score.metric": "string_presence",
     "sampling.rules.*.when.status": "error",
     "sampling.rules.*.when.metadata": {"tier": "unusual", "region": "eu"},
     "capture.user_input": "input.unusual",
     "capture.response": "output.unusual",
     "capture.retrieved_contexts": "output.unusual",
-    "canary.file": str(Path(__file__).parents[1] / "data" / "labelled_other.jsonl"),
-    "canary.metrics": ["faithfulness"],
-    "canary.name": "unusual",
+    "judge_check.golden_set": str(Path(__file__).parents[1] / "data" / "labelled_other.jsonl"),
+    "judge_check.metrics": ["faithfulness"],
+    "judge_check.name": "unusual",
     "monitoring.dashboard_url": "https://unusual/",
     "monitoring.trace_url": "https://unusual/traces",
     "alerts.*.labels": {"team": "unusual"},
-    "alerts.*.series": f"{Faithfulness('lexical').version}/usual/1",  # the one that it has; the default is any
+    "alerts.*.evaluator_version": f"{Faithfulness('lexical').version}/usual/1",  # the one that it has; the default is any
     "alerts.*.runbook": "https://unusual/runbook",
     "alerts.*.baseline.hour_of_week": str(Path(__file__).parents[1] / "data" / "baseline.yaml"),
     "alerts.*.baseline.offset": 172_800.0,
-    "labels": {"mood": ["bad", "unusual"]},
-    "monitoring.segments": {"tier": ["unusual"]},
+    "feedback_scales": {"mood": ["bad", "unusual"]},
+    "monitoring.dimensions": {"tier": ["unusual"]},
     "monitoring.services": ["unusual"],
     "monitoring.calibrations": [str(Path(__file__).parents[1] / "data" / "calibration.json")],
     "monitoring.windows": [4321.0],
@@ -148,8 +148,8 @@ IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls", 
 VARIES = object()
 LEAVES = dict(leaves(Configuration))
 SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve.", "kafka.", "worker."))}
-AWAY = {path for path in LEAVES if path.startswith("elsewhere.")}
-"""They take the place of the parts that score; their tests are in tests/elsewhere."""
+AWAY = {path for path in LEAVES if path.startswith("remote_scoring.")}
+"""They take the place of the parts that score; their tests are in tests/remote_scoring."""
 WIRE = {f"units.{name}" for name in WireUnits.model_fields}
 """They take a server, and so tests of their own; all but those of the page in tests/service."""
 

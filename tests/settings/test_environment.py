@@ -40,7 +40,7 @@ ARRIVES = {
     "service_name: $SECRET {SECRET}": ("service_name", "$SECRET {SECRET}"),
     "sampling: {rate: '${RATE}'}": ("sampling.rate", 0.25),
     "sampling: {rates: {'${SECRET}': 0.5}}": ("sampling.rates", {SECRET: 0.5}),
-    "monitoring: {segments: {tier: ['${SECRET}', free]}}": ("monitoring.segments", {"tier": [SECRET, "free"]}),
+    "monitoring: {dimensions: {tier: ['${SECRET}', free]}}": ("monitoring.dimensions", {"tier": [SECRET, "free"]}),
 }
 
 
@@ -76,7 +76,7 @@ def test_what_the_environment_does_not_hold_is_a_fault_that_names_it_beside_the_
 
 
 WRONG = {
-    "attach: {hold: '${SECRET}'}": "attach.hold: '${SECRET}' is no duration",
+    "outputs: {hold: '${SECRET}'}": "outputs.hold: '${SECRET}' is no duration",
     "sampling: {rate: '${SECRET}'}": "(given: '${SECRET}')",
     "sampling: {rate: '${SECRET}${SECRET}${SECRET}${SECRET}${SECRET}${SECRET}${SECRET}${SECRET}'}": "(given: '${SECRET}$",
     "sampling: {'${SECRET}': 1}": "sampling.${SECRET}: no such setting",

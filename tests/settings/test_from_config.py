@@ -22,7 +22,7 @@ sampling:
 metrics:
   - faithfulness: {pass_at: 0.7}
   - aspect_critic: {name: harmless, definition: "Could the response cause harm?"}
-attach: {hold: 10s, event: false}
+outputs: {hold: 10s, event: false}
 limits: {timeout: 5s}
 """
 
@@ -61,7 +61,7 @@ WRONG = {
     "metrics: [faithfullness]": ["faithfullness", "faithfulness"],
     "metrics: [exact_match]\nsampling: {rate: 3}": ["sampling.rate", "3"],
     "metrics: [exact_match]\nsampling: {rte: 0.3}": ["sampling.rte", "'rate'"],
-    "metrics: [exact_match]\nattach: {hold: soon}": ["attach.hold", "soon", "30s"],
+    "metrics: [exact_match]\noutputs: {hold: soon}": ["outputs.hold", "soon", "30s"],
     "metrics: [exact_match]\nsampling: {rates: {faith: 0.1}}": ["faith", "exact_match"],
     "metrics: []": ["metrics"],
     "metrics: [{faithfulness: {judge: {model: lexical}}}]": ["metrics: faithfulness.judge", "shadow"],
@@ -71,7 +71,7 @@ WRONG = {
     "metrics: [exact_match]\nserve: {http: 'http://localhost:4318'}": ["serve.http", "127.0.0.1:4317"],
     "metrics: [exact_match]\nserve: {mode: copy}": ["serve.mode", "tee"],
     "metrics: [exact_match]\nserve: {tokenfile: t}": ["serve.tokenfile", "'token_file'"],
-    "metrics: [exact_match]\nunits: {quite: 2s}": ["units.quite", "'quiet'"],
+    "metrics: [exact_match]\nunits: {idle_timout: 2s}": ["units.idle_timout", "'idle_timeout'"],
     "judge: {model: lexical}": ["metrics", "required"],
     "metrics: [exact_match": ["spanscore.yaml"],
     "metrics: [response_relevancy]\nembeddings: 'nonesuch:x'": ["nonesuch"],
@@ -117,12 +117,17 @@ WRONG = {
     "metrics: [exact_match, exact_match]": ["exact_match", "name="],
     "metrics: [exact_match]\nalerts: {exact_match: {baselin: 0.8}}": ["alerts.exact_match.baselin", "'baseline'"],
     "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.1, min_drop: 0.2}}": ["alerts.exact_match", "min_drop"],
-    "metrics: [exact_match]\nmonitoring: {segments: {tier: []}}": ["monitoring.segments", "tier"],
-    "metrics: [exact_match]\nmonitoring: {segments: {spanscore.series: [a]}}": ["spanscore.series"],
+    "metrics: [exact_match]\nmonitoring: {dimensions: {tier: []}}": ["monitoring.dimensions", "tier"],
+    "metrics: [exact_match]\nmonitoring: {dimensions: {spanscore.evaluator.version: [a]}}": [
+        "spanscore.evaluator.version"
+    ],
     "metrics: [exact_match]\njudge: {prices: {m: {input: -1, output: 2}}}": ["judge.prices.m.input", "-1"],
     "metrics: [exact_match]\njudge: {prices: {m: {input: 1, outptu: 2}}}": ["judge.prices.m.outptu", "'output'"],
     "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "strictness"],
-    "metrics: [exact_match]\nsegments: {tier: [gold]}": ["segments: no such", "did you mean 'monitoring.segments'"],
+    "metrics: [exact_match]\ndimensions: {tier: [gold]}": [
+        "dimensions: no such",
+        "did you mean 'monitoring.dimensions'",
+    ],
     "metrics: [exact_match]\nsampling: {rules: [{rate: 1, when: {min_duration_s: 2}}]}": ["write slower_than"],
     "metrics: [exact_match]\nsampling: {rules: [{rate: 1, when: {metadata: tier, equals: gold}}]}": [
         "sampling.rules.0.when.metadata: is no mapping (given: 'tier'); write keys with values: metadata: {key: value}",
@@ -258,13 +263,13 @@ def test_the_metrics_of_a_file_share_its_judge_and_its_embeddings(tmp_path, monk
 def test_embeddings_are_asked_at_the_prices_and_as_patiently_as_the_judge(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     text = (
-        "metrics: [response_relevancy]\nembeddings: 'openai:e'\njudge:\n  model: openai:m\n  timeout: 7s\n  max_wait: 1m\n"
-        "  attempts: 2\n  prices: {m: {input: 1, output: 2}, e: {input: 3, output: 0}}\n  budget: [{usd: 1, per: 1h}]"
+        "metrics: [response_relevancy]\nembeddings: 'openai:e'\njudge:\n  model: openai:m\n  timeout: 7s\n  queue_timeout: 1m\n"
+        "  max_attempts: 2\n  prices: {m: {input: 1, output: 2}, e: {input: 3, output: 0}}\n  budget: [{usd: 1, per: 1h}]"
     )
 
     with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
         asked = [*layers(scorer._line.metrics["response_relevancy"]._embedder.asked)]
 
     [gated] = [one for one in asked if isinstance(one, Gated)]
-    assert (gated.timeout, gated.max_wait, gated.attempts) == (7.0, 60.0, 2)
+    assert (gated.timeout, gated.queue_timeout, gated.max_attempts) == (7.0, 60.0, 2)
     assert table_of(asked[0])["e"].input == 3.0

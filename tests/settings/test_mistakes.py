@@ -99,7 +99,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "a wrong key": (f"{M}sampel: {{rate: 1}}", f"sampel: no such setting; did you mean 'sampling'? {TOP}"),
     "a wrong inner key": (f"{M}sampling: {{rte: 1}}", "sampling.rte: no such setting; did you mean 'rate'? Allowed here: r"),
     "a key too far up": (f"{M}rate: 0.1", "rate: no such setting; did you mean 'sampling.rate' or 'sampling.feedback.rate'?"),
-    "segments at the top": (f"{M}segments: {{a: [b]}}", "segments: no such setting; did you mean 'monitoring.segments'?"),
+    "dimensions at the top": (
+        f"{M}dimensions: {{a: [b]}}",
+        "dimensions: no such setting; did you mean 'monitoring.dimensions'?",
+    ),
     "a budget at the top": (f"{M}budget: [{{usd: 5, per: 1d}}]", "budget: no such setting; did you mean 'judge.budget'?"),
     "an anchor's own key": (f"{M}x-common: &a {{rate: 1}}\nsampling: *a", f"x-common: no such setting. {TOP}"),
     "a key twice": (f"{M}sampling: {{rate: 1}}\n{M}", "metrics: stands in lines 1 and 3; keep one of them"),
@@ -221,20 +224,21 @@ WRONG: dict[str, tuple[str, str]] = {
         "alerts.exact_match.baseline: write a quality, [0, 1], {hour_of_week: FILE} of `spanscore baseline`, or {offset: 7d}",
     ),
     "a list of segments": (
-        f"{M}monitoring: {{segments: [user_tier]}}",
-        "monitoring.segments: is no mapping (given: ['user_tier']); write keys with values: segments: {user_tier: [gold, free]",
+        f"{M}monitoring: {{dimensions: [user_tier]}}",
+        "monitoring.dimensions: is no mapping (given: ['user_tier']); write keys with values: dimensions: "
+        "{user_tier: [gold, free]",
     ),
     "a segment of one value": (
-        f"{M}monitoring: {{segments: {{user_tier: gold}}}}",
-        "monitoring.segments.user_tier: is no list (given: 'gold'); write user_tier: […, …]",
+        f"{M}monitoring: {{dimensions: {{user_tier: gold}}}}",
+        "monitoring.dimensions.user_tier: is no list (given: 'gold'); write user_tier: […, …]",
     ),
     "a segment without values": (
-        f"{M}monitoring: {{segments: {{user_tier: []}}}}",
-        "monitoring.segments: user_tier lists no values; write for example {user_tier: [gold, free]}",
+        f"{M}monitoring: {{dimensions: {{user_tier: []}}}}",
+        "monitoring.dimensions: user_tier lists no values; write for example {user_tier: [gold, free]}",
     ),
     "a segment of yes": (
-        f"{M}monitoring: {{segments: {{paying: [yes]}}}}",
-        "monitoring.segments.paying.0: is no text (given: True); write it in quotes",
+        f"{M}monitoring: {{dimensions: {{paying: [yes]}}}}",
+        "monitoring.dimensions.paying.0: is no text (given: True); write it in quotes",
     ),
     "a variable that is not set": (
         f"{M}service_name: ${{NOWHERE}}",
@@ -283,7 +287,8 @@ RIGHT = {
     "a baseline in per cent": f"{M}alerts: {{exact_match: {{baseline: 85%, min_drop: 10%, threshold: 50%}}}}",
     "a space before the unit": f"{M}limits: {{timeout: 30 s}}",
     "a date as a text": f"{M}service_name: 2026-13-45",
-    "an anchor and a merge": f"{M}monitoring: {{segments: &s {{tier: [a]}}}}\nsampling: {{rates: {{<<: {{exact_match: 1}}}}}}",
+    "an anchor and a merge": f"{M}monitoring: {{dimensions: &s {{tier: [a]}}}}\nsampling: "
+    f"{{rates: {{<<: {{exact_match: 1}}}}}}",
 }
 
 

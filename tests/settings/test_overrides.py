@@ -63,7 +63,11 @@ def test_the_files_rate_of_a_metric_that_is_given_holds_under_its_old_name_too(t
     assert status(tmp_path, text, metrics=[ContextRelevance("lexical")]).rates == {"context_relevance": (0.2, 0.2)}
 
 
-UNKNOWN = {"sampel_rate": "sample_rate", "rate": "sample_rate", "inbox": "inbox_size", "hooks": "hooks_timeout"}
+UNKNOWN = {
+    "sampel_rate": "sample_rate",
+    "rate": "sample_rate",
+    "event_queue": "event_queue_size",
+}
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

@@ -33,7 +33,7 @@ READY = {
     "capture_content: true": "capture: {content: true}",
     "content: true": "capture: {content: true}",
     "capture_metadata: user_tier": "capture: {metadata: [user_tier]}",
-    "hold: 5s": "attach: {hold: 5s}",
+    "hold: 5s": "outputs: {hold: 5s}",
     "sinks: 'mypkg:Sink'": 'sinks: ["mypkg:Sink"]',
     "judge: {gpt-4o: {input: 1, output: 2}}": "judge: {prices: {gpt-4o: {input: 1, output: 2}}}",
     "workers: 8": "limits: {workers: 8}",

@@ -48,7 +48,7 @@ def test_what_is_left_out_is_the_judges_and_no_key_goes_where_it_was_not_meant_f
 def test_a_second_judge_has_every_key_of_the_judge_but_who_stands_in_for_it() -> None:
     of_judge = set(type(Configuration(metrics=["exact_match"]).judge).model_fields)
 
-    assert of_judge - set(ShadowSettings.model_fields) == {"fallback", "prices", "share", "trace"}
+    assert of_judge - set(ShadowSettings.model_fields) == {"fallback", "prices", "replica_share", "trace"}
     assert set(ShadowSettings.model_fields) <= of_judge
 
 

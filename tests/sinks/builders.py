@@ -45,7 +45,7 @@ def score(
         "value": value,
         "quality": quality,
         "label": scale.label(quality),
-        "series": "1+judge",
+        "evaluator_version": "1+judge",
         "probability": 0.5,
         "threshold": 1 << 55,
         "rule": "base",
@@ -60,4 +60,4 @@ def failed(metric: str = "faithfulness", outcome: Outcome = Outcome.JUDGE_ERROR,
 
 
 def undefined(metric: str = "faithfulness") -> Score:
-    return score(metric, None, outcome=Outcome.UNDEFINED, reason="the answer has no statements")
+    return score(metric, None, outcome=Outcome.NO_VALUE, reason="the answer has no statements")

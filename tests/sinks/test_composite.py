@@ -71,7 +71,7 @@ class _Watching(SpanProcessor):
         self.suppressed.append(get_value(_SUPPRESS_INSTRUMENTATION_KEY))
 
 
-@pytest.mark.parametrize("of", [unit(), unit(resource={"service.name": "shop"})], ids=["own", "foreign"])
+@pytest.mark.parametrize("of", [unit(), unit(resource={"service.name": "shop"})], ids=["own", "external"])
 def test_instrumented_exporters_make_no_spans_of_our_emission(of: Unit) -> None:
     memory, watching = Memory(), _Watching()
     memory.tracer_provider.add_span_processor(watching)

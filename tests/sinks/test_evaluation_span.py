@@ -31,10 +31,10 @@ def attributes(memory: Memory) -> dict[str, Any]:
     return dict(only(memory).attributes or {})
 
 
-FOREIGN = {"service.name": "shop", "telemetry.sdk.language": "java"}
+EXTERNAL = {"service.name": "shop", "telemetry.sdk.language": "java"}
 
 
-@pytest.mark.parametrize("resource", [None, FOREIGN], ids=["own", "foreign"])
+@pytest.mark.parametrize("resource", [None, EXTERNAL], ids=["own", "external"])
 def test_it_is_a_child_of_the_units_span_and_linked_to_it_once(memory: Memory, resource: dict[str, str] | None) -> None:
     EvaluationSpans(memory.providers).emit(unit(resource=resource), [score()])
 
@@ -49,7 +49,7 @@ def test_it_is_a_child_of_the_units_span_and_linked_to_it_once(memory: Memory, r
 
 
 @pytest.mark.parametrize(("lasts_ns", "begins_ns"), [(2_000_000_000, 1_000), (1_000, 1_000), (300, 300), (0, 0)])
-@pytest.mark.parametrize("resource", [None, FOREIGN], ids=["own", "foreign"])
+@pytest.mark.parametrize("resource", [None, EXTERNAL], ids=["own", "external"])
 def test_it_is_the_last_microsecond_of_its_unit(
     memory: Memory, resource: dict[str, str] | None, lasts_ns: int, begins_ns: int
 ) -> None:
@@ -58,7 +58,7 @@ def test_it_is_the_last_microsecond_of_its_unit(
     assert (only(memory).start_time, only(memory).end_time) == (END_NS - begins_ns, END_NS)
 
 
-@pytest.mark.parametrize("resource", [None, FOREIGN], ids=["own", "foreign"])
+@pytest.mark.parametrize("resource", [None, EXTERNAL], ids=["own", "external"])
 def test_its_id_is_the_first_half_of_the_score_id(memory: Memory, resource: dict[str, str] | None) -> None:
     scored = score()
 
@@ -71,10 +71,10 @@ def test_its_id_is_the_first_half_of_the_score_id(memory: Memory, resource: dict
     assert attributes(memory)[semconv.SCORE_ID] == scored.id
 
 
-def test_a_foreign_unit_keeps_its_resource(memory: Memory) -> None:
-    EvaluationSpans(memory.providers).emit(unit(resource=FOREIGN), [score()])
+def test_a_external_unit_keeps_its_resource(memory: Memory) -> None:
+    EvaluationSpans(memory.providers).emit(unit(resource=EXTERNAL), [score()])
 
-    assert dict(only(memory).resource.attributes) == FOREIGN
+    assert dict(only(memory).resource.attributes) == EXTERNAL
 
 
 def test_a_unit_of_ours_has_the_providers_resource(memory: Memory) -> None:
@@ -93,7 +93,12 @@ def test_it_carries_all_that_the_conventions_and_we_have_for_a_score(memory: Mem
     calls = (
         JudgeCall(step="verify", model="judge-1", input_tokens=100, output_tokens=7, cost_usd=0.002, duration_s=0.5),
         JudgeCall(
-            step="verify", model="judge-1", input_tokens=50, output_tokens=3, duration_s=0.25, input_left_out=0.25
+            step="verify",
+            model="judge-1",
+            input_tokens=50,
+            output_tokens=3,
+            duration_s=0.25,
+            input_truncated_ratio=0.25,
         ),
         JudgeCall(step="verify", model="judge-1", cached=True),
     )
@@ -129,7 +134,10 @@ def test_it_carries_all_that_the_conventions_and_we_have_for_a_score(memory: Mem
         "spanscore.metric.pass_at": 0.5,
         "spanscore.sampling.rule": "base",
         "spanscore.sampling.threshold": "80000000000000",
-        "spanscore.series": "1+judge",
+        "spanscore.evaluator.id": "faithfulness",
+        "spanscore.evaluator.type": "llm_judge",
+        "gen_ai.evaluation.target": "support",
+        "spanscore.evaluator.version": "1+judge",
         "spanscore.score.id": score().id,
         "spanscore.score.revision": 0,
         "spanscore.judge.model": "judge-1",
@@ -138,7 +146,7 @@ def test_it_carries_all_that_the_conventions_and_we_have_for_a_score(memory: Mem
         "spanscore.judge.cost_usd": 0.002,
         "spanscore.judge.calls": 3,
         "spanscore.judge.cached_calls": 1,
-        "spanscore.judge.input_left_out": 0.25,
+        "spanscore.judge.input.truncated_ratio": 0.25,
         "spanscore.judge.duration": 0.75,
     }
 
@@ -159,7 +167,7 @@ def test_a_failed_evaluation_is_an_error_and_has_no_value(memory: Memory) -> Non
     values = attributes(memory)
     assert only(memory).status.status_code is StatusCode.ERROR
     assert only(memory).status.description == "the judge did not answer"
-    assert (values["error.type"], values["spanscore.reason"]) == ("timeout", "judge_error")
+    assert (values["error.type"], values["spanscore.evaluation.outcome"]) == ("timeout", "judge_error")
     assert not [key for key in values if "score.value" in key or key.startswith("spanscore.score.f")]
 
 
@@ -174,7 +182,7 @@ def test_neither_a_low_nor_an_undefined_score_is_an_error(memory: Memory, of: An
 def test_an_undefined_score_says_so(memory: Memory) -> None:
     EvaluationSpans(memory.providers).emit(unit(), [undefined()])
 
-    assert attributes(memory)["spanscore.reason"] == "undefined"
+    assert attributes(memory)["spanscore.evaluation.outcome"] == "no_value"
 
 
 @pytest.mark.parametrize("of", [score(explanation="quote"), failed(explanation="quote")], ids=["scored", "failed"])
@@ -258,7 +266,7 @@ def test_a_tracer_that_is_not_the_sdks_gets_spans_all_the_same() -> None:
         def get_tracer(self, *_: Any, **__: Any) -> Any:
             return Tracer()
 
-    EvaluationSpans(Providers(Provider())).emit(unit(resource=FOREIGN), [score()])
+    EvaluationSpans(Providers(Provider())).emit(unit(resource=EXTERNAL), [score()])
 
     assert started == ["evaluation faithfulness"]
 
@@ -273,6 +281,6 @@ def test_a_superseding_score_is_another_span(memory: Memory) -> None:
 
 
 def test_outcomes_that_failed_without_an_error_type_name_the_outcome(memory: Memory) -> None:
-    EvaluationSpans(memory.providers).emit(unit(), [failed(outcome=Outcome.BUDGET, error_type=None)])
+    EvaluationSpans(memory.providers).emit(unit(), [failed(outcome=Outcome.BUDGET_EXHAUSTED, error_type=None)])
 
-    assert attributes(memory)["error.type"] == "budget"
+    assert attributes(memory)["error.type"] == "budget_exhausted"

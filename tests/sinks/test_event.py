@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from time import time_ns
 from typing import Any
 
 import pytest
 from opentelemetry._logs import SeverityNumber
-from tests.sinks.builders import SPAN_ID, TRACE_ID, failed, score, undefined, unit
+from tests.sinks.builders import END_NS, SPAN_ID, TRACE_ID, failed, score, undefined, unit
 from tests.sinks.memory import Memory
 
 from spanscore import semconv
@@ -35,7 +36,36 @@ def test_it_is_the_conventions_event_in_the_scored_spans_context(memory: Memory)
         "gen_ai.response.id": "r1",
         "spanscore.sampling.probability": 0.5,
         "spanscore.sampling.threshold": "80000000000000",
+        "gen_ai.workflow.name": "support",
+        "gen_ai.evaluation.target": "support",
+        "spanscore.evaluator.id": "faithfulness",
+        "spanscore.evaluator.version": "1+judge",
+        "spanscore.evaluator.type": "deterministic",
+        "spanscore.metric.kind": "continuous",
+        "spanscore.metric.direction": "higher",
     }
+
+
+def test_two_versions_of_a_prompt_are_told_apart_and_an_agent_is_the_target(memory: Memory) -> None:
+    judged = [score(evaluator_version=f"{version}/judge/1", judge_model="judge", source="shadow") for version in "12"]
+    Events(memory.providers).emit(unit(**{semconv.AGENT_NAME: "helper"}), judged)
+
+    assert [event.attributes["spanscore.evaluator.version"] for event in memory.events] == ["1/judge/1", "2/judge/1"]
+    kept = (
+        "gen_ai.evaluation.target",
+        "spanscore.evaluator.type",
+        "spanscore.judge.model",
+        "spanscore.evaluation.source",
+    )
+    assert [memory.events[0].attributes[name] for name in kept] == ["helper", "llm_judge", "judge", "shadow"]
+
+
+def test_its_time_is_the_end_of_the_judged_span_and_it_is_observed_now(memory: Memory) -> None:
+    before = time_ns()
+    Events(memory.providers).emit(unit(), [score()])
+
+    event = only(memory)
+    assert (event.timestamp, event.observed_timestamp >= before) == (END_NS, True)
 
 
 def test_an_unsampled_unit_has_its_event_with_the_flags_of_its_trace(memory: Memory) -> None:
@@ -58,7 +88,7 @@ def test_an_undefined_score_says_so_and_does_not_warn(memory: Memory) -> None:
 
     event = only(memory)
     assert event.severity_number is SeverityNumber.INFO
-    assert event.attributes["spanscore.reason"] == "undefined"
+    assert event.attributes["spanscore.evaluation.outcome"] == "no_value"
 
 
 def test_explanations_leave_only_where_content_is_on(memory: Memory) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.codec.requests import a_span, sent
+from tests.codec.requests import make_span, sent
 
 from spanscore import ConfigurationError
 from spanscore.codec.otlp import request_line
@@ -22,7 +22,9 @@ TRACES, SPANS = 40, 5
 def lines_of(traces: int, spans: int) -> list[str]:
     """Return a line per span, in an order that mixes all traces."""
     lines = [
-        request_line(sent(a_span(trace_id=bytes([trace + 1] * 16), span_id=bytes([span + 1] * 8)).SerializeToString()))
+        request_line(
+            sent(make_span(trace_id=bytes([trace + 1] * 16), span_id=bytes([span + 1] * 8)).SerializeToString())
+        )
         for span in range(spans)
         for trace in range(traces)
     ]

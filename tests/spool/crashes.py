@@ -37,7 +37,7 @@ class Crashes:
     Attributes:
         acknowledged: rows that were told to be on the disk.
         lost: of these, that were neither emitted nor counted.
-        counted: that were put aside as poison.
+        counted: that were put aside as dead letters.
         emitted_twice: with the same value.
         differing: rows that were emitted with more than one value.
     """

@@ -131,7 +131,9 @@ def test_a_row_that_was_in_work_at_three_crashes_is_put_aside_and_counted_once(s
     one = spool()
 
     assert one.taken() == []
-    assert [(row.key.trace_id, row.attempts, row.end) for row in one.take(ended_only=True)] == [(1, 3, RowEnd.POISON)]
+    assert [(row.key.trace_id, row.attempts, row.end) for row in one.take(ended_only=True)] == [
+        (1, 3, RowEnd.DEAD_LETTER)
+    ]
     one.done(1)
     assert spool().take(ended_only=True) == []
 

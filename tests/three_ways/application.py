@@ -65,7 +65,7 @@ def _ours(place: str) -> tuple[InOrder, Scored]:
 
     @contextmanager
     def sent(*metrics: Any, **options: Any) -> Iterator[tuple[OnlineScorer, Trace]]:
-        captured = {"sample_rate": 0.0, "attach": ["event"], "capture_content": True}
+        captured = {"sample_rate": 0.0, "outputs": ["event"], "capture_content": True}
         with (
             scored(Witness("single_turn"), **captured) as (capturing, trace),
             served(trace.exporter, capturing.flush, *metrics, **options) as both,

@@ -143,13 +143,13 @@ class Held(NamedTuple):
 def judge_away(
     kafka: Kafka, folder: Path, *, for_s: float, max_wait_s: float, per_s: float, queue: int
 ) -> tuple[Came, Held]:
-    """Have the judge answer 429 for less than ``judge.max_wait``, which is longer than a metric may work."""
+    """Have the judge answer 429 for less than ``judge.queue_timeout``, which is longer than a metric may work."""
     topic = _created(kafka, "held", 2)
     refuses, seen = Event(), Held([], [], [])
     refuses.set()
     with OpenAIServer(lambda body: (429, {}) if refuses.is_set() else judged(body)) as model:
-        judge = {"model": "openai:gpt-x", "base_url": model.url, "max_wait": f"{max_wait_s:g}s"}
-        limits = {"queue": queue, "timeout": f"{for_s * 180 / 480:g}s"}  # of eight minutes: what it is by default
+        judge = {"model": "openai:gpt-x", "base_url": model.url, "queue_timeout": f"{max_wait_s:g}s"}
+        limits = {"queue_size": queue, "timeout": f"{for_s * 180 / 480:g}s"}  # of eight minutes: what it is by default
         with working(configured(folder, kafka, topic, metrics=[CRITIC], judge=judge, limits=limits)) as worker:
             with Load(kafka, topic, per_s=per_s, most=int(per_s * (for_s + _WITHIN_S))) as load:
                 worker.until(lambda: worker.source._pressure, "pressure", _WITHIN_S)

@@ -86,7 +86,7 @@ def test_content_in_log_records_that_a_collector_writes_to_a_topic_is_scored(
         OtlpReceiver() as backend,
         collecting(collector, kafka, topic, tmp_path, backend, KAFKA_LOGS_TOPIC=logs_topic) as endpoint,
         Serving(
-            configured(tmp_path, kafka, topic, kafka={"logs_topic": logs_topic}, units={"quiet": "2s"}),
+            configured(tmp_path, kafka, topic, kafka={"logs_topic": logs_topic}, units={"idle_timeout": "2s"}),
             command="worker",
             OTEL_EXPORTER_OTLP_ENDPOINT=backend.endpoint,
         ) as worker,

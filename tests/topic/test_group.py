@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.receivers.otlp.test_copies import a_unit, copy_of
+from tests.receivers.otlp.test_copies import copy_of, make_unit
 from tests.servers import kafka as kafka_server
 from tests.servers.kafka import Kafka
 from tests.servers.server import poll
@@ -62,7 +62,7 @@ def test_a_broker_that_knows_no_new_protocol_is_joined_by_the_old_one(kafka: Kaf
 def test_work_that_ends_within_the_grace_is_kept_when_its_partition_goes(
     kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
-    file = configured(tmp_path, kafka, topic, metrics=[WAITS], kafka={"revoke_grace": "60s"})
+    file = configured(tmp_path, kafka, topic, metrics=[WAITS], kafka={"revoke_timeout": "60s"})
     send(kafka, topic, traces(20))
     with working(file) as first:
         first.until(lambda: len(first.scorer._line.queue) == 20, "20 at work")
@@ -76,7 +76,7 @@ def test_work_that_ends_within_the_grace_is_kept_when_its_partition_goes(
 
 
 def test_work_that_does_not_is_handed_over_and_done_by_the_next(kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    file = configured(tmp_path, kafka, topic, metrics=[WAITS], kafka={"revoke_grace": "0s"})
+    file = configured(tmp_path, kafka, topic, metrics=[WAITS], kafka={"revoke_timeout": "0s"})
     send(kafka, topic, traces(20))
     with working(file) as first:
         first.until(lambda: len(first.scorer._line.queue) == 20, "20 at work")
@@ -85,14 +85,14 @@ def test_work_that_does_not_is_handed_over_and_done_by_the_next(kafka: Kafka, to
             Waits.go_on.set()
             second.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 20)
 
-            assert first.outcomes == {"scored": 20 - second.eligible, "handed_over": second.eligible}
+            assert first.outcomes == {"scored": 20 - second.eligible, "delegated": second.eligible}
             assert second.outcomes == {"scored": second.eligible}
     assert sorted(first.scored + second.scored) == sorted({one.trace for one in traces(20)})
 
 
 def test_a_backlog_waits_on_the_topic_and_is_never_refused(kafka: Kafka, topic: str, tmp_path: Path) -> None:
     messages = traces(400)
-    file = configured(tmp_path, kafka, topic, metrics=[WAITS], limits={"queue": 16})
+    file = configured(tmp_path, kafka, topic, metrics=[WAITS], limits={"queue_size": 16})
     send(kafka, topic, messages)
     with working(file) as worker:
         worker.until(lambda: worker.source._pressure == "queue", "a full queue, and who has noticed it")
@@ -105,8 +105,8 @@ def test_a_backlog_waits_on_the_topic_and_is_never_refused(kafka: Kafka, topic: 
 
 
 def test_copies_wait_on_the_topic_too_and_are_never_refused(kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    file = configured(tmp_path, kafka, topic, metrics=[WAITS], limits={"queue": 16})
-    send(kafka, topic, [copy_of(a_unit(), Waits.name) for _ in range(200)])
+    file = configured(tmp_path, kafka, topic, metrics=[WAITS], limits={"queue_size": 16})
+    send(kafka, topic, [copy_of(make_unit(), Waits.name) for _ in range(200)])
     with working(file) as worker:
         worker.until(lambda: len(worker.scorer._line.queue) >= 12, "a queue that is full of copies")
         Waits.go_on.set()
@@ -118,7 +118,7 @@ def test_copies_wait_on_the_topic_too_and_are_never_refused(kafka: Kafka, topic:
 def test_a_root_that_does_not_come_holds_its_partition_back_for_so_long(
     kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
-    file = configured(tmp_path, kafka, topic, kafka={"max_pinned": "500ms"}, units={"orphan_wait": "1h"})
+    file = configured(tmp_path, kafka, topic, kafka={"max_open_age": "500ms"}, units={"orphan_wait": "1h"})
     send(kafka, topic, [agents_without_root(), traces(1)[0].body])
 
     with working(file) as worker:

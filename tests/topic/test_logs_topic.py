@@ -137,7 +137,7 @@ def test_records_of_each_form_are_joined(
 @pytest.mark.parametrize("first", ["logs", "spans"])
 def test_whichever_come_first(first: str, topics: Topics, tmp_path: Path, samples: list[Any]) -> None:
     calls = [call(number) for number in range(20)]
-    with working(topics.settings(tmp_path, units={"quiet": "2s"})) as worker:
+    with working(topics.settings(tmp_path, units={"idle_timeout": "2s"})) as worker:
         for what in ("logs", "spans") if first == "logs" else ("spans", "logs"):
             topics.write(calls, what=what)
         worker.until(lambda: worker.outcomes == {"scored": 20})
@@ -183,7 +183,7 @@ def test_a_worker_that_follows_one_that_was_killed_reads_the_records_again(
     calls = [call(number) for number in range(40)]
     long_ago_ms = time_ns() // 1_000_000 - HOUR_MS
     topics.write(calls, at_ms=lambda number: long_ago_ms + 100 * number)
-    file = topics.settings(tmp_path, units={"quiet": "1h"}, serve_metrics=free_port())
+    file = topics.settings(tmp_path, units={"idle_timeout": "1h"}, serve_metrics=free_port())
     with (
         OtlpReceiver() as backend,
         Serving(file, command="worker", OTEL_EXPORTER_OTLP_ENDPOINT=backend.endpoint) as killed,

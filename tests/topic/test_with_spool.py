@@ -66,12 +66,12 @@ def test_messages_that_are_read_again_are_recognised_by_the_spool_and_scored_onc
             redelivered = worker.scorer._line.queue.redelivered
             poll(lambda: not worker.scorer.status().spool.depth, deadline_s=30, what="an empty spool")
 
-    assert (worker.outcomes, worker.scored, redelivered) == ({"handed_over": 20}, [], 20)
+    assert (worker.outcomes, worker.scored, redelivered) == ({"delegated": 20}, [], 20)
     assert worker.eligible == 20
 
 
 def test_what_is_on_the_disk_stays_here_when_its_partition_goes(kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    at_once = {"revoke_grace": "0s"}
+    at_once = {"revoke_timeout": "0s"}
     file = with_spool(tmp_path, kafka, topic, "Waits", kafka=at_once)
     other = with_spool(tmp_path, kafka, topic, "Waits", "other.db", kafka=at_once)
     send(kafka, topic, traces(20))

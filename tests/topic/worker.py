@@ -70,7 +70,7 @@ class Worker:
 def configured(folder: Path, broker: Kafka, topic: str, name: str = "spanscore.yaml", **more: Any) -> Path:
     """Return a configuration that reads a topic, and closes units soon."""
     section = {"brokers": [broker.brokers], "topic": topic, "group": f"{topic}-workers", **more.pop("kafka", {})}
-    units = {"quiet": "300ms", **more.pop("units", {})}
+    units = {"idle_timeout": "300ms", **more.pop("units", {})}
     file = folder / name
     file.write_text(yaml.safe_dump({"metrics": [METRIC], "kafka": section, "units": units, **more}))
     return file

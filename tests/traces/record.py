@@ -48,7 +48,7 @@ class Instrumentation:
     Attributes:
         package: on PyPI, whose version stands in the file's name.
         application: the module beside this one that has the programs.
-        instrumentor: ``module:class``; None = the application's own function ``attach`` has a provider get the spans.
+        instrumentor: ``module:class``; None = the application's own function ``outputs`` has a provider get the spans.
         hidden: environment variables under which it writes no content.
         needs: what is to be installed besides.
         shown: environment variables under which it writes content; empty if it writes content by default.

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from spanscore.codec.otlp import read_spans
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.model.span import SpanData, Unit, UnitKey
@@ -65,7 +65,7 @@ class Recording:
 
     def samples(self) -> list[Samples]:
         """Return what each unit gives."""
-        return [GenAIDialect().samples(unit) for unit in self.units()]
+        return [GenAIExtractor().extract(unit) for unit in self.units()]
 
 
 def _units(translator: Translator, spans: Sequence[SpanData]) -> list[Unit]:

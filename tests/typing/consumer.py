@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from langchain_core.runnables import Runnable
 
-from spanscore import Budget, OnlineScorer, Rule, SingleTurnSample, evaluate_sync, expected, judge, metric
+from spanscore import Budget, OnlineScorer, Rule, SingleTurnSample, evaluate_sync, judge, metric, references
 from spanscore.metrics import BaseMetric, Faithfulness, Finding
 
 
@@ -32,7 +32,7 @@ def scored(chain: Runnable[str, str], question: str) -> str:
     metrics = [Faithfulness(asked), Polite(), short_enough]
     rules = [Rule(rate=1.0, name="errors", any_error=True)]
     with OnlineScorer(metrics, rates={"polite": 0.5}, rules=rules, budget=[Budget(usd=2, per="1h")]) as scorer:
-        with expected(reference="Paris"):
+        with references(reference="Paris"):
             answer: str = chain.invoke(question, config={"callbacks": [scorer.handler]})
         trace_id: str | None = scorer.submit(SingleTurnSample(user_input=question, response=answer))
         told: str = str(scorer.status())

@@ -28,7 +28,7 @@ def test_a_unit_closes_when_its_root_has_ended_and_nothing_is_open():
     assert unit.root == span(10)
 
 
-def test_foreign_spans_are_given_time_to_arrive():
+def test_external_spans_are_given_time_to_arrive():
     assembler = Assembler(quiet_ns=2 * S)
     assembler.ended(KEY, span(10), 0)
 

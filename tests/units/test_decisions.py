@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.rules import Rule
 from spanscore.units.decisions import Decisions
@@ -25,7 +25,7 @@ def decisions(kept: int = 1_000, **more: Any) -> Decisions:
 def closed(of: Decisions, unit: UnitKey = UNIT, **known: Any) -> Any:
     """Let a unit enter and close; return what was decided."""
     of._ledger.enter(unit)
-    return of.first(Facts(unit, status="ok", **known))
+    return of.first(SamplingContext(unit, status="ok", **known))
 
 
 def outcomes(of: Decisions, trace_id: int = 1) -> list[dict[str, str]]:
@@ -65,7 +65,7 @@ def test_a_unit_that_was_never_decided_on_has_its_outcome_alone() -> None:
     remembering = decisions()
     remembering._ledger.enter(UNIT)
 
-    remembering.lost(Facts(UNIT), Outcome.INCOMPLETE)
+    remembering.lost(SamplingContext(UNIT), Outcome.INCOMPLETE)
 
     ((told, *_),) = [unit["metrics"].values() for unit in remembering.explain(1)]
     assert told["outcome"] == "incomplete"
@@ -77,7 +77,7 @@ def test_a_unit_that_was_skipped_is_explained_by_what_was_known_of_it(rules: tup
     remembering = decisions(rules=rules)
     remembering._ledger.enter(UNIT)
 
-    remembering.skipped(Facts(UNIT, status="ok", duration_ns=2_000_000_000))
+    remembering.skipped(SamplingContext(UNIT, status="ok", duration_ns=2_000_000_000))
 
     (unit,) = remembering.explain(1)
     assert unit["metrics"]["other"]["rates"] == {"base": 0.0, **{rule.name: rule.rate for rule in rules}}

@@ -14,7 +14,7 @@ from spanscore.units.failures import log_failures
     [
         (Outcome.JUDGE_ERROR, "declined", "judge_error: the judge declined to answer: "),
         (Outcome.JUDGE_ERROR, "cut", "judge_error: the judge's answer was cut at its longest: "),
-        (Outcome.RATE_LIMITED, "quota", "rate_limited: the judge's account has no money left: "),
+        (Outcome.JUDGE_UNAVAILABLE, "quota", "judge_unavailable: the judge's account has no money left: "),
     ],
 )
 def test_a_cause_is_told_in_words_and_not_by_the_class_that_a_client_raised(

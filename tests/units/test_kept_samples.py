@@ -13,7 +13,7 @@ from spanscore.model.job import Decision
 from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Unit, UnitKey
-from spanscore.testing import a_span
+from spanscore.testing import make_span
 from spanscore.units.kept_samples import KeptSamples
 
 MOST = 2_000_000
@@ -24,7 +24,7 @@ def answered(number: int, text: str) -> tuple[Unit, Samples]:
     trace, span = randbits(128), randbits(64)
     attributes = {semconv.WORKFLOW_NAME: "support", semconv.CONVERSATION_ID: f"conversation-{number}"}
     metadata = {"user_tier": "gold", "thread_id": f"thread-{number}", "note": f"{number} {text}"}
-    root = a_span(trace_id=trace, span_id=span, attributes=attributes, metadata=metadata)
+    root = make_span(trace_id=trace, span_id=span, attributes=attributes, metadata=metadata)
     asked = SingleTurnSample(
         user_input=f"{number}?", response=f"{number} {text}", retrieved_contexts=[f"{text} {number}"] * 3
     )

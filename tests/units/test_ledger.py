@@ -38,9 +38,9 @@ def test_eligible_is_outcomes_plus_pending_after_any_steps(steps):
 def test_units_that_end_together_are_weighed_as_one_after_another():
     together, in_turn = Ledger(METRICS), Ledger(METRICS)
 
-    together.record_rejected(Outcome.REFUSED, 3)
+    together.record_rejected(Outcome.EVENT_QUEUE_FULL, 3)
     for _ in range(3):
-        in_turn.record_rejected(Outcome.REFUSED)
+        in_turn.record_rejected(Outcome.EVENT_QUEUE_FULL)
 
     assert together.counted() == in_turn.counted()
 
@@ -57,22 +57,22 @@ def test_a_unit_times_metric_ends_once():
 
 def test_what_a_fallback_judged_is_counted_apart_and_all_of_it_adds_up():
     ledger = Ledger(["a"])
-    for number, stratum in enumerate([None, "fallback", "fallback"]):
+    for number, source in enumerate([None, "fallback", "fallback"]):
         ledger.enter(UnitKey(1, number))
-        ledger.settle(UnitKey(1, number), "a", Outcome.SCORED, stratum)
-    ledger.record_rejected(Outcome.REFUSED)
+        ledger.settle(UnitKey(1, number), "a", Outcome.SCORED, source)
+    ledger.record_rejected(Outcome.EVENT_QUEUE_FULL)
 
-    assert ledger.outcomes() == {("a", Outcome.SCORED): 3, ("a", Outcome.REFUSED): 1}
-    assert ledger.outcomes_by_stratum() == {
+    assert ledger.outcomes() == {("a", Outcome.SCORED): 3, ("a", Outcome.EVENT_QUEUE_FULL): 1}
+    assert ledger.outcomes_by_source() == {
         ("a", Outcome.SCORED, None): 1,
         ("a", Outcome.SCORED, "fallback"): 2,
-        ("a", Outcome.REFUSED, None): 1,
+        ("a", Outcome.EVENT_QUEUE_FULL, None): 1,
     }
 
 
 def test_a_forked_child_counts_from_zero():
     ledger = Ledger(METRICS)
-    ledger.record_rejected(Outcome.REFUSED)
+    ledger.record_rejected(Outcome.EVENT_QUEUE_FULL)
 
     ledger.reset()
 
@@ -81,7 +81,7 @@ def test_a_forked_child_counts_from_zero():
 
 def test_every_lost_unit_adds_its_weight_once():
     ledger = Ledger(["a", "b"])
-    ledger.record_rejected(Outcome.REFUSED)
+    ledger.record_rejected(Outcome.EVENT_QUEUE_FULL)
     for number, outcome in enumerate([Outcome.SCORED, Outcome.QUEUE_FULL, Outcome.NOT_SAMPLED, Outcome.INCOMPLETE]):
         ledger.enter(UnitKey(1, number))
         ledger.choose(UnitKey(1, number), {"a": Decision(True, 0.25, 0)})
@@ -91,8 +91,8 @@ def test_every_lost_unit_adds_its_weight_once():
 
     once, chosen = Weights(1, 1), Weights(4, 16)
     assert ledger.excluded() == {
-        ("a", Outcome.REFUSED, None): once,
-        ("b", Outcome.REFUSED, None): once,
+        ("a", Outcome.EVENT_QUEUE_FULL, None): once,
+        ("b", Outcome.EVENT_QUEUE_FULL, None): once,
         ("a", Outcome.QUEUE_FULL, None): chosen,
         ("b", Outcome.QUEUE_FULL, None): once,
         ("a", Outcome.INCOMPLETE, None): chosen,
@@ -102,7 +102,7 @@ def test_every_lost_unit_adds_its_weight_once():
 
 def test_the_mean_lacks_what_a_fallback_scored_and_nothing_that_could_have_no_score():
     ledger = Ledger(["a"])
-    without = [Outcome.NO_SAMPLE, Outcome.MISSING_FIELD, Outcome.UNDEFINED, Outcome.NOT_EXPORTED, Outcome.FILTERED]
+    without = [Outcome.NO_SAMPLE, Outcome.MISSING_FIELD, Outcome.NO_VALUE, Outcome.TRACE_NOT_SAMPLED, Outcome.FILTERED]
     for number, outcome in enumerate(without):
         ledger.enter(UnitKey(1, number))
         ledger.settle(UnitKey(1, number), "a", outcome)

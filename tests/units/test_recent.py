@@ -5,15 +5,17 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.units.recent import RecentUnit, RecentUnits
 
 NOW_NS = 1_700_000_000_000_000_000
 
 
-def facts(number: int = 1, **known: Any) -> Facts:
+def facts(number: int = 1, **known: Any) -> SamplingContext:
     whole = {"name": "bot", "status": "unset", "duration_ns": number, "metadata": {}, "any_error": False}
-    return Facts(UnitKey(number, 1), **{**whole, "tool_calls": 0, "models": frozenset(), "scores": {}, **known})
+    return SamplingContext(
+        UnitKey(number, 1), **{**whole, "tool_calls": 0, "models": frozenset(), "scores": {}, **known}
+    )
 
 
 def recent(*metadata: str, kept: int = 1_000) -> RecentUnits:
@@ -61,7 +63,7 @@ def test_of_a_unit_that_was_not_followed_nothing_below_its_root_is_known() -> No
 
 def test_of_a_unit_that_was_left_out_when_it_began_no_time_is_known() -> None:
     units = recent()
-    known = Facts(UnitKey(1, 1), is_trace_root=True)
+    known = SamplingContext(UnitKey(1, 1), is_trace_root=True)
 
     units.excluded(known)
 

@@ -12,7 +12,7 @@ from spanscore.model.span import Unit
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.rules import Rule
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.testing import MemorySink, a_score, a_span, a_unit
+from spanscore.testing import MemorySink, make_score, make_span, make_unit
 from spanscore.units.ledger import Ledger
 from spanscore.units.revisions import Revisions
 from spanscore.units.span_buffer import Pace, SpanBuffer
@@ -47,12 +47,12 @@ class Revised:
 
 def test_a_revision_that_comes_again_waits_until_the_first_of_its_number_is_scored() -> None:
     revised = Revised(RateSampler({"judged": 1.0}))
-    unit = replace(a_unit(a_span()), revision=1)
+    unit = replace(make_unit(make_span()), revision=1)
 
     revised.revisions.take(unit)
     revised.revisions.take(unit)
     begun_at_first = len(revised.begun)
-    revised.revisions.settled(JobResult(unit, [a_score(metric="judged")], over=True))
+    revised.revisions.settled(JobResult(unit, [make_score(metric="judged")], over=True))
 
     assert (begun_at_first, len(revised.begun)) == (1, 2)
     assert revised.ledger.eligible() == {"judged": 2}
@@ -63,7 +63,7 @@ def test_a_rule_on_another_score_takes_no_revision() -> None:
     doubtful = Rule(1.0, "doubtful", score={"metric": "screen", "below": 0.5})
     revised = Revised(RateSampler({"judged": 0.0}, rules=[doubtful]))
 
-    revised.revisions.take(replace(a_unit(a_span()), revision=1))
+    revised.revisions.take(replace(make_unit(make_span()), revision=1))
 
     assert revised.begun == []
     assert revised.ledger.outcomes() == {("judged", Outcome.NOT_SAMPLED): 1}

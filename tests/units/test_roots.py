@@ -17,13 +17,13 @@ Tree = dict[str, tuple[str | None, str | None]]
 """Name → operation, and the name of the parent."""
 
 
-def a_unit(tree: Tree, **times: tuple[int, int]) -> Unit:
+def make_unit(tree: Tree, **times: tuple[int, int]) -> Unit:
     ids = {name: number for number, name in enumerate(tree, 1)}
-    spans = tuple(a_span(name, ids, *tree[name], times.get(name, (0, 100))) for name in tree)
+    spans = tuple(make_span(name, ids, *tree[name], times.get(name, (0, 100))) for name in tree)
     return Unit(UnitKey(1, 1), spans)
 
 
-def a_span(
+def make_span(
     name: str, ids: dict[str, int], operation: str | None, parent: str | None, times: tuple[int, int]
 ) -> SpanData:
     attributes = {} if operation is None else {semconv.OPERATION_NAME: operation}
@@ -42,7 +42,7 @@ def members(units: list[Unit]) -> list[list[str]]:
 
 @pytest.mark.parametrize("above", ["create_agent", "embeddings", "evaluation", "rerank", "retrieval", "execute_tool"])
 def test_a_span_that_cannot_hold_an_answer_hides_no_root_below_it(above: str) -> None:
-    unit = a_unit({"top": (above, None), "agent": ("invoke_agent", "top"), "chat": ("chat", "agent")})
+    unit = make_unit({"top": (above, None), "agent": ("invoke_agent", "top"), "chat": ("chat", "agent")})
 
     [found] = split(unit)
 
@@ -53,7 +53,7 @@ def test_a_span_that_cannot_hold_an_answer_hides_no_root_below_it(above: str) ->
 
 
 def test_a_root_below_another_span_is_a_turn_of_the_conversation_that_this_one_began_in() -> None:
-    unit = a_unit({"tool": ("execute_tool", None), "agent": ("invoke_agent", "tool")})
+    unit = make_unit({"tool": ("execute_tool", None), "agent": ("invoke_agent", "tool")})
     tool, agent = unit.spans
 
     [found] = split(replace(unit, spans=(replace(tool, conversation_id="42"), agent)))
@@ -63,18 +63,18 @@ def test_a_root_below_another_span_is_a_turn_of_the_conversation_that_this_one_b
 
 @pytest.mark.parametrize("step", ["retrieval", "execute_tool"])
 def test_a_retrieval_or_a_tool_call_alone_is_a_unit(step: str) -> None:
-    unit = a_unit({"step": (step, None), "inner": (step, "step"), "embedding": ("embeddings", "step")})
+    unit = make_unit({"step": (step, None), "inner": (step, "step"), "embedding": ("embeddings", "step")})
 
     assert split(unit) == [unit]
 
 
 @pytest.mark.parametrize("operation", ["create_agent", "embeddings", "evaluation", "rerank"])
 def test_a_span_that_cannot_hold_an_answer_alone_is_no_unit(operation: str) -> None:
-    assert split(a_unit({"top": (operation, None)})) == []
+    assert split(make_unit({"top": (operation, None)})) == []
 
 
 def test_each_of_several_roots_below_such_a_span_is_a_unit() -> None:
-    unit = a_unit(
+    unit = make_unit(
         {"top": ("execute_tool", None), "one": ("chat", "top"), "two": ("chat", "top"), "find": ("retrieval", "one")}
     )
 
@@ -82,7 +82,7 @@ def test_each_of_several_roots_below_such_a_span_is_a_unit() -> None:
 
 
 def test_a_root_without_an_operation_is_a_workflow_if_a_step_or_a_root_is_below_it() -> None:
-    [unit] = split(a_unit({"main": (None, None), "agent": ("invoke_agent", "main")}))
+    [unit] = split(make_unit({"main": (None, None), "agent": ("invoke_agent", "main")}))
 
     assert unit.root is not None
     assert dict(unit.root.attributes) == {
@@ -93,7 +93,7 @@ def test_a_root_without_an_operation_is_a_workflow_if_a_step_or_a_root_is_below_
 
 
 def test_a_root_without_an_operation_and_nothing_below_it_is_no_unit() -> None:
-    assert split(a_unit({"speech": (None, None), "post": (None, "speech")})) == []
+    assert split(make_unit({"speech": (None, None), "post": (None, "speech")})) == []
 
 
 def test_work_that_begins_when_its_parent_and_the_root_have_ended_is_a_unit_of_its_own() -> None:
@@ -103,21 +103,21 @@ def test_work_that_begins_when_its_parent_and_the_root_have_ended_is_a_unit_of_i
         "next": ("chat", "chat"),
         "find": ("retrieval", "next"),
     }
-    unit = a_unit(tree, first=(0, 100), chat=(0, 90), next=(101, 200), find=(102, 150))
+    unit = make_unit(tree, first=(0, 100), chat=(0, 90), next=(101, 200), find=(102, 150))
 
     assert members(split(unit)) == [["first", "chat"], ["next", "find"]]
 
 
 def test_a_stream_that_goes_on_after_its_root_is_part_of_it() -> None:
     tree: Tree = {"first": ("invoke_workflow", None), "chat": ("chat", "first"), "tool": ("execute_tool", "chat")}
-    unit = a_unit(tree, first=(0, 100), chat=(50, 300), tool=(200, 250))
+    unit = make_unit(tree, first=(0, 100), chat=(50, 300), tool=(200, 250))
 
     assert split(unit) == [unit]
 
 
 def test_spans_of_our_own_capture_are_as_the_process_had_them() -> None:
-    span = a_span("tool", {"tool": 1}, "execute_tool", None, (0, 1))
-    unit = Unit(UnitKey(1, 1), (ours(span), ours(a_span("chat", {"chat": 2, "tool": 1}, "chat", "tool", (0, 1)))))
+    span = make_span("tool", {"tool": 1}, "execute_tool", None, (0, 1))
+    unit = Unit(UnitKey(1, 1), (ours(span), ours(make_span("chat", {"chat": 2, "tool": 1}, "chat", "tool", (0, 1)))))
 
     assert split(unit) == [unit]
 
@@ -135,7 +135,7 @@ def test_no_root_is_lost_and_no_span_is_in_two_units(drawn: list[tuple[str | Non
     tree: Tree = {
         str(n): (operation, None if n == 0 else str(parent % n)) for n, (operation, parent) in enumerate(drawn)
     }
-    units = split(a_unit(tree))
+    units = split(make_unit(tree))
 
     ids = [span.span_id for unit in units for span in unit.spans]
     assert len(ids) == len(set(ids))

@@ -80,11 +80,11 @@ def test_the_process_that_gets_the_last_turn_allowed_ends_the_conversation_and_t
     first, second = one_of_several(max_turns=3), one_of_several(max_turns=3)
 
     told = taken(first, turn(1, history(1)), turn(3, history(3)))
-    elsewhere = taken(second, turn(2, history(2)), turn(4, history(4)))
+    remote_scoring = taken(second, turn(2, history(2)), turn(4, history(4)))
 
     assert [(one.end, one.whole) for one in told] == [("max_turns", None)]
-    assert [one.end for one in elsewhere] == ["max_turns"]
-    assert "ended before" in elsewhere[0].whole
+    assert [one.end for one in remote_scoring] == ["max_turns"]
+    assert "ended before" in remote_scoring[0].whole
 
 
 def test_turns_that_bring_no_history_end_too_but_not_whole():

@@ -210,7 +210,7 @@ def test_a_unit_whose_root_comes_when_its_spans_were_given_up_is_too_late():
 
     table.take(span(1), at=61 * S)
 
-    assert told(table.due(63 * S)) == [(1, [1], Outcome.TOO_LATE)]
+    assert told(table.due(63 * S)) == [(1, [1], Outcome.INCOMPLETE)]
 
 
 def test_a_unit_is_too_late_when_a_span_between_comes_after_what_is_below_it_was_given_up():
@@ -220,7 +220,7 @@ def test_a_unit_is_too_late_when_a_span_between_comes_after_what_is_below_it_was
 
     table.take(span(2, 1), span(1), at=61 * S)
 
-    assert told(table.due(63 * S)) == [(1, [2, 1], Outcome.TOO_LATE)]
+    assert told(table.due(63 * S)) == [(1, [2, 1], Outcome.INCOMPLETE)]
 
 
 def test_a_unit_is_too_late_when_a_span_between_comes_late_that_is_not_claimed():
@@ -231,7 +231,7 @@ def test_a_unit_is_too_late_when_a_span_between_comes_late_that_is_not_claimed()
     table.note(span(2, 1), at=61 * S)
     table.take(span(1), at=61 * S)
 
-    assert told(table.due(63 * S)) == [(1, [1], Outcome.TOO_LATE)]
+    assert told(table.due(63 * S)) == [(1, [1], Outcome.INCOMPLETE)]
 
 
 def test_a_unit_is_not_too_late_because_of_spans_that_are_not_claimed():
@@ -280,7 +280,7 @@ def test_a_span_that_is_sent_again_when_its_parent_came_too_late_is_no_unit():
     table.take(span(10, 5))
     table.due(60 * S)
     table.take(span(20, 5), span(5, 1), span(1), at=61 * S)
-    assert told(table.due(63 * S)) == [(1, [20, 5, 1], Outcome.TOO_LATE)]
+    assert told(table.due(63 * S)) == [(1, [20, 5, 1], Outcome.INCOMPLETE)]
 
     table.take(span(20, 5), span(10, 5), at=70 * S)
 

@@ -15,7 +15,7 @@ from spanscore.model.job import Decision, JobResult
 from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.testing import MemorySink, a_score, a_span, a_unit
+from spanscore.testing import MemorySink, make_score, make_span, make_unit
 from spanscore.units import tracker
 from spanscore.units.assembly import Assembler
 from spanscore.units.keeping import Keeping
@@ -52,8 +52,8 @@ def flushed():
 class World:
     """Units between an application that submits and workers that score; chance says which and when."""
 
-    def __init__(self, chance, *, attach=True, screens=()):
-        self.chance, self.now_ns, self.attach, self.screens = chance, 0, attach, frozenset(screens)
+    def __init__(self, chance, *, attach=True, gate_metrics=()):
+        self.chance, self.now_ns, self.attach, self.gate_metrics = chance, 0, attach, frozenset(gate_metrics)
         self.roots, self.working, self.scored, self.undecided = {}, {}, [], set()
         self.sink, self.ledger, self.queue = MemorySink(), Ledger(LANES), MemoryQueue(capacity=8)
         self.lanes = Lanes(LANES, capacity=lambda: 8)
@@ -98,9 +98,9 @@ class World:
             self.end(key)
 
     def submit(self):
-        unit = a_unit(a_span())
+        unit = make_unit(make_span())
         self.roots[unit.key] = Root()
-        self.units.submitted(unit, SAMPLES, self.roots[unit.key], sampled=True, now_ns=self.now_ns)
+        self.units.sample_submitted(unit, SAMPLES, self.roots[unit.key], sampled=True, now_ns=self.now_ns)
         self.tick()
 
     def score(self):
@@ -110,7 +110,7 @@ class World:
         key = self.chance.choice([*self.working])
         unit, left = self.working[key]
         cut = self.chance.randint(0, len(left))
-        scores, left[:] = [a_score(metric=metric) for metric in left[:cut]], left[cut:]
+        scores, left[:] = [make_score(metric=metric) for metric in left[:cut]], left[cut:]
         self.units.settled(JobResult(unit, scores, over=not left and key not in self.undecided))
         if key in self.undecided:
             self.tick()
@@ -133,7 +133,7 @@ class World:
         self.units.tick(self.now_ns)
 
     def shut_down(self):
-        self.units.release_held()
+        self.units.export_held_spans()
         self.units.give_up([*self.units.in_flight], self.now_ns)
         self.units.flush_ready(self.now_ns, unpaced=True)
 
@@ -149,7 +149,7 @@ def counted(ledger, outcome):
     st.randoms(use_true_random=False),
 )
 def test_every_score_is_counted_once_and_emitted_once(attach, screens, actions, chance: Random):
-    world = World(chance, attach=attach, screens=screens)
+    world = World(chance, attach=attach, gate_metrics=screens)
     for action in [*actions, "shut_down"]:
         getattr(world, action)()
         outcomes, pending = world.ledger.outcomes(), world.ledger.pending()
@@ -167,9 +167,9 @@ def test_every_score_is_counted_once_and_emitted_once(attach, screens, actions, 
 def test_what_waits_for_a_revision_leaves_at_once():
     """A proxy keeps what comes late, too: the root has left with the first scores."""
     world, late = World(Random(1)), Root()
-    unit = replace(a_unit(a_span()), revision=1)
+    unit = replace(make_unit(make_span()), revision=1)
 
-    world.units.assembled(unit, {unit.key.span_id: late}, world.now_ns)
+    world.units.unit_complete(unit, {unit.key.span_id: late}, world.now_ns)
     world.tick()
 
     assert late.left == [{}]
@@ -179,13 +179,13 @@ def test_nothing_is_made_for_a_root_that_is_not_here(monkeypatch):
     """Beside a Collector every root is another's: there the attributes of a unit's span would be made for nobody."""
     made = []
     monkeypatch.setattr(tracker, "unit_attributes", lambda *scores, **of: made.append(scores) or {})
-    world, unit = World(Random(1)), a_unit(a_span())
+    world, unit = World(Random(1)), make_unit(make_span())
     monkeypatch.setattr(world, "decide", lambda facts, metric: Decision(take=True, probability=1.0, threshold=0))
-    world.units.submitted(unit, SAMPLES, None, sampled=True, now_ns=0)
+    world.units.sample_submitted(unit, SAMPLES, None, sampled=True, now_ns=0)
     world.tick()
 
     made.clear()
-    world.units.settled(JobResult(unit, [a_score(metric=metric) for metric in LANES]))
+    world.units.settled(JobResult(unit, [make_score(metric=metric) for metric in LANES]))
     world.tick()
 
     assert (made, len(world.sink.emitted)) == ([], 1)

@@ -6,7 +6,7 @@ from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.units.recent import WholeUnits
 
 
-def a_unit(number: int) -> Unit:
+def make_unit(number: int) -> Unit:
     key = UnitKey(1, number)
     return Unit(key, (SpanData(1, number, None, "run", start_ns=1, end_ns=2),))
 
@@ -14,7 +14,7 @@ def a_unit(number: int) -> Unit:
 def test_the_oldest_goes_first() -> None:
     kept = WholeUnits()
     for number in range(1, 151):
-        kept.keep(a_unit(number), 100)
+        kept.keep(make_unit(number), 100)
 
     assert [unit.key.span_id for unit in kept.units()] == [*range(51, 151)]
 
@@ -22,7 +22,7 @@ def test_the_oldest_goes_first() -> None:
 def test_content_is_bounded_and_a_unit_above_the_bound_puts_none_out() -> None:
     kept = WholeUnits()
     for number in range(1, 6):
-        kept.keep(a_unit(number), 1_500_000)
-    kept.keep(a_unit(6), 5_000_000)
+        kept.keep(make_unit(number), 1_500_000)
+    kept.keep(make_unit(6), 5_000_000)
 
     assert [unit.key.span_id for unit in kept.units()] == [4, 5]

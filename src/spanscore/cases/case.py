@@ -21,24 +21,34 @@ class FoundScore(NamedTuple):
 
     Attributes:
         value: on the metric's own scale; None where it has none. Likewise ``label``, ``pass`` or ``fail``.
-        series: metric version, judge model and votes.
+        evaluator_version: metric version, judge model and votes.
         probability: with which the unit was chosen, (0, 1]; None = nobody says.
     """
 
     value: float | None
     label: str | None
-    series: str | None
+    evaluator_version: str | None
     probability: float | None
 
     @classmethod
     def of(cls, score: Score) -> Self:
         """Return what is said of a score that was just given."""
         probability = None if score.probability is None else float(score.probability)
-        return cls(None if score.value is None else float(score.value), score.label, score.series or None, probability)
+        return cls(
+            None if score.value is None else float(score.value),
+            score.label,
+            score.evaluator_version or None,
+            probability,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return what is known of it."""
-        known = {"value": self.value, "label": self.label, "series": self.series, "probability": self.probability}
+        known = {
+            "value": self.value,
+            "label": self.label,
+            "evaluator_version": self.evaluator_version,
+            "probability": self.probability,
+        }
         return {name: told for name, told in known.items() if told is not None}
 
 
@@ -81,7 +91,7 @@ class CollectedCase:
         return " ".join(asked.split()).casefold()
 
     def record(self) -> dict[str, Any]:
-        """Return it as a record of a data set: ``spanscore score`` reads it, and so does ragas."""
+        """Return it as a record of a data set: ``spanscore evaluate`` reads it, and so does ragas."""
         scores = {name: score.as_json() for name, score in self.scores.items()}
         ids = {"trace_id": f"{self.key.trace_id:032x}", "span_id": f"{self.key.span_id:016x}"}
         turns = {} if self.session is None else {"turns": self.session.turns}

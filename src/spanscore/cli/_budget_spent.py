@@ -9,7 +9,7 @@ def budget_spent(unscored: int, how: str) -> str:
     """Return the line.
 
     Args:
-        unscored: scores that ended ``budget``.
+        unscored: scores that ended ``budget_exhausted``.
         how: the options that go on from here without paying twice, as in "with --out FILE".
     """
     return (

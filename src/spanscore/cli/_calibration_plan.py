@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spanscore.cli._series import present_series
+from spanscore.cli._evaluator_versions import present_evaluator_versions
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of
 from spanscore.monitoring.calibration_rules import refuse_unknown
@@ -27,15 +27,16 @@ def calibration_problems(settings: Settings, metrics: Sequence[Metric]) -> Itera
 def calibration_notes(settings: Settings) -> Iterator[str]:
     """Yield what each calibration of a configuration without a fault means."""
     paths = settings.monitoring.calibrations
-    present = present_series(settings) if paths else {}
+    present = present_evaluator_versions(settings) if paths else {}
     for metric, saved in calibrations_of(paths).items():
         yield f"{metric}: {_note(saved, present.get(metric), settings)}"
 
 
-def _note(saved: SavedCalibration, series: str | None, settings: Settings) -> str:
-    if series is not None and series != saved.series:
+def _note(saved: SavedCalibration, evaluator_version: str | None, settings: Settings) -> str:
+    if evaluator_version is not None and evaluator_version != saved.evaluator_version:
         return (
-            f"not calibrated: the labels are of series {saved.series}, and its scores are of {series}; its pass rate is not "
+            f"not calibrated: the labels are of evaluator version {saved.evaluator_version}, and its scores are of "
+            f"{evaluator_version}; its pass rate is not "
             "corrected until `spanscore calibrate` has seen verdicts of that"
         )
     of = saved.calibration

@@ -50,7 +50,7 @@ def collect_lines(options: Options) -> Iterator[str]:
     collect = options.collect
     if collect is None:
         return
-    if options.elsewhere is not None or (options.spool is not None and not options.spool.score_here):
+    if options.remote_scoring is not None or (options.spool is not None and not options.spool.score_here):
         yield "collect: cases are written where units are scored, and not by this process"
         return
     yield f"collect: content is written to {collect.path}, of units of which {' or '.join(collect.when)} holds"

@@ -101,7 +101,7 @@ class CollectRun:
 
 
 def _reader(options: Options, redactor: Redactor | None) -> Any:
-    box = Timebox(options.hooks_timeout, suppressed_context)
+    box = Timebox(options.hook_timeout, suppressed_context)
     pipeline = Pipeline(dialects_of(options, box), Hooks(redactor).within(box), box)
 
     def read(stored: StoredUnit) -> Job:
@@ -162,4 +162,4 @@ def _lines(out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread
     for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
         yield f"{times:,} left out: {reason}"
     yield from not_read(unread, len(unread))
-    yield f"Score them: spanscore score {out} --metrics … --baseline base.jsonl"
+    yield f"Score them: spanscore evaluate {out} --metrics … --baseline base.jsonl"

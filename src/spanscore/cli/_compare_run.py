@@ -75,7 +75,7 @@ class CompareRun:
             compared(
                 metrics,
                 pair,
-                across_series=by == semconv.SERIES,
+                across_evaluator_versions=by == semconv.EVALUATOR_VERSION,
                 tolerance=self.tolerance,
                 level=self.level,
             )
@@ -90,16 +90,19 @@ class CompareRun:
             raise ConfigurationError(f"--level is {self.level:g}; allowed is {_LOWEST_LEVEL} to below 1, such as 0.95")
         if bool(self.prometheus) == bool(self.files):
             raise ConfigurationError(
-                "give --prometheus URL, where the sums are, or files of spans: A.jsonl B.jsonl, or one with --a and --b"
+                "give --prometheus URL, where the sums are, or files of spans: A.jsonl B.jsonl, or one with --control "
+                "and --candidate"
             )
         named = bool(self.a) + bool(self.b)
         if named == 1 or (not named and self.prometheus):
-            raise ConfigurationError("give --a and --b, the releases: --a 1.4 --b 1.5")
+            raise ConfigurationError("give --control and --candidate, the releases: --control 1.4 --candidate 1.5")
         if named and self.a == self.b:
-            raise ConfigurationError(f"--a and --b are both {self.a!r}; a release is not compared with itself")
+            raise ConfigurationError(
+                f"--control and --candidate are both {self.a!r}; a release is not compared with itself"
+            )
         if self.files and not named and len(self.files) != 2:  # noqa: PLR2004
             raise ConfigurationError(
-                "give two files, A.jsonl B.jsonl; or say by --a and --b which releases are in them"
+                "give two files, A.jsonl B.jsonl; or say by --control and --candidate which releases are in them"
             )
 
     def _chosen(self, made: Iterable[Metric]) -> list[str]:
@@ -128,7 +131,7 @@ class CompareRun:
             )
         if self.a not in history.values:
             raise ConfigurationError(
-                f"--a {self.a}: there are no scores of it since {self.since}, but of {_listed(history.values)}"
+                f"--control {self.a}: there are no scores of it since {self.since}, but of {_listed(history.values)}"
             )
         pair = history.pair(self.a, self.b)
         if self.b in history.values:
@@ -161,14 +164,15 @@ class CompareRun:
             return release_pair(a, b)
         if not by:
             raise ConfigurationError(
-                f"{self.config} has no compare; write compare: {{by: service.version}}, which tells --a and --b apart by "
+                f"{self.config} has no compare; write compare: {{by: service.version}}, which tells --control and "
+                "--candidate apart by "
                 "that attribute of the resource, OTEL_RESOURCE_ATTRIBUTES=service.version=1.4 for the first"
             )
         rows = [row for spans in read for row in _scored(spans.rows(), ", ".join(self.files))]
         return self._told_apart(rows, rows_by_value(read, by), by)
 
     def _told_apart(self, rows: Sequence[ReportRow], values: dict[str, list[ReportRow]], by: str) -> ReleasePair:
-        for option, name in (("--a", self.a), ("--b", self.b)):
+        for option, name in (("--control", self.a), ("--candidate", self.b)):
             if name not in values:
                 raise ConfigurationError(
                     f"{option} {name}: none of the {len(rows):,} evaluations has it as {by}; there are {_listed(values)}"

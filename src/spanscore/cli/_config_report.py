@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from spanscore.cli._calibration_plan import calibration_problems
-from spanscore.cli._canary_plan import canary_problems
 from spanscore.cli._collect_plan import collect_problems, file_problems
 from spanscore.cli._cost_plan import asked_model, price_in
-from spanscore.cli._elsewhere_plan import elsewhere_problems
+from spanscore.cli._evaluator_versions import StandIn, evaluator_version_problems
+from spanscore.cli._judge_check_plan import judge_check_problems
 from spanscore.cli._parts import part_problems
-from spanscore.cli._series import StandIn, series_problems
+from spanscore.cli._remote_scoring_plan import remote_scoring_problems
 from spanscore.cli._session_plan import session_problems
 from spanscore.cli._spool_plan import spool_problems
 from spanscore.errors import ConfigurationError, NotReadyError
@@ -37,9 +37,9 @@ from spanscore.monitoring.drops import plans_of
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
 from spanscore.runtime import plugins
-from spanscore.settings.canary import canary_in
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings
+from spanscore.settings.judge_check import judge_check_in
 from spanscore.settings.judging import AskedSettings, BudgetSettings, JudgeSettings
 from spanscore.settings.reading import examine_settings
 from spanscore.settings.tree import Settings
@@ -124,11 +124,11 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     if read.all_metrics and not unmade:
         problems += [*session_problems(settings, made), *_screen_problems(settings, made)]
-        problems += canary_problems(canary_in(value_at(settings, "canary")), made)
+        problems += judge_check_problems(judge_check_in(value_at(settings, "judge_check")), made)
         problems += collect_problems(settings, made)
     if (spans_to := value_at(settings, "spans_to")) is not None:
         problems += file_problems("spans_to", Path(spans_to).resolve())
-    problems += [*part_problems(settings), *spool_problems(settings), *elsewhere_problems(settings, made)]
+    problems += [*part_problems(settings), *spool_problems(settings), *remote_scoring_problems(settings, made)]
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
@@ -174,7 +174,7 @@ def _alert_problems(settings: Settings, made: Sequence[Metric], *, judge: bool) 
     yield from _baseline_problems(settings, made)
     yield from calibration_problems(settings, made)
     if judge:
-        yield from series_problems(_without_new_cache(settings))
+        yield from evaluator_version_problems(_without_new_cache(settings))
 
 
 def _baseline_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
@@ -389,6 +389,6 @@ def _room_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[Confi
         shadows = 0
     try:
         compared = value_at(settings, "compare") is not None
-        refuse_too_many(made, settings.monitoring.segments, shadows, compared=compared)
+        refuse_too_many(made, settings.monitoring.dimensions, shadows, compared=compared)
     except ConfigurationError as error:
-        yield ConfigurationError(f"{'monitoring.segments' if settings.monitoring.segments else 'metrics'}: {error}")
+        yield ConfigurationError(f"{'monitoring.dimensions' if settings.monitoring.dimensions else 'metrics'}: {error}")

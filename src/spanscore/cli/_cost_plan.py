@@ -151,7 +151,7 @@ def cost_lines(
     costs: Sequence[CostPlan], shadows: Sequence[CostPlan], budgets: Sequence[Budget], sizes: Sizes
 ) -> Iterator[str]:
     """Yield what a score costs of the metrics that ask a judge and of second judges, and what the budgets of the first buy."""
-    beside = (replace(cost, metric=name_within(cost.metric, semconv.STRATUM_SHADOW)) for cost in shadows)
+    beside = (replace(cost, metric=name_within(cost.metric, semconv.SOURCE_SHADOW)) for cost in shadows)
     paid = [cost for cost in (*costs, *beside) if cost.calls]
     if paid:
         yield f"what a score costs, {sizes}:"

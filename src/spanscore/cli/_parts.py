@@ -11,7 +11,7 @@ from spanscore.dialects.translations.registry import TRANSLATIONS
 from spanscore.errors import ConfigurationError
 from spanscore.line.configuration import value_at
 from spanscore.line.options import PLACES, Options, rules_in
-from spanscore.otel.sums import checked_segments
+from spanscore.otel.sums import checked_dimensions
 from spanscore.runtime import plugins
 from spanscore.runtime.plugins import Registry
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
@@ -37,7 +37,7 @@ def part_problems(settings: Settings) -> Iterator[ConfigurationError]:
     rules, key = rules_in(value_at(settings, "sampling.rules")), value_at(settings, "sampling.key")
     tried: list[tuple[str, Callable[[], object]]] = [
         ("", lambda: RateSampler({}, rules=rules, key=DEFAULT_KEY if key is None else key)),
-        ("monitoring.segments: ", lambda: checked_segments(settings.monitoring.segments)),
+        ("monitoring.dimensions: ", lambda: checked_dimensions(settings.monitoring.dimensions)),
     ]
     places = {name: value_at(settings, f"capture.{name}") for name in PlaceSettings.model_fields}
     tried += [("capture.", partial(Extract, **{name: place})) for name, place in places.items()]

@@ -8,7 +8,6 @@ from math import ceil, inf
 from typing import Any
 
 from spanscore.cli._calibration_plan import calibration_notes
-from spanscore.cli._canary_plan import canary_lines
 from spanscore.cli._collect_plan import collect_lines, spans_file_lines
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import (
@@ -24,7 +23,8 @@ from spanscore.cli._cost_plan import (
     shadow_costs_of,
     shadow_days_of,
 )
-from spanscore.cli._elsewhere_plan import elsewhere_lines
+from spanscore.cli._judge_check_plan import judge_check_lines
+from spanscore.cli._remote_scoring_plan import remote_scoring_lines
 from spanscore.cli._sampling_plan import rule_lines, sampling_notes
 from spanscore.cli._session_plan import session_lines, session_metrics_in
 from spanscore.cli._sizes import Sizes
@@ -38,9 +38,9 @@ from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
 from spanscore.model.score import Scale
-from spanscore.monitoring.canary import CanaryPlan, canary_plans
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, least_of, plans_of
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings
 from spanscore.settings.credentials import without_credentials
@@ -56,7 +56,7 @@ _WHERE_IT_DOES_NOT = (
     "repeats itself: after a week of scores run `spanscore baseline`, which finds whether it wanders",
 )
 
-_BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
+_BY_HAND = "with spanscore.references({field}=…) around the request; without it, missing_field"
 FOUND: Mapping[str, str] = {
     "user_input": f"the last human message, else {', '.join(QUESTION_KEYS)}, else the one text, of the root's input",
     "response": f"the final answer, else {', '.join(ANSWER_KEYS)}, else the one text, of the root's output",
@@ -144,7 +144,7 @@ class ConfigPlan:
         days: what a day of it comes to; empty likewise.
         shadow_days: for second judges.
         sessions: when conversations end, in lines; empty where no metric scores them.
-        canary: what is done with labelled samples, in lines.
+        judge_check: what is done with labelled samples, in lines.
     """
 
     judge: str
@@ -161,7 +161,7 @@ class ConfigPlan:
     days: tuple[DayPlan, ...]
     shadow_days: tuple[DayPlan, ...]
     sessions: tuple[str, ...]
-    canary: tuple[str, ...]
+    judge_check: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -195,9 +195,9 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         days=days,
         shadow_days=shadow_days,
         sessions=tuple(session_lines(of_sessions, options)),
-        canary=tuple(canary_lines(options.canary, _canaries(report), metrics, costs)),
+        judge_check=tuple(judge_check_lines(options.judge_check, _judge_checks(report), metrics, costs)),
         notes=(
-            *elsewhere_lines(options.elsewhere),
+            *remote_scoring_lines(options.remote_scoring),
             *spool_lines(options),
             *collect_lines(options),
             *spans_file_lines(options),
@@ -221,7 +221,9 @@ def _days(
 
 def _set(judge: JudgeSettings) -> dict[str, Any]:
     """Return what is set otherwise of how a judge is asked; what it may cost is told beside it."""
-    told: dict[str, Any] = judge.model_dump(exclude_defaults=True, exclude={"model", "prices", "budget", "share"})
+    told: dict[str, Any] = judge.model_dump(
+        exclude_defaults=True, exclude={"model", "prices", "budget", "replica_share"}
+    )
     return {name: without_credentials(value) for name, value in told.items()}
 
 
@@ -283,7 +285,7 @@ def _where(name: str, kind: str, extract: Extract | None) -> str:
 
 def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequence[DayPlan]) -> Iterator[AlertPlan]:
     settings, scores = report.settings, {day.metric: day.scores for day in days}
-    plans = plans_of(settings.alerts, report.metrics, settings.monitoring, _canaries(report))
+    plans = plans_of(settings.alerts, report.metrics, settings.monitoring, _judge_checks(report))
     volumes = volumes_of(plans, settings, report.options, report.metrics)
     planned = {plan.metric: plan for plan in plans}
     for metric in report.metrics:
@@ -293,8 +295,10 @@ def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequenc
             yield _alert(metric, planned.get(metric.name), volumes[metric.name], settings, hourly)
 
 
-def _canaries(report: ConfigReport) -> list[CanaryPlan]:
-    return canary_plans(report.options.canary, report.settings.alerts, report.metrics, report.settings.monitoring)
+def _judge_checks(report: ConfigReport) -> list[JudgeCheckPlan]:
+    return judge_check_plans(
+        report.options.judge_check, report.settings.alerts, report.metrics, report.settings.monitoring
+    )
 
 
 def _alert(
@@ -347,7 +351,7 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     offline = settings.judge.model == "lexical"
     if not offline and price_in(settings, settings.judge) is None:
         yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
-    if options.elsewhere is None:
+    if options.remote_scoring is None:
         yield from dear_lines(settings, options, metrics)
     yield from _hasty(settings.judge.timeout, options.timeout)
     yield from calibration_notes(settings)
@@ -356,11 +360,11 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
         yield f"{name} has a second judge, {asked.model}, asked about each unit that it scores: that costs more, from {paid}"
     yield from _advice(metrics)
     yield from sampling_notes(options)
-    yield from _segments(settings.monitoring.segments)
+    yield from _dimensions(settings.monitoring.dimensions)
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
-    if "span" not in options.attach:
-        yield "attach.span is false: scores are not on the units' spans"
+    if "span" not in options.outputs:
+        yield "outputs.span is false: scores are not on the units' spans"
     if offline:  # here all metrics are made with the offline judge, also where another one will be asked
         own = settings.embeddings not in (None, "lexical")
         yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
@@ -370,8 +374,8 @@ def _advice(metrics: Sequence[Metric]) -> Iterator[str]:
     yield from filter(None, (getattr(metric, "advice", None) for metric in metrics))
 
 
-def _segments(segments: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for key, values in segments.items():
+def _dimensions(dimensions: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for key, values in dimensions.items():
         yield f"sums and alerts are told apart by {key}: {', '.join(values)}; of any other value only the sums, as other"
 
 

@@ -1,4 +1,4 @@
-"""The gate of ``spanscore score``: its options read, what came of it told, and a baseline kept."""
+"""The gate of ``spanscore evaluate``: its options read, what came of it told, and a baseline kept."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _lines(held: GateResult) -> Iterator[str]:
         yield from (f"{one.metric}: {note}" for note in one.notes)
         if one.lacks:
             yield f"{one.metric}: {one.lacks}"
-        if one.series_changed:
+        if one.evaluator_version_changed:
             yield f"{one.metric}: the baseline is of another version or judge; a change may be the judge's"
     if held.incomplete:
         yield f"Not known: {LEAVE_OUT}; --max-unscored allows more"

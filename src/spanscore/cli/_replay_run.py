@@ -108,9 +108,11 @@ class ReplayRun:
         try:
             per_second = requests_per_day_in(self.rate) / _A_DAY_S if self.rate else inf
         except ValueError as error:
-            raise ConfigurationError(f"--rate: {error}") from None
+            raise ConfigurationError(f"--max-rate: {error}") from None
         if self.rate and "/" not in self.rate:  # a rate of traffic is then one of a day
-            raise ConfigurationError(f"--rate: {self.rate!r} does not say in which time; write {self.rate}/s, or /min")
+            raise ConfigurationError(
+                f"--max-rate: {self.rate!r} does not say in which time; write {self.rate}/s, or /min"
+            )
         bounds = ReplayBounds.of(since_s, until_s, limit=self.limit)
         return replace(bounds, per_second=per_second, again=self.again)
 
@@ -121,7 +123,7 @@ class ReplayRun:
             ConfigurationError: two options contradict each other, or there is a file already that nobody wants to go on with.
         """
         if self.emit and self.out is not None:
-            raise ConfigurationError("--emit writes no files, and --out sends nothing: choose one of them")
+            raise ConfigurationError("--export writes no files, and --out sends nothing: choose one of them")
         if self.resume is not None and self.out is not None and self.resume.parent != self.out:
             raise ConfigurationError(f"--resume {self.resume} goes on in its own folder: leave --out out")
         if self.resume is not None or self.emit or self.dry_run:
@@ -181,7 +183,8 @@ class ReplayRun:
             yield f"--resume {self.resume} is not there: beginning anew"
         if self.emit and not self.dry_run:
             yield (
-                "--emit: evaluation spans have the times of the units that they are of; some stores refuse spans that old, or "
+                "--export: evaluation spans have the times of the units that they are of; some stores refuse spans "
+                "that old, or "
                 "put them where nobody looks"
             )
 
@@ -189,7 +192,7 @@ class ReplayRun:
         if self.dry_run:
             yield from ["Interrupted: the counts are of what was read until then."] * interrupted
             return
-        unpaid = tally.of(Outcome.BUDGET)
+        unpaid = tally.of(Outcome.BUDGET_EXHAUSTED)
         if interrupted:
             again = "" if file is None else f" To go on: --resume {file}"
             yield f"Interrupted: what was scored until then is kept.{again}"

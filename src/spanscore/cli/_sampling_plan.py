@@ -39,13 +39,13 @@ def sampling_notes(options: Options) -> Iterator[str]:
 
 
 def _upstream_notes(options: Options) -> Iterator[str]:
-    by_service, default = upstream_shares(options.upstream_probability)
+    by_service, default = upstream_shares(options.head_sampling_rate)
     if not by_service and default == 1:
         return
     services = [f"{1 / share:.4g} if its service is {name}" for name, share in by_service.items()]
     rest = f"{1 / default:.4g}{' if it is any other' if services else ''}"
     yield (
-        f"sampling.upstream_probability: a unit without ot=th has the weight {', '.join([*services, rest])}; "
+        f"sampling.head_sampling_rate: a unit without ot=th has the weight {', '.join([*services, rest])}; "
         "a unit with it, the weight that ot=th states; both are divided by the sampling rate"
     )
 

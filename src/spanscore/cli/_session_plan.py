@@ -67,7 +67,6 @@ def session_lines(metrics: Sequence[Metric], options: Options) -> Iterator[str]:
 def _ends(sessions: Sessions) -> str:
     if sessions.replicas == "any":
         return f"by scorer.end_session() or with its turn {sessions.max_turns:,}"
-    told = (
-        f"by scorer.end_session(), after {duration(sessions.idle)} without a turn, with its turn {sessions.max_turns:,}"
-    )
-    return f"{told}, or when {sessions.max_open:,} others are open"
+    idle = duration(sessions.idle_timeout)
+    ends = f"by scorer.end_session(), after {idle} without a turn, with its turn {sessions.max_turns:,}"
+    return f"{ends}, or when {sessions.max_open:,} others are open"

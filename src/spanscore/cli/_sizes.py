@@ -65,13 +65,15 @@ def measured_in(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]:
                 of_metric.append(paid)
     costs = {name: _mean(paid) for name, paid in found.items() if paid}
     if not costs:
-        raise ConfigurationError(f"--from {file}: it holds no score of {', '.join(found)} with its judge's tokens")
+        raise ConfigurationError(
+            f"--costs-from {file}: it holds no score of {', '.join(found)} with its judge's tokens"
+        )
     return costs
 
 
 def _paid(span: SpanData) -> tuple[float, ...]:
     """Return questions, tokens read and written; zeros of what is no score of the configured judge."""
-    if span.scope != semconv.SCOPE or semconv.STRATUM in span.attributes:
+    if span.scope != semconv.SCOPE or semconv.EVALUATION_SOURCE in span.attributes:
         return 0.0, 0.0, 0.0
     names = (
         semconv.JUDGE_CALLS_ATTRIBUTE,

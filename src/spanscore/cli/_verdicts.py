@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from spanscore.cli._lines import stored_spans
+from spanscore.codec.annotation_file import of_name
 from spanscore.codec.content_hash import content_hash
 from spanscore.codec.json_text import json_in
-from spanscore.codec.labelled import of_name
 from spanscore.dataset.rows import Row, read_rows, row_key
 from spanscore.errors import ConfigurationError
-from spanscore.model.label import HumanLabel, Judged, LabelledSample
+from spanscore.model.annotation import AnnotatedSample, Annotation, Judged
 from spanscore.model.score import UNIT_INTERVAL, Scale
 from spanscore.model.span import UnitKey
-from spanscore.report.labels import PersonLabel, labels
+from spanscore.report.annotations import PersonAnnotation, labels
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
 from spanscore.settings.printable import names_listed
@@ -27,8 +27,8 @@ _R = TypeVar("_R", Row, ReportRow)
 __all__ = [
     "JudgeVerdict",
     "JudgeVerdicts",
+    "annotated_on_spans",
     "holds_spans",
-    "labelled_on_spans",
     "verdicts_in_lines",
     "verdicts_in_scores",
 ]
@@ -38,12 +38,12 @@ class JudgeVerdict(NamedTuple):
     """What a judge said of one sample.
 
     Attributes:
-        series: empty where nobody knows.
+        evaluator_version: empty where nobody knows.
         weight: 1 / probability with which it was chosen to be judged.
     """
 
     passed: bool
-    series: str
+    evaluator_version: str
     weight: float = 1.0
 
 
@@ -59,10 +59,14 @@ class JudgeVerdicts:
     labelled: tuple[JudgeVerdict | None, ...]
     window: tuple[JudgeVerdict, ...] = ()
 
-    def of(self, series: str) -> JudgeVerdicts:
-        """Return those of one series."""
-        labelled = (one if one is not None and one.series == series else None for one in self.labelled)
-        return JudgeVerdicts(tuple(labelled), tuple(one for one in self.window if one.series == series))
+    def of(self, evaluator_version: str) -> JudgeVerdicts:
+        """Return those of one evaluator version."""
+        labelled = (
+            one if one is not None and one.evaluator_version == evaluator_version else None for one in self.labelled
+        )
+        return JudgeVerdicts(
+            tuple(labelled), tuple(one for one in self.window if one.evaluator_version == evaluator_version)
+        )
 
 
 def holds_spans(path: Path) -> bool:
@@ -81,7 +85,7 @@ def holds_spans(path: Path) -> bool:
     return isinstance(first, dict) and "resourceSpans" in first
 
 
-def labelled_on_spans(path: Path, name: str | None) -> list[LabelledSample]:
+def annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
     """Return what people said of units, as the label spans of a file tell: the last word of each annotator.
 
     A label whose quality is at least .5 is a pass; one that is on no scale is left out.
@@ -100,14 +104,14 @@ def labelled_on_spans(path: Path, name: str | None) -> list[LabelledSample]:
     return of_name(found, name, path)
 
 
-def _labelled(place: int, unit: str, said: PersonLabel) -> LabelledSample:
+def _labelled(place: int, unit: str, said: PersonAnnotation) -> AnnotatedSample:
     trace, span = unit.split("/")
     key, passed = UnitKey(int(trace, 16), int(span, 16)), (said.quality or 0.0) >= UNIT_INTERVAL.pass_at
-    label = HumanLabel(name=said.name, value=passed, annotator=said.annotator, when_ns=said.when_ns, unit=key)
-    return LabelledSample(line=place, sample=None, human=passed, judged={}, group=trace, label=label)
+    label = Annotation(name=said.name, value=passed, annotator=said.annotator, when_ns=said.when_ns, unit=key)
+    return AnnotatedSample(line=place, sample=None, human=passed, judged={}, group=trace, label=label)
 
 
-def verdicts_in_lines(samples: Iterable[LabelledSample], metric: str, scale: Callable[[], Scale]) -> JudgeVerdicts:
+def verdicts_in_lines(samples: Iterable[AnnotatedSample], metric: str, scale: Callable[[], Scale]) -> JudgeVerdicts:
     """Return what ``scores`` of the lines say; ``scale`` is asked where a value has no label.
 
     Raises:
@@ -116,8 +120,8 @@ def verdicts_in_lines(samples: Iterable[LabelledSample], metric: str, scale: Cal
     return JudgeVerdicts(tuple(_of_line(one.judged.get(metric), scale) for one in samples))
 
 
-def verdicts_in_scores(path: Path, samples: Sequence[LabelledSample], metric: str) -> JudgeVerdicts:
-    """Return what a file of rows of ``spanscore score --out``, or of spans with scores, says.
+def verdicts_in_scores(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    """Return what a file of rows of ``spanscore evaluate --out``, or of spans with scores, says.
 
     Rows are found by what is in the samples, spans by ``trace_id`` and ``span_id``.
 
@@ -134,7 +138,7 @@ def _of_line(judged: Judged | None, scale: Callable[[], Scale]) -> JudgeVerdict 
     if label is None and judged.value is not None:
         known = scale()
         label = known.label(known.quality(judged.value))
-    return None if label is None else JudgeVerdict(label == "pass", judged.series)
+    return None if label is None else JudgeVerdict(label == "pass", judged.evaluator_version)
 
 
 def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
@@ -146,10 +150,10 @@ def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
     return found
 
 
-def _in_rows(path: Path, samples: Sequence[LabelledSample], metric: str) -> JudgeVerdicts:
-    rows = _of_metric(path, metric, (row for row in read_rows(path) if row.stratum is None))
+def _in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    rows = _of_metric(path, metric, (row for row in read_rows(path) if row.source is None))
     by_key = {row.key: _of_row(row) for row in rows}
-    every_series = {row.series for row in rows}
+    every_evaluator_versions = {row.evaluator_version for row in rows}
     seen: Counter[str] = Counter()
     labelled: list[JudgeVerdict | None] = []
     for one in samples:
@@ -157,17 +161,19 @@ def _in_rows(path: Path, samples: Sequence[LabelledSample], metric: str) -> Judg
             labelled.append(None)
             continue
         content = content_hash(one.sample)
-        keys = (row_key(content, seen[content], metric, series) for series in every_series)
+        keys = (
+            row_key(content, seen[content], metric, evaluator_version) for evaluator_version in every_evaluator_versions
+        )
         labelled.append(next((by_key[key] for key in keys if key in by_key), None))
         seen[content] += 1
     return JudgeVerdicts(tuple(labelled), tuple(by_key.values()))
 
 
 def _of_row(row: Row) -> JudgeVerdict:
-    return JudgeVerdict(row.label == "pass", row.series)
+    return JudgeVerdict(row.label == "pass", row.evaluator_version)
 
 
-def _on_spans(path: Path, samples: Sequence[LabelledSample], metric: str) -> JudgeVerdicts:
+def _on_spans(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
     with stored_spans(str(path)) as spans:
         rows = _of_metric(path, metric, Spans.read(spans).rows())
     by_unit = {row.unit: _of_unit(row) for row in rows}
@@ -179,4 +185,4 @@ def _on_spans(path: Path, samples: Sequence[LabelledSample], metric: str) -> Jud
 
 
 def _of_unit(row: ReportRow) -> JudgeVerdict:
-    return JudgeVerdict(row.label == "pass", row.series or "", row.weight)
+    return JudgeVerdict(row.label == "pass", row.evaluator_version or "", row.weight)

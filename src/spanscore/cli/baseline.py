@@ -25,7 +25,7 @@ from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.hour_of_week import DAY_S, LEAST_DAYS, LearnedBaseline, TooShortError, learned
 from spanscore.monitoring.names import label
 from spanscore.monitoring.prometheus_api import PrometheusApi
-from spanscore.monitoring.score_history import ScoredSeries, scored_days
+from spanscore.monitoring.score_history import ScoredEvaluator, scored_days
 from spanscore.settings.durations import seconds_of
 
 __all__ = ["baseline"]
@@ -37,8 +37,11 @@ def baseline(
     prometheus: Annotated[str, typer.Option(metavar="URL", help="Its address, such as http://localhost:9090.")],
     since: Annotated[str, typer.Option(help="How far back: at least 7d; from 14d on weeks are told apart.")] = "28d",
     metric: Annotated[list[str] | None, typer.Option(help="Only this metric; can be given again.")] = None,
-    series: Annotated[
-        str | None, typer.Option(help="Only this series (spanscore_series); else the one written last of each metric.")
+    evaluator_version: Annotated[
+        str | None,
+        typer.Option(
+            help="Only this evaluator version (spanscore_evaluator_version); else the one written last of each metric."
+        ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="Only this job, the service; else all of them together.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("baseline.yaml"),
@@ -54,7 +57,7 @@ def baseline(
     is printed is measured on each week against the profile of the others: how much of the variance it explains, whether what is
     left is autocorrelated, and the slack: how far the mean strays by itself, which is added to the standard error of an alert.
     """
-    where = {"job": job, label(semconv.SERIES): series}
+    where = {"job": job, label(semconv.EVALUATOR_VERSION): evaluator_version}
     asked = _asked(PrometheusApi(prometheus), _days(since), {name: value for name, value in where.items() if value})
     found, short = _learned(_last_written(asked, metric or []))
     if not found:
@@ -83,51 +86,65 @@ def _days(since: str) -> int:
     return days
 
 
-def _asked(api: PrometheusApi, days: int, where: Mapping[str, str]) -> dict[ScoredSeries, dict[int, Moments]]:
-    asked: defaultdict[ScoredSeries, dict[int, Moments]] = defaultdict(dict)
+def _asked(api: PrometheusApi, days: int, where: Mapping[str, str]) -> dict[ScoredEvaluator, dict[int, Moments]]:
+    asked: defaultdict[ScoredEvaluator, dict[int, Moments]] = defaultdict(dict)
     read = scored_days(api, end_s=time.time(), days=days, where=where)
     notes = Terminal(stderr=True)
     for day in track(read, f"{days} days of scores", total=days, console=notes, transient=True):
-        for series, steps in day.items():
-            asked[series].update(steps)
-    return {series: steps for series, steps in sorted(asked.items()) if steps}
+        for evaluator_version, steps in day.items():
+            asked[evaluator_version].update(steps)
+    return {evaluator_version: steps for evaluator_version, steps in sorted(asked.items()) if steps}
 
 
 def _last_written(
-    asked: Mapping[ScoredSeries, dict[int, Moments]], metrics: Sequence[str]
-) -> dict[ScoredSeries, dict[int, Moments]]:
-    """Return of each metric, or each of these, the series that was written last."""
-    names = {series.metric for series in asked}
+    asked: Mapping[ScoredEvaluator, dict[int, Moments]], metrics: Sequence[str]
+) -> dict[ScoredEvaluator, dict[int, Moments]]:
+    """Return of each metric, or each of these, the evaluator version that was written last."""
+    names = {evaluator_version.metric for evaluator_version in asked}
     unknown = [name for name in metrics if name not in names]
     if unknown and names:
         raise ConfigurationError(f"--metric {unknown[0]}: there are no scores of it, but of {', '.join(sorted(names))}")
-    last: dict[str, ScoredSeries] = {}
-    for series, steps in asked.items():
-        other = last.get(series.metric)
+    last: dict[str, ScoredEvaluator] = {}
+    for evaluator_version, steps in asked.items():
+        other = last.get(evaluator_version.metric)
         if other is None or max(steps) > max(asked[other]):
-            last[series.metric] = series
-    return {series: asked[series] for name, series in last.items() if name in (metrics or names)}
+            last[evaluator_version.metric] = evaluator_version
+    return {
+        evaluator_version: asked[evaluator_version]
+        for name, evaluator_version in last.items()
+        if name in (metrics or names)
+    }
 
 
 def _learned(
-    known: Mapping[ScoredSeries, dict[int, Moments]],
-) -> tuple[dict[ScoredSeries, LearnedBaseline], list[str]]:
+    known: Mapping[ScoredEvaluator, dict[int, Moments]],
+) -> tuple[dict[ScoredEvaluator, LearnedBaseline], list[str]]:
     """Return what was learned, and why nothing was of the others."""
     found, short = {}, []
-    for series, steps in known.items():
+    for evaluator_version, steps in known.items():
         try:
-            found[series] = learned(steps)
+            found[evaluator_version] = learned(steps)
         except TooShortError as error:
-            short.append(f"{series.metric} ({series.series}): {error}")
+            short.append(f"{evaluator_version.metric} ({evaluator_version.evaluator_version}): {error}")
     return found, short
 
 
-def _table(found: Mapping[ScoredSeries, LearnedBaseline]) -> Fitting:
-    headers = ("metric", "series", "days", "scores", "mean", "hours", "explained", "autocorrelation", "slack of 1h, 1d")
+def _table(found: Mapping[ScoredEvaluator, LearnedBaseline]) -> Fitting:
+    headers = (
+        "metric",
+        "evaluator_version",
+        "days",
+        "scores",
+        "mean",
+        "hours",
+        "explained",
+        "autocorrelation",
+        "slack of 1h, 1d",
+    )
     rows = [
         (
             one.metric,
-            one.series,
+            one.evaluator_version,
             str(of.days),
             f"{of.scores:,.0f}",
             f"{of.mean:.4f}",
@@ -171,7 +188,7 @@ def _alert(of: LearnedBaseline, out: Path) -> str:
     return f"{{baseline: {{hour_of_week: {out}}}{fewest}}}"
 
 
-def _as_json(found: Mapping[ScoredSeries, LearnedBaseline], short: Sequence[str], out: Path) -> dict[str, Any]:
+def _as_json(found: Mapping[ScoredEvaluator, LearnedBaseline], short: Sequence[str], out: Path) -> dict[str, Any]:
     return {
         "file": str(out),
         "baselines": [

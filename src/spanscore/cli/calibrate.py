@@ -12,24 +12,24 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from spanscore.cli._annotation_facts import AnnotationFacts, annotation_facts, error_rate_in
 from spanscore.cli._config_report import valid
-from spanscore.cli._label_facts import LabelFacts, error_rate_in, label_facts
 from spanscore.cli._verdicts import (
     JudgeVerdicts,
+    annotated_on_spans,
     holds_spans,
-    labelled_on_spans,
     verdicts_in_lines,
     verdicts_in_scores,
 )
-from spanscore.codec.labelled import passes, read_labelled
+from spanscore.codec.annotation_file import passes, read_annotations
 from spanscore.errors import ConfigurationError, writing
 from spanscore.line.tables import Fitting
 from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.registry import built_ins, own_name
-from spanscore.model.label import LabelledSample
+from spanscore.model.annotation import AnnotatedSample
 from spanscore.model.score import UNIT_INTERVAL, Scale
 from spanscore.monitoring.annotators import LEAST_SHARED
-from spanscore.monitoring.calibration import Calibration, Estimated, LabelledPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration, Estimated
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
 from spanscore.settings.printable import printable
@@ -51,8 +51,9 @@ def calibrate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What the judge said, where the lines have no scores: rows of spanscore score --out, found by their sample; "
-            "or spans with scores (OTLP-JSON lines), found by trace_id and span_id. All of it is the window that is told of.",
+            help="What the judge said, where the lines have no scores: rows of spanscore evaluate --out, found by their "
+            "sample; or spans with scores (OTLP-JSON lines), found by trace_id and span_id. All of it is the window that "
+            "is told of.",
         ),
     ] = None,
     config: Annotated[
@@ -60,7 +61,9 @@ def calibrate(
         typer.Option(help="A spanscore.yaml: the metric's scale, where humans gave numbers and it is no built-in."),
     ] = None,
     label: Annotated[str | None, typer.Option(help="Only labels of this name, where the file has several.")] = None,
-    series: Annotated[str | None, typer.Option(help="Only verdicts of this series, where there are several.")] = None,
+    evaluator_version: Annotated[
+        str | None, typer.Option(help="Only verdicts of this evaluator version, where there are several.")
+    ] = None,
     annotator_error: Annotated[
         float | None,
         typer.Option(
@@ -72,27 +75,27 @@ def calibrate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The file to write; calibration-METRIC-SERIES.json here if not given."),
+        typer.Option("--out", "-o", help="The file to write; calibration-METRIC-VERSION.json here if not given."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Hold a judge against human labels: how often it is right, and what its pass rate is when that is taken into account.
 
-    [bold]spanscore score labels.jsonl --config spanscore.yaml -m faithfulness --out scores.jsonl[/bold], then [bold]spanscore
-    calibrate labels.jsonl -m faithfulness --scores scores.jsonl[/bold]. Of live traffic [bold]--scores spans.jsonl[/bold], and
-    labels with trace_id and span_id.
+    [bold]spanscore evaluate labels.jsonl --config spanscore.yaml -m faithfulness --out scores.jsonl[/bold], then
+    [bold]spanscore calibrate labels.jsonl -m faithfulness --scores scores.jsonl[/bold]. Of live traffic [bold]--scores
+    spans.jsonl[/bold], and labels with trace_id and span_id.
 
     The file that it writes is for [bold]monitoring: {calibrations: [FILE]}[/bold] and [bold]spanscore report --calibration
-    FILE[/bold]: they correct the pass rate of that series, and of no other. Refused are fewer than 5 labels of what humans
-    passed or failed, and a judge that tells the two hardly apart.
+    FILE[/bold]: they correct the pass rate of that evaluator version, and of no other. Refused are fewer than 5 labels of what
+    humans passed or failed, and a judge that tells the two hardly apart.
     """
     scale = _scale_of(metric, config)
     if holds_spans(file):
-        samples, scores = labelled_on_spans(file, label), scores or file
+        samples, scores = annotated_on_spans(file, label), scores or file
     else:
-        samples = read_labelled(file, metric=metric, name=label)
+        samples = read_annotations(file, metric=metric, name=label)
     said = verdicts_in_lines(samples, metric, scale) if scores is None else verdicts_in_scores(scores, samples, metric)
-    found = _found(file, metric, samples, said.of(_series(said, series)), scale, annotator_error)
+    found = _found(file, metric, samples, said.of(_evaluator_versions(said, evaluator_version)), scale, annotator_error)
     path = _written(found, out)
     if as_json:
         typer.echo(json.dumps(_as_json(found, path), indent=2))
@@ -107,7 +110,7 @@ class _CalibrateRun:
     """What labels and verdicts say.
 
     Attributes:
-        series: empty where the verdicts tell none.
+        evaluator_version: empty where the verdicts tell none.
         window: the sums of all verdicts, 1 = passed; None where only those of labels are known.
         left_out: labels without a verdict.
         shared: labels of units that have several; what most of a unit's annotators say is one label.
@@ -116,13 +119,13 @@ class _CalibrateRun:
     """
 
     metric: str
-    series: str
+    evaluator_version: str
     calibration: Calibration
     window: Moments | None
     left_out: int
     shared: int
     tied: int
-    facts: LabelFacts
+    facts: AnnotationFacts
 
     @property
     def rates(self) -> dict[str, Estimated]:
@@ -137,7 +140,7 @@ class _CalibrateRun:
 def _found(
     file: Path,
     metric: str,
-    samples: Sequence[LabelledSample],
+    samples: Sequence[AnnotatedSample],
     verdicts: JudgeVerdicts,
     scale: Callable[[], Scale],
     error_rate: float | None,
@@ -145,17 +148,19 @@ def _found(
     judged = [(one, verdict) for one, verdict in zip(samples, verdicts.labelled, strict=True) if verdict is not None]
     if not judged:
         raise ConfigurationError(_how_to_judge(file, metric, samples))
-    pairs = [LabelledPair(_passed(file, one, scale), said.passed, one.probability, said.weight) for one, said in judged]
+    pairs = [
+        AnnotatedPair(_passed(file, one, scale), said.passed, one.probability, said.weight) for one, said in judged
+    ]
     units = [_unit_of(one) for one, _ in judged]
-    by_unit: defaultdict[object, list[LabelledPair]] = defaultdict(list)
+    by_unit: defaultdict[object, list[AnnotatedPair]] = defaultdict(list)
     for unit, pair in zip(units, pairs, strict=True):
         by_unit[unit].append(pair)
     agreed = [*map(_most, by_unit.values())]
-    facts = label_facts([one.label for one, _ in judged], units, pairs, error_rate)
+    facts = annotation_facts([one.label for one, _ in judged], units, pairs, error_rate)
     window = moments((float(verdict.passed), 1.0 / verdict.weight) for verdict in verdicts.window)
     return _CalibrateRun(
         metric=metric,
-        series=judged[0][1].series,
+        evaluator_version=judged[0][1].evaluator_version,
         calibration=Calibration.of(filter(None, agreed), facts.error_of(map(_balance, by_unit.values()))),
         window=window if window.n > len(agreed) else None,  # of the labels alone it is what their humans say
         left_out=len(samples) - len(judged),
@@ -165,19 +170,19 @@ def _found(
     )
 
 
-def _unit_of(one: LabelledSample) -> object:
+def _unit_of(one: AnnotatedSample) -> object:
     """Return what the labels of several annotators share; each line's own where nothing tells the unit."""
     said = one.label
     return one.line if said is None or (said.unit is None and said.key is None) else (said.unit, said.key)
 
 
-def _most(pairs: Sequence[LabelledPair]) -> LabelledPair | None:
+def _most(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair | None:
     """Return what most annotators of a unit say; None of a tie. As labels of their own they would be told as more units."""
     balance = _balance(pairs)
     return pairs[0]._replace(human=balance > 0) if balance else None
 
 
-def _balance(pairs: Sequence[LabelledPair]) -> int:
+def _balance(pairs: Sequence[AnnotatedPair]) -> int:
     return sum(1 if pair.human else -1 for pair in pairs)
 
 
@@ -199,34 +204,42 @@ def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
     return scale
 
 
-def _passed(file: Path, one: LabelledSample, scale: Callable[[], Scale]) -> bool:
+def _passed(file: Path, one: AnnotatedSample, scale: Callable[[], Scale]) -> bool:
     try:
         return passes(one.human, UNIT_INTERVAL if isinstance(one.human, bool | str) else scale())
     except ConfigurationError as error:
         raise ConfigurationError(f"{file}: line {one.line}: {error}") from error
 
 
-def _series(verdicts: JudgeVerdicts, asked: str | None) -> str:
-    """Return the one series of which verdicts are taken.
+def _evaluator_versions(verdicts: JudgeVerdicts, asked: str | None) -> str:
+    """Return the one evaluator version of which verdicts are taken.
 
     Raises:
         ConfigurationError: there are several, and none was asked for; or none of it.
     """
-    counts = Counter(verdict.series for verdict in verdicts.labelled if verdict is not None)
+    counts = Counter(verdict.evaluator_version for verdict in verdicts.labelled if verdict is not None)
     if asked is not None and asked not in counts:
-        raise ConfigurationError(f"no label has a verdict of series {asked!r}; there are: {_counted(counts)}")
+        raise ConfigurationError(
+            f"no label has a verdict of evaluator version {asked!r}; there are: {_counted(counts)}"
+        )
     if asked is None and len(counts) > 1:
-        raise ConfigurationError(f"the verdicts are of several series, choose one with --series: {_counted(counts)}")
+        raise ConfigurationError(
+            f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {_counted(counts)}"
+        )
     return next(iter(counts), "") if asked is None else asked
 
 
 def _counted(counts: Counter[str]) -> str:
     return (
-        ", ".join(f"{printable(series) or 'not known'} ({count})" for series, count in counts.most_common()) or "none"
+        ", ".join(
+            f"{printable(evaluator_version) or 'not known'} ({count})"
+            for evaluator_version, count in counts.most_common()
+        )
+        or "none"
     )
 
 
-def _how_to_judge(file: Path, metric: str, samples: Sequence[LabelledSample]) -> str:
+def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -> str:
     told = f"none of the {len(samples)} labels has a verdict of {metric!r}. "
     if not any(one.sample is not None for one in samples):
         return told + (
@@ -234,20 +247,21 @@ def _how_to_judge(file: Path, metric: str, samples: Sequence[LabelledSample]) ->
             f"spanscore calibrate {file} --metric {metric} --scores spans.jsonl"
         )
     return told + (
-        f"Let the judge say it:\nspanscore score {file} --config spanscore.yaml --metrics {metric} --out scores.jsonl\n"
+        f"Let the judge say it:\nspanscore evaluate {file} --config spanscore.yaml --metrics {metric} --out scores.jsonl\n"
         f"spanscore calibrate {file} --metric {metric} --scores scores.jsonl"
     )
 
 
 def _written(found: _CalibrateRun, out: Path | None) -> Path | None:
-    """Write the file, and return where; None where no series is known, of which alone it would hold."""
-    if not found.series:
+    """Write the file, and return where; None where no evaluator version is known, of which alone it would hold."""
+    if not found.evaluator_version:
         if out is not None:
             raise ConfigurationError(
-                "the verdicts tell no series, of which alone a file would hold: give --scores, or series in scores"
+                "the verdicts tell no evaluator version, of which alone a file would hold: give --scores, or "
+                "evaluator version in scores"
             )
         return None
-    saved = SavedCalibration(found.metric, found.series, found.calibration)
+    saved = SavedCalibration(found.metric, found.evaluator_version, found.calibration)
     path = out or Path(saved.file_name)
     with writing(path):
         path.write_text(saved.text, encoding="utf-8")
@@ -310,15 +324,15 @@ def _notes(found: _CalibrateRun) -> Iterator[str]:
         ties = f"; {found.tied} such units are a tie and left out" if found.tied else ""
         yield f"{found.shared} labels are of units that have several: what most say of a unit is one label{ties}"
     yield f"a true drop of the pass rate shows as {of.informedness.value:.2f} × the drop"
-    if not found.series:
-        yield "the verdicts tell no series, of which alone a file would hold: none is written"
+    if not found.evaluator_version:
+        yield "the verdicts tell no evaluator version, of which alone a file would hold: none is written"
 
 
 def _as_json(found: _CalibrateRun, path: Path | None) -> dict[str, Any]:
     of = found.calibration
     return {
         "metric": found.metric,
-        "series": found.series or None,
+        "evaluator_version": found.evaluator_version or None,
         "labels": {
             "passed": of.human_passed,
             "failed": of.human_failed,

@@ -88,7 +88,7 @@ def check(
     measured: Annotated[
         str | None,
         typer.Option(
-            "--from",
+            "--costs-from",
             metavar="SPANS.jsonl",
             help="Stored spans with scores, as OTLP-JSON lines: what a score costs is then what it cost there.",
         ),
@@ -200,7 +200,7 @@ def _fields(plan: ConfigPlan) -> Table:
     kinds = [(kind, fields) for metric in plan.metrics for kind, fields in metric.fields.items()]
     found = {_told(kind, name): where for kind, fields in kinds for name, where in fields.items()}
     table = Table.grid(padding=(0, 2, 0, 0))
-    for name, where in sorted(found.items(), key=lambda one: ("expected(" in one[1], one)):
+    for name, where in sorted(found.items(), key=lambda one: ("references(" in one[1], one)):
         table.add_row(Text(f"  {name}"), Text(where))
     return table
 
@@ -217,7 +217,7 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
         yield f"alert on {alert.metric}: {_alert(alert)}"
         yield from (f"  {note}" for note in alert.notes)
     yield from plan.sessions
-    yield from plan.canary
+    yield from plan.judge_check
     yield from plan.notes
     if plan.requests_per_day is None:
         yield "what a day costs and which drops are seen: --requests-per-day 1e6, or 500k, 12/s, 700/min"
@@ -228,7 +228,7 @@ def _day(plan: ConfigPlan) -> Iterator[Any]:
     if plan.requests_per_day is None:
         return
     headers = ("metric", "USD", "rate", "budgets buy", "scores", "judge calls", "tokens")
-    beside = [replace(day, metric=name_within(day.metric, semconv.STRATUM_SHADOW)) for day in plan.shadow_days]
+    beside = [replace(day, metric=name_within(day.metric, semconv.SOURCE_SHADOW)) for day in plan.shadow_days]
     days = [*plan.days, *beside]
     yield ""
     yield Fitting(

@@ -47,8 +47,9 @@ def collect(
 
     [bold]spanscore collect spans.jsonl --when 'faithfulness<0.5' --when harmless=fail --out cases.jsonl[/bold]
 
-    A case is a sample in ragas's field names, with trace id, scores, series and sampling probability. Equal questions are one
-    case, which says how many they were. Spans hold content only with [bold]capture.content[/bold]. No judge is asked.
+    A case is a sample in ragas's field names, with trace id, scores, evaluator version and sampling probability. Equal
+    questions are one case, which says how many they were. Spans hold content only with [bold]capture.content[/bold]. No judge
+    is asked.
     """
     typer.echo("Collect: loading what it takes …", err=True)  # that is seconds
     from spanscore.cli._collect_run import CollectRun

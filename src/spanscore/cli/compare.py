@@ -16,15 +16,15 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="FILES",
-            help="In place of --prometheus: the spans of both, OTLP-JSON lines; or one file with --a and --b.",
+            help="In place of --prometheus: the spans of both, OTLP-JSON lines; or one file with --control and --candidate.",
         ),
     ] = None,
     *,
     prometheus: Annotated[
         str, typer.Option(metavar="URL", help="Where the sums are, such as http://localhost:9090.")
     ] = "",
-    a: Annotated[str, typer.Option("--a", metavar="VALUE", help="The release that was there before: 1.4.")] = "",
-    b: Annotated[str, typer.Option("--b", metavar="VALUE", help="The one that may be worse: 1.5.")] = "",
+    a: Annotated[str, typer.Option("--control", metavar="VALUE", help="The release that was there before: 1.4.")] = "",
+    b: Annotated[str, typer.Option("--candidate", metavar="VALUE", help="The one that may be worse: 1.5.")] = "",
     since: Annotated[
         str,
         typer.Option(
@@ -41,7 +41,8 @@ def compare(
 ) -> None:
     """Compare two releases on live traffic: is the second one worse?
 
-    [bold]spanscore compare spanscore.yaml --prometheus http://localhost:9090 --a 1.4 --b 1.5 --tolerance 0.05[/bold]
+    [bold]spanscore compare spanscore.yaml --prometheus http://localhost:9090 --control 1.4 --candidate 1.5 --tolerance
+    0.05[/bold]
 
     Per metric the weighted difference within the hour, with an interval that holds at every look: run it as often as you like.
     There is an answer from ten quarters of an hour on in which both have traffic; before, "not yet", and from when. In the

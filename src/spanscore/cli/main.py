@@ -25,7 +25,7 @@ _GROUPS = {
     "Start": ("demo", "init", "check", "metrics"),
     "Run": ("serve", "worker", "spool", "rules"),
     "Look": ("explain", "report", "preview", "replay", "compare"),
-    "Improve": ("score", "collect", "labels", "fit", "calibrate", "baseline"),
+    "Improve": ("evaluate", "collect", "annotations", "tune", "calibrate", "baseline"),
 }
 _ORDER = [name for names in _GROUPS.values() for name in names]
 """From the first five minutes on; a command that is not listed stands behind them, by name."""

@@ -31,7 +31,7 @@ __all__ = ["metrics"]
 ONLINE = "live traffic: no reference needed"
 _GROUPS = {
     ONLINE: "a trace holds all of it",
-    "with a reference": "live by spanscore.expected(reference=…)",
+    "with a reference": "live by spanscore.references(reference=…)",
     "conversations and agents": "with what was expected of the whole",
     "text against text": "the answer against a reference, without a judge",
 }

@@ -25,7 +25,7 @@ def replay(
     ],
     since: UnitsSince = "",
     until: UnitsUntil = "",
-    rate: Annotated[str, typer.Option(metavar="RATE", help="Units at most: 50/s, 700/min.")] = "",
+    rate: Annotated[str, typer.Option("--max-rate", metavar="RATE", help="Units at most: 50/s, 700/min.")] = "",
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Score so many units at most.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Score nothing: tell what would be scored, and what that costs.")
@@ -40,7 +40,7 @@ def replay(
     ] = None,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Score also what has scores of the same id, as a further revision beside them."),
+        typer.Option("--rescore", help="Score also what has scores of the same id, as a further revision beside them."),
     ] = False,
     out: Annotated[
         Path | None,
@@ -51,7 +51,7 @@ def replay(
     emit: Annotated[
         bool,
         typer.Option(
-            "--emit", help="Send evaluation spans by OTEL_EXPORTER_OTLP_* instead, with the times of their units."
+            "--export", help="Send evaluation spans by OTEL_EXPORTER_OTLP_* instead, with the times of their units."
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
@@ -61,7 +61,7 @@ def replay(
     [bold]spanscore replay spanscore.yaml 'jaeger:http://localhost:16686?service=bot' --since 7d --dry-run[/bold]
 
     What the traces tell of decisions stands; what they hold of scores is not scored again. Nothing is emitted without
-    [bold]--emit[/bold]. Ctrl-C keeps what there is and exits with 130; [bold]--resume[/bold] goes on from there.
+    [bold]--export[/bold]. Ctrl-C keeps what there is and exits with 130; [bold]--resume[/bold] goes on from there.
     """
     typer.echo("Replay: loading what it takes …", err=True)  # that is seconds
     from spanscore.cli._replay_run import ReplayRun

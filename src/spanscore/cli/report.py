@@ -32,8 +32,8 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Of spanscore calibrate: the pass rate of its series is told as humans would have it, too; may come several "
-            "times, for one metric each.",
+            help="Of spanscore calibrate: the pass rate of its evaluator version is told as humans would have it, "
+            "too; may come several times, for one metric each.",
         ),
     ] = None,
 ) -> None:

@@ -19,8 +19,8 @@ from spanscore.errors import writing
 from spanscore.line.tables import Fitting
 from spanscore.line.terminal import Terminal
 from spanscore.monitoring import assets, promql
-from spanscore.monitoring.canary import canary_plans
 from spanscore.monitoring.drops import DropPlan, plans_of
+from spanscore.monitoring.judge_check import judge_check_plans
 from spanscore.monitoring.kubernetes import operator_files
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.protocols import Metric
@@ -88,14 +88,14 @@ def rules(
     [bold]--label release=prometheus[/bold] where your Prometheus selects by one.
     """
     found = valid(config)
-    settings, metrics, canary = found.settings, found.metrics, found.options.canary
-    files = _files(rule_files(settings.alerts, metrics, settings.monitoring, canary), form, labels or [])
+    settings, metrics, judge_check = found.settings, found.metrics, found.options.judge_check
+    files = _files(rule_files(settings.alerts, metrics, settings.monitoring, judge_check), form, labels or [])
     for name, text in files.items():
         with writing(out / name):
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_text(text, encoding="utf-8")
-    canaries = canary_plans(canary, settings.alerts, metrics, settings.monitoring)
-    plans = plans_of(settings.alerts, metrics, settings.monitoring, canaries)
+    judge_checks = judge_check_plans(judge_check, settings.alerts, metrics, settings.monitoring)
+    plans = plans_of(settings.alerts, metrics, settings.monitoring, judge_checks)
     volumes = volumes_of(plans, settings, found.options, metrics)
     notes = _notes(settings, metrics, plans)
     if as_json:

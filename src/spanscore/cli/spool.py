@@ -12,7 +12,7 @@ from rich.table import Table
 
 from spanscore.line.terminal import Terminal
 from spanscore.settings.durations import seconds_of
-from spanscore.spool.inspection import HeldRows, SpoolInspection, drop_older, inspected, retry_poison
+from spanscore.spool.inspection import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
 
 __all__ = ["spool"]
 
@@ -25,7 +25,9 @@ def spool(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="What [bold]spool.path[/bold] of the configuration names.")
     ],
-    again: Annotated[bool, typer.Option("--retry-poison", help="Have rows that were put aside scored again.")] = False,
+    again: Annotated[
+        bool, typer.Option("--retry-dead-letters", help="Have rows that were put aside scored again.")
+    ] = False,
     older: Annotated[
         str | None,
         typer.Option(
@@ -36,7 +38,8 @@ def spool(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
-    """Show what waits in a spool: how much, since when, for which metrics, in whose hands, and what was put aside as poison.
+    """Show what waits in a spool: how much, since when, for which metrics, in whose hands, and what was put aside as dead
+    letters.
 
     [bold]spanscore spool /var/lib/spanscore/spool.db[/bold]
 
@@ -47,7 +50,7 @@ def spool(
     inspected(file)  # what is no spool is not changed
     notes = []
     if again:
-        notes.append(f"{retry_poison(file):,} will be tried again")
+        notes.append(f"{retry_dead_letters(file):,} will be tried again")
     if age_s is not None:
         notes.append(f"{drop_older(file, age_s):,} older than {older} deleted")
     found = inspected(file)
@@ -80,9 +83,9 @@ def _show(found: SpoolInspection, notes: list[str]) -> None:
         for metric, units, oldest_s in found.waiting:
             table.add_row(metric, f"{units:,}", _age(oldest_s))
         terminal.print(table)
-    if found.poison:
-        terminal.print(f"{len(found.poison):,} put aside; --retry-poison has them tried again")
-        for key, crashes, age_s in found.poison[:_SHOWN]:
+    if found.dead_letters:
+        terminal.print(f"{len(found.dead_letters):,} put aside; --retry-dead-letters has them tried again")
+        for key, crashes, age_s in found.dead_letters[:_SHOWN]:
             why = f"{crashes} crashes" if crashes else "could not be read"
             row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {_age(age_s)} old  {why}"
             terminal.print(row, soft_wrap=True)
@@ -105,7 +108,7 @@ def _age(seconds: float) -> str:
 
 def _plain(found: SpoolInspection) -> dict[str, Any]:
     state = found.state
-    poison = [
+    dead_letters = [
         {
             "trace_id": f"{key.trace_id:032x}",
             "span_id": f"{key.span_id:016x}",
@@ -113,8 +116,12 @@ def _plain(found: SpoolInspection) -> dict[str, Any]:
             "crashes": attempts,
             "age_s": age_s,
         }
-        for key, attempts, age_s in found.poison
+        for key, attempts, age_s in found.dead_letters
     ]
     owners = [held._asdict() for held in found.held]
     counts = {"depth": state.depth, "bytes": state.bytes, "oldest_s": state.oldest_s}
-    return counts | {"owners": owners, "waiting": [row._asdict() for row in found.waiting], "poison": poison}
+    return counts | {
+        "owners": owners,
+        "waiting": [row._asdict() for row in found.waiting],
+        "dead_letters": dead_letters,
+    }

@@ -35,6 +35,7 @@ def worker(
     wait: Annotated[
         float,
         typer.Option(
+            "--startup-timeout",
             metavar="TIME",
             parser=_seconds,
             help="How long at most to wait at the start for a broker or disk that is not there: 30s, 5m.",
@@ -76,7 +77,7 @@ def _one_of_several(config: Path, wait_s: float, told: list[dict[str, str]], pla
     from spanscore.cli.main import main  # it imports the commands
 
     os.environ.update(told[place])
-    sys.argv = ["spanscore", "worker", str(config), "--wait", f"{wait_s}s"]
+    sys.argv = ["spanscore", "worker", str(config), "--startup-timeout", f"{wait_s}s"]
     main()
 
 

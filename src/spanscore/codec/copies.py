@@ -28,12 +28,12 @@ from spanscore.codec.wire import (
 )
 from spanscore.model.job import Decision
 from spanscore.model.sample import Samples
-from spanscore.model.span import Attributes, Decided, NoContent, SpanData, Unit, UnitKey
+from spanscore.model.span import Attributes, NoContent, SpanData, Unit, UnitKey, UpstreamDecision
 
 __all__ = ["is_copy", "request_of_unit", "units_of"]
 
-_NO_CONTENT: Final = f"{semconv.COPY}.no_content"
-_SAMPLES: Final = f"{semconv.COPY}.samples"
+_NO_CONTENT: Final = f"{semconv.FORWARDED_UNIT}.no_content"
+_SAMPLES: Final = f"{semconv.FORWARDED_UNIT}.samples"
 _HEX: Final = 16
 
 
@@ -52,7 +52,7 @@ def request_of_unit(
         resource: of spans that name none of their own.
         samples: of a unit that somebody submitted, likewise.
     """
-    marks = {semconv.DECIDED + name: f"{one.threshold:014x} {one.rule}" for name, one in decisions.items()}
+    marks = {semconv.SAMPLING_DECISION + name: f"{one.threshold:014x} {one.rule}" for name, one in decisions.items()}
     if samples is not None:
         marks[_SAMPLES] = str(json_of_samples(samples), "utf-8", "replace")
     spans = list[tuple[Origin, bytes]]()
@@ -65,7 +65,7 @@ def request_of_unit(
 
 def is_copy(resource: Mapping[str, Any]) -> bool:
     """Whether spans of this resource are copies."""
-    return resource.get(semconv.COPY) is True
+    return resource.get(semconv.FORWARDED_UNIT) is True
 
 
 def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None]) -> list[tuple[Unit, Samples | None]]:
@@ -79,7 +79,7 @@ def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None])
     for span in spans:
         try:
             data = span_data_of(span)
-            key = UnitKey(data.trace_id, int(str(data.attributes.get(semconv.COPY)), _HEX))
+            key = UnitKey(data.trace_id, int(str(data.attributes.get(semconv.FORWARDED_UNIT)), _HEX))
         except (UnreadableRequest, ValueError) as error:
             unreadable(error)
         else:
@@ -94,7 +94,7 @@ def units_of(spans: Iterable[WireSpan], unreadable: Callable[[Exception], None])
 
 
 def _told(span: SpanData, key: UnitKey) -> dict[str, Any]:
-    told: dict[str, Any] = {semconv.COPY: f"{key.span_id:016x}"}
+    told: dict[str, Any] = {semconv.FORWARDED_UNIT: f"{key.span_id:016x}"}
     if span.no_content is not None:
         told[_NO_CONTENT] = [*span.no_content]
     return told
@@ -103,7 +103,7 @@ def _told(span: SpanData, key: UnitKey) -> dict[str, Any]:
 def _origin(span: SpanData, resource: Mapping[str, Any]) -> Origin:
     whose = wire_values(resource if span.resource is None else span.resource)
     scope = InstrumentationScope(name=safe_text(span.scope)).SerializeToString()
-    return Origin(resource_message({**whose, semconv.COPY: True}), scope, span.scope)
+    return Origin(resource_message({**whose, semconv.FORWARDED_UNIT: True}), scope, span.scope)
 
 
 def _bare(span: SpanData) -> bytes:
@@ -129,7 +129,7 @@ def _flags(is_remote: bool | None) -> int:
 
 
 def _unit(key: UnitKey, spans: Sequence[SpanData]) -> Unit:
-    resource = {name: value for name, value in (spans[0].resource or {}).items() if name != semconv.COPY}
+    resource = {name: value for name, value in (spans[0].resource or {}).items() if name != semconv.FORWARDED_UNIT}
     read = tuple(_as_it_was(span, resource) for span in sorted(spans, key=lambda span: span.start_ns))
     unit = Unit(key, read)
     if unit.root is None:
@@ -157,9 +157,9 @@ def _as_it_was(span: SpanData, resource: Mapping[str, Any]) -> SpanData:
     came = attributes.wire if isinstance(attributes, WireAttributes) else attributes  # with nothing parsed
     told: dict[str, Any] = {name: value for name, value in came.items() if name.startswith(_OURS)}
     decided = {
-        name.removeprefix(semconv.DECIDED): _decided(str(mark))
+        name.removeprefix(semconv.SAMPLING_DECISION): _decided(str(mark))
         for name, mark in told.items()
-        if name.startswith(semconv.DECIDED)
+        if name.startswith(semconv.SAMPLING_DECISION)
     }
     no_content = told.get(_NO_CONTENT)
     return replace(
@@ -171,9 +171,9 @@ def _as_it_was(span: SpanData, resource: Mapping[str, Any]) -> SpanData:
     )
 
 
-_OURS: Final = (semconv.COPY, semconv.DECIDED)
+_OURS: Final = (semconv.FORWARDED_UNIT, semconv.SAMPLING_DECISION)
 
 
-def _decided(mark: str) -> Decided:
+def _decided(mark: str) -> UpstreamDecision:
     threshold, _, rule = mark.partition(" ")
-    return Decided(True, int(threshold, _HEX), rule)
+    return UpstreamDecision(True, int(threshold, _HEX), rule)

@@ -28,8 +28,8 @@ from spanscore.model.sample import (
     ToolCall,
     ToolMessage,
 )
-from spanscore.model.score import Ballots, JudgeCall, Outcome, Scale, Score, Usage
-from spanscore.model.span import Decided, Facts, NoContent, Session, SpanData, Unit, UnitKey
+from spanscore.model.score import JudgeCall, Outcome, Scale, Score, Usage, Votes
+from spanscore.model.span import NoContent, SamplingContext, Session, SpanData, Unit, UnitKey, UpstreamDecision
 from spanscore.model.transcript import Transcript
 
 __all__ = [
@@ -208,19 +208,19 @@ def _span(given: _Given) -> SpanData:
     return span
 
 
-def _told_decided(decided: Mapping[str, Decided] | None) -> dict[str, Any] | None:
+def _told_decided(decided: Mapping[str, UpstreamDecision] | None) -> dict[str, Any] | None:
     if decided is None:
         return None
     return {name: [one.take, hex_of(one.threshold, _THRESHOLD), one.rule] for name, one in decided.items()}
 
 
-def _decided(given: _Given | None) -> dict[str, Decided] | None:
+def _decided(given: _Given | None) -> dict[str, UpstreamDecision] | None:
     if given is None:
         return None
-    return {name: Decided(take, int(threshold, 16), rule) for name, (take, threshold, rule) in given.items()}
+    return {name: UpstreamDecision(take, int(threshold, 16), rule) for name, (take, threshold, rule) in given.items()}
 
 
-def _told_facts(facts: Facts, resource: _Given | None) -> dict[str, Any]:
+def _told_facts(facts: SamplingContext, resource: _Given | None) -> dict[str, Any]:
     own = None if resource is None else resource.get(semconv.SERVICE_NAME)
     return facts._asdict() | {
         "key": _told_key(facts.key),
@@ -232,10 +232,10 @@ def _told_facts(facts: Facts, resource: _Given | None) -> dict[str, Any]:
     }
 
 
-def _facts(given: _Given) -> Facts:
-    known = {name: given[name] for name in Facts._fields if name in given}
+def _facts(given: _Given) -> SamplingContext:
+    known = {name: given[name] for name in SamplingContext._fields if name in given}
     models = known.get("models")
-    return Facts(**known)._replace(
+    return SamplingContext(**known)._replace(
         key=_key(given["key"]),
         models=None if models is None else frozenset(models),
         decided=_decided(known.get("decided")),
@@ -251,7 +251,7 @@ def _told_samples(samples: Samples) -> dict[str, Any]:
         samples,
         single=_told_model(samples.single),
         multi=_told_model(samples.multi),
-        looked_in=[*map(list, samples.looked_in)] or None,
+        searched=[*map(list, samples.searched)] or None,
     )
 
 
@@ -278,7 +278,7 @@ def _samples(given: _Given) -> Samples:
         single=_single(given.get("single")),
         multi=_multi(given.get("multi")),
         outcome=Outcome(given["outcome"]) if "outcome" in given else None,
-        looked_in=tuple((field, place) for field, place in given.get("looked_in", ())),
+        searched=tuple((field, place) for field, place in given.get("searched", ())),
     )
     return samples
 
@@ -355,7 +355,7 @@ def _told_score(score: Score) -> dict[str, Any]:
         scale=fields_told(score.scale) | {"range": score.scale.range},  # None is another than the default
         missing=list(score.missing) or None,
         usage=[*map(_told_call, score.usage.calls)] or None,
-        ballots=None if score.ballots is None else fields_told(score.ballots),
+        votes=None if score.votes is None else fields_told(score.votes),
         threshold=hex_of(score.threshold, _THRESHOLD),
     )
 
@@ -372,7 +372,7 @@ def _score(given: _Given) -> Score:
         scale=_scale(given["scale"]),
         missing=tuple(given.get("missing", ())),
         usage=Usage(tuple(map(_call, given.get("usage", ())))),
-        ballots=fields_known(Ballots, given["ballots"]) if "ballots" in given else None,
+        votes=fields_known(Votes, given["votes"]) if "votes" in given else None,
         threshold=of_hex(given.get("threshold")),
     )
     return score

@@ -138,7 +138,7 @@ def root_content(
     Args:
         inputs: snapshot of the input; None = there was none.
         outputs: snapshot of the output; None = there was none.
-        expected: what ``spanscore.expected`` gave.
+        expected: what ``spanscore.references`` gave.
         history: snapshot of what a store of messages gave; None = none was asked.
         asked: snapshot of the last human message in the first state of a LangGraph. It has an id, which the same message of the
             input lacks if it came as a tuple or a dict; and it is known also of a graph that is resumed.
@@ -151,7 +151,7 @@ def root_content(
         resumes = inputs is None or is_a(inputs, types.CommandSnapshot)
         _add_asked(content, render_messages(asked), resumes=resumes)
     if expected:
-        content[semconv.EXPECTED] = jsonable(dict(expected))
+        content[semconv.REFERENCES] = jsonable(dict(expected))
     if history:
         content[semconv.HISTORY] = render_messages(history)
     return content

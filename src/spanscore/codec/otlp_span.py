@@ -49,7 +49,7 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         trace_flags=span.flags & _FLAGS | _SAMPLED,
         trace_state=span.trace_state,
         resource=resource,
-        failed_inside=attributes.get(semconv.RUN_FAILED_INSIDE) is True,
+        failed_inside=attributes.get(semconv.RUN_STEP_ERROR) is True,
         parent_is_remote=_parent_is_remote(span.flags) if parent_id else None,
         events=(
             *([(event.name, attributes_of(event.attributes)) for event in events] if events else ()),

@@ -15,13 +15,13 @@ from typing import Any
 from spanscore.codec.json_text import json_in
 from spanscore.codec.stored_sample import sample_of
 from spanscore.errors import ConfigurationError, SampleError
-from spanscore.model.label import Judged, LabelledSample
+from spanscore.model.annotation import AnnotatedSample, Judged
 from spanscore.settings.printable import names_listed
 
 __all__ = ["annotations_of"]
 
 
-def annotations_of(text: str, metric: str | None, path: str | Path) -> list[LabelledSample] | None:
+def annotations_of(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
     """Return what a file's text annotates; None where it holds no annotations of ragas.
 
     Args:
@@ -55,13 +55,13 @@ def _are_annotations(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) and "metric_input" in one for one in value)
 
 
-def _read(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[LabelledSample]:
+def _read(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[AnnotatedSample]:
     for place, one in enumerate(annotations, 1):
         try:
             human = _human(one)
             if human is not None:
                 judged = {metric: Judged(_number(one.get("metric_output")), None, "")}
-                yield LabelledSample(line=place, sample=sample_of(one["metric_input"]), human=human, judged=judged)
+                yield AnnotatedSample(line=place, sample=sample_of(one["metric_input"]), human=human, judged=judged)
         except (SampleError, ConfigurationError) as error:
             raise ConfigurationError(f"{path}: annotation {place} of {metric}: {error}") from error
 

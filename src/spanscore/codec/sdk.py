@@ -59,7 +59,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
         resource=readable.resource.attributes,
-        failed_inside=attributes.get(semconv.RUN_FAILED_INSIDE) is True,
+        failed_inside=attributes.get(semconv.RUN_STEP_ERROR) is True,
         parent_is_remote=None if parent is None else parent.is_remote,
         events=(
             *((event.name, event.attributes or {}) for event in readable.events),

@@ -129,7 +129,7 @@ class MetricGate:
         failed: what does not hold, a sentence each; empty = it passes.
         notes: what must be known of it beside that.
         incomplete: whether more cases than allowed have no score, or none has.
-        series_changed: whether the baseline is of another version of the metric or another judge.
+        evaluator_version_changed: whether the baseline is of another version of the metric or another judge.
     """
 
     metric: str
@@ -143,7 +143,7 @@ class MetricGate:
     failed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     incomplete: bool = False
-    series_changed: bool = False
+    evaluator_version_changed: bool = False
 
     @property
     def lacks(self) -> str:
@@ -270,8 +270,8 @@ class _NoScore:
 def _why_unscored(row: Row) -> str | None:
     """Return why a row has no score of the configured judge; None if it has one."""
     if row.outcome is Outcome.SCORED:
-        return None if row.stratum is None else _FALLBACK
-    return NOT_APPLICABLE if row.outcome is Outcome.UNDEFINED and row.reason == NOT_APPLICABLE else row.outcome.value
+        return None if row.source is None else _FALLBACK
+    return NOT_APPLICABLE if row.outcome is Outcome.NOT_APPLICABLE else row.outcome.value
 
 
 def _cases_of(result: Result, by_line: bool) -> Iterator[str]:
@@ -309,7 +309,7 @@ def _of_metric(metric: str, gate: QualityBounds, result: Result, both: _Both) ->
         failed=(*fall.failed, *_too_low(summary.quality, gate.least.get(metric, 0.0))),
         notes=fall.notes,
         incomplete=no_score.share > gate.max_unscored or not is_known or (metric in gate.max_drop and not pairs),
-        series_changed=any(row.series != old.series for row, old in pairs),
+        evaluator_version_changed=any(row.evaluator_version != old.evaluator_version for row, old in pairs),
     )
 
 

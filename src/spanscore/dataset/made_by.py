@@ -1,7 +1,8 @@
-"""A metric → a hash of all that its series leaves out: where and with which parameters it asks, and the user's own code.
+"""A metric → a hash of all that its evaluator version leaves out: where and with which parameters it asks, and the user's own
+code.
 
-By it a later run takes over only rows that it would make itself. The series, and with it every mean of live traffic, stays
-the same when an address or a comment changes.
+By it a later run takes over only rows that it would make itself. The evaluator version, and with it every mean of live traffic,
+stays the same when an address or a comment changes.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
+from spanscore.codec.annotation_file import LABEL_KEYS
 from spanscore.codec.json_text import json_in
-from spanscore.codec.labelled import LABEL_KEYS
 from spanscore.codec.stored_sample import ID, KNOWN, columns_of, plain, sample_of
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.meant import did_you_mean

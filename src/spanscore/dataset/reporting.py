@@ -80,7 +80,7 @@ def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[ReportRo
         yield ReportRow(
             unit=f"line {row.line}",
             name=f"line {row.line}" if row.id is None else f"{row.id} (line {row.line})",
-            metric=name_within(row.metric, row.stratum),
+            metric=name_within(row.metric, row.source),
             outcome=row.outcome.value,
             value=row.value,
             quality=row.quality,

@@ -101,7 +101,7 @@ class Result:
         if metric not in self.scales:
             raise KeyError(f"{metric!r} was not scored; the metrics are {', '.join(self.scales)}")
         rows = [row for row in self.rows if row.metric == metric]
-        own = [row for row in rows if row.stratum is None]
+        own = [row for row in rows if row.source is None]
         return replace(_summary(metric, own, self.scales[metric]), fallback=len(rows) - len(own), **_spent(rows))
 
     def summaries(self) -> list[Summary]:
@@ -181,7 +181,7 @@ class Result:
             why = Counter(
                 row.reason
                 for row in self.rows
-                if (row.metric, row.outcome.value, row.stratum) == (metric, outcome, None) and row.reason
+                if (row.metric, row.outcome.value, row.source) == (metric, outcome, None) and row.reason
             )
             told = why.most_common(_REASONS)
             lines += [f"{metric}: {outcome} ×{times}: {reason}" for reason, times in told]

@@ -33,12 +33,12 @@ class Row:
             its own. By it a later run knows what was paid for.
         value: on the metric's own scale; None unless ``outcome`` is ``scored``.
         quality: 0…1, 1 good; None for an open scale.
-        series: metric version, judge model and votes; empty in a file of an earlier release.
-        made_by: hash of the judge's address and parameters and of the user's own code, of which the series tells nothing;
-            empty for a metric of ours without a judge, and in a file of an earlier release.
+        evaluator_version: metric version, judge model and votes; empty in a file of an earlier release.
+        made_by: hash of the judge's address and parameters and of the user's own code, of which the evaluator version tells
+            nothing; empty for a metric of ours without a judge, and in a file of an earlier release.
         reason: for every other outcome, what happened, without content.
         explanation: the judge's words or the counts behind the value; may quote the sample.
-        stratum: ``fallback``, where another judge than the one configured was asked; None otherwise.
+        source: ``fallback``, where another judge than the one configured was asked; None otherwise.
         cached_calls: of ``judge_calls``, those that were answered without a request: no draws of their own.
         cost_usd: None when no price is known.
     """
@@ -48,7 +48,7 @@ class Row:
     key: str
     metric: str
     version: str
-    series: str = ""
+    evaluator_version: str = ""
     made_by: str = ""
     outcome: Outcome
     value: float | None = None
@@ -58,7 +58,7 @@ class Row:
     explanation: str | None = None
     error_type: str | None = None
     judge_model: str | None = None
-    stratum: str | None = None
+    source: str | None = None
     judge_calls: int = 0
     cached_calls: int = 0
     input_tokens: int = 0
@@ -76,7 +76,7 @@ class Row:
             key=key,
             metric=score.metric,
             version=score.version,
-            series=score.series,
+            evaluator_version=score.evaluator_version,
             made_by=made_by,
             outcome=score.outcome,
             value=score.value,
@@ -86,7 +86,7 @@ class Row:
             explanation=score.explanation,
             error_type=score.error_type,
             judge_model=score.judge_model,
-            stratum=score.stratum,
+            source=score.source,
             judge_calls=len(usage.calls),
             cached_calls=usage.cached_calls,
             input_tokens=usage.input_tokens,
@@ -98,23 +98,23 @@ class Row:
     @property
     def settled(self) -> bool:
         """Whether asking again would only cost again: a failed evaluation may succeed another time, a judge be back."""
-        return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN and self.stratum is None
+        return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN and self.source is None
 
 
 COLUMNS = tuple(field.name for field in fields(Row))
 _ROW = TypeAdapter(Row)
 
 
-def row_key(content: str, occurrence: int, metric: str, series: str) -> str:
+def row_key(content: str, occurrence: int, metric: str, evaluator_version: str) -> str:
     """Return the key of a row.
 
     Args:
         content: hash of the sample.
         occurrence: how many equal samples came before it.
         metric: its name.
-        series: metric version, judge model and votes: a score of another one is another score.
+        evaluator_version: metric version, judge model and votes: a score of another one is another score.
     """
-    text = f"{content}/{occurrence}/{metric}/{series}"
+    text = f"{content}/{occurrence}/{metric}/{evaluator_version}"
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 

@@ -115,7 +115,7 @@ class Scoring:
         metrics: as of ``evaluate``; likewise the others.
         fresh: score anew what ``out`` holds already.
         redactor: applied to every text before a judge sees it; where it fails, the sample's scores do (``redaction_error``).
-        purse: budgets from which judges are paid; once they are spent, scores end ``budget``. None = no budget.
+        purse: budgets from which judges are paid; once they are spent, scores end ``budget_exhausted``. None = no budget.
     """
 
     def __init__(
@@ -214,7 +214,9 @@ class Scoring:
         digest = bytes.fromhex(content)
         occurrence = self._seen[digest]  # equal samples that came before
         self._seen[digest] += 1
-        keys = {name: row_key(content, occurrence, name, metric.series) for name, metric in self._metrics.items()}
+        keys = {
+            name: row_key(content, occurrence, name, metric.evaluator_version) for name, metric in self._metrics.items()
+        }
         earlier = {} if self._file is None else self._earlier(self._file, keys)
         rows |= {name: replace(row, line=read.line, id=read.id) for name, row in earlier.items() if row is not None}
         self._taken_over += len(rows)

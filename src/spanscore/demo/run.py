@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langsmith import tracing_context
 from opentelemetry.sdk.trace import ReadableSpan
 
-from spanscore.context import expected
+from spanscore.context import references
 from spanscore.demo.chain import handbook_chain
 from spanscore.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS, ferry_agent
 from spanscore.demo.library import Handbook
@@ -200,7 +200,7 @@ class Demo:
             if request.thread is None:
                 self._chain.invoke(request.question, config)
                 return
-            with expected(reference_topics=TOPICS):
+            with references(reference_topics=TOPICS):
                 said: Any = {"messages": [{"role": "user", "content": request.question}]}
                 self._agent.invoke(said, {**config, "configurable": {"thread_id": request.thread}})
 

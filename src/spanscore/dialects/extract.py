@@ -71,14 +71,14 @@ class Extract:
             return _at(self.retrieved_contexts, view, lambda value: Contexts(documents_in(value)))
         tools = ", ".join(self.retrieval_tools) or "none named"
         keys = ", ".join(CONTEXT_KEYS)
-        looked_in = (
+        searched = (
             f"root output: documents under keys {keys}; prompt of the answer; retriever runs; tool artifacts; "
             f"root: keys {keys}; retrieval_tools ({tools})"
         )
         if view.documents_cut:
-            looked_in = f"{looked_in}; the documents of a retriever run were {CUT.reason}"
+            searched = f"{searched}; the documents of a retriever run were {CUT.reason}"
         contexts = contexts_in(view, said, answering, self.retrieval_tools)
-        return Found(contexts, contexts.lack or looked_in)
+        return Found(contexts, contexts.lack or searched)
 
 
 def _at(place: Place, view: View, read: Callable[[Any], Any]) -> Found:

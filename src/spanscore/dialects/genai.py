@@ -34,7 +34,7 @@ from spanscore.model.sample import Samples
 from spanscore.model.span import Attributes, NoContent, SpanData, Unit
 from spanscore.runtime.log import log_once
 
-__all__ = ["GenAIDialect"]
+__all__ = ["GenAIExtractor"]
 
 _NOT_SCORED = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT})
 """Operations without an answer: some instrumentations give an agent's construction a trace of its own."""
@@ -46,29 +46,29 @@ _UNFINISHED = {
 
 
 @dataclass(frozen=True, slots=True)
-class GenAIDialect:
+class GenAIExtractor:
     """Reads spans of the GenAI conventions.
 
     Attributes:
-        extract: where question, answer and contexts are found.
+        places: where question, answer and contexts are found.
         score_abandoned: score also what was said of a stream that its reader left.
         score_failed: score also what a model said inside of a run that failed.
     """
 
-    extract: Extract = field(default_factory=Extract)
+    places: Extract = field(default_factory=Extract)
     score_abandoned: bool = False
     score_failed: bool = False
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether this is a span of the GenAI conventions, and of something that can be scored."""
         if span.scope in semconv.EVALUATOR_SCOPES:
             return False
         operation = span.operation
-        if not isinstance(operation, str):  # none, or whatever a foreign writer has there
+        if not isinstance(operation, str):  # none, or whatever an external writer has there
             return span.scope == semconv.CAPTURE_SCOPE
         return operation not in _NOT_SCORED
 
-    def samples(self, unit: Unit) -> Samples:
+    def extract(self, unit: Unit) -> Samples:
         """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
         root = unit.root
         if root is None:
@@ -79,13 +79,13 @@ class GenAIDialect:
             return _unfinished(ended)
         nothing = _no_content(unit)
         if nothing is not None:
-            log_once(nothing.reason, f"{nothing.reason}. {nothing.remedy}")
+            log_once(nothing.reason, f"{nothing.reason}. {nothing.hint}")
             return no_sample(nothing.reason)
         view = _view(unit, root, score_failed=self.score_failed)
         is_waiting = isinstance(view.output.value, dict) and "__interrupt__" in view.output.value
         if is_waiting or _waits_inside(unit, view, waiting):
             return _unfinished(semconv.INTERRUPTED)
-        return samples_of(view, self.extract)
+        return samples_of(view, self.places)
 
 
 def _unfinished(ended: str) -> Samples:
@@ -103,12 +103,12 @@ def _no_content(unit: Unit) -> NoContent | None:
 
 
 def _asks(span: SpanData) -> bool:
-    return any(semconv.is_content(name) and name != semconv.EXPECTED for name in span.attributes)
+    return any(semconv.is_content(name) and name != semconv.REFERENCES for name in span.attributes)
 
 
 def _run_end(unit: Unit, root: SpanData, waiting: Sequence[SpanData]) -> str:
     """Return how the run ended. A graph whose node waits for a person waits, too: other writers have that of the node only."""
-    graphs = {root.span_id, (unit.speaker or root).span_id} if waiting else ()
+    graphs = {root.span_id, (unit.content_span or root).span_id} if waiting else ()
     is_waiting = any(span.parent_id in graphs for span in waiting)
     return semconv.INTERRUPTED if is_waiting else str(root.attributes.get(semconv.RUN_END))
 
@@ -127,9 +127,9 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     callers = sorted(models, key=lambda span: span.end_ns)
     within = by_id(unit) if _has_agents(told, root) else {}
     read = {span.span_id: _model(span, root, within) for span in callers}
-    expected = root.attributes.get(semconv.EXPECTED)
+    expected = root.attributes.get(semconv.REFERENCES)
     retrievals = _documents(retrievers, unit)
-    top = unit.speaker or root
+    top = unit.content_span or root
     operation = str(top.operation)
     gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
     output = _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)

@@ -29,9 +29,9 @@ _OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieve
 """Fields that a unit itself fills; the others of a sample are references."""
 
 
-def no_sample(reason: str, looked_in: Sequence[tuple[str, str]] = ()) -> Samples:
+def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
     """Return the outcome of a unit that nothing can be made of."""
-    return Samples(outcome=Outcome.NO_SAMPLE, reason=reason, looked_in=tuple(looked_in))
+    return Samples(outcome=Outcome.NO_SAMPLE, reason=reason, searched=tuple(searched))
 
 
 def samples_of(view: View, extract: Extract) -> Samples:
@@ -41,14 +41,14 @@ def samples_of(view: View, extract: Extract) -> Samples:
     answering = said.answering(answer.value)
     question = extract.question(view, said, answering)
     found = extract.contexts(view, said, answering)
-    looked_in = (
-        ("user_input", question.looked_in),
-        ("response", answer.looked_in),
-        ("retrieved_contexts", found.looked_in),
+    searched = (
+        ("user_input", question.searched),
+        ("response", answer.searched),
+        ("retrieved_contexts", found.searched),
     )
     why_not = _why_not(view, question, answer)
     if why_not is not None:
-        return no_sample(why_not, looked_in)
+        return no_sample(why_not, searched)
     contexts: Contexts = found.value
     single, left_out = _referenced(_single(question.value, answer.value, contexts), view.expected)
     conversation, refused = conversation_of(view, question.value, answer.value, answering)
@@ -58,9 +58,9 @@ def samples_of(view: View, extract: Extract) -> Samples:
         single=single,
         multi=multi,
         reason="; ".join(notes) or None,
-        looked_in=looked_in,
+        searched=searched,
         source=_source(question, answer),
-        retrieved_unused=contexts.unused,
+        unused_documents=contexts.unused,
     )
 
 
@@ -71,7 +71,7 @@ def _why_not(view: View, question: Found, answer: Found) -> str | None:
         what = " and the ".join(name for name, found in (("question", question), ("answer", answer)) if found.torn)
         return f"which of the root's texts is the {what} cannot be told; {_held(view)}"
     if (question.value is None or answer.value is None) and _is_cut(view):
-        log_once(CUT.reason, f"{CUT.reason}: {CUT.remedy}")
+        log_once(CUT.reason, f"{CUT.reason}: {CUT.hint}")
         return CUT.reason
     if question.value is None and answer.value is None:
         return f"neither a question nor an answer was found; {_held(view)}"

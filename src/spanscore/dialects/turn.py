@@ -78,13 +78,13 @@ class Found:
 
     Attributes:
         value: None where it found nothing.
-        looked_in: the places, in order.
+        searched: the places, in order.
         source: how it was found; None where nothing was, and of contexts.
         torn: the key paths between which nothing could be told; empty where that is not why nothing was found.
     """
 
     value: Any
-    looked_in: str
+    searched: str
     source: Source | None = None
     torn: tuple[str, ...] = ()
 
@@ -119,14 +119,14 @@ def answer_text(value: Any) -> str | None:
     return next(keyed(value, ANSWER_KEYS, text_of), None) or text_of(value)
 
 
-def _best(guesses: Iterable[_Guess], looked_in: str) -> Found:
+def _best(guesses: Iterable[_Guess], searched: str) -> Found:
     """Take the first text that is not empty, else an empty one: a stream's start gives ``{"input": ""}``."""
     empty: _Guess | None = None
     for guess in guesses:
         if guess.text or guess.torn:
-            return Found(guess.text, looked_in, None if guess.torn else guess.source, guess.torn)
+            return Found(guess.text, searched, None if guess.torn else guess.source, guess.torn)
         empty = guess if guess.text is not None and empty is None else empty
-    return Found(None, looked_in) if empty is None else Found(empty.text, looked_in, empty.source)
+    return Found(None, searched) if empty is None else Found(empty.text, searched, empty.source)
 
 
 def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_Guess]:

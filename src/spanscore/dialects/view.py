@@ -162,7 +162,7 @@ class View:
         """Whether a LangGraph was resumed, or run on from a checkpoint: what the user gave came with an earlier request."""
         if self.input.value is not None or self.input.messages:
             return is_resume(self.input.value)
-        speaker = self.unit.speaker
+        speaker = self.unit.content_span
         # Nothing of it can be read: it may have been given any.
         is_silent = self.input.cut or (speaker is not None and speaker.no_content is not None)
         return not is_silent and is_langgraph(self.unit)

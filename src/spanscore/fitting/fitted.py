@@ -18,7 +18,7 @@ from spanscore.fitting.teachable import Question
 __all__ = ["Fitted", "digest_of", "fitted_prompts"]
 
 _KEYS = ("metric", "step", "fitted_to", "kept", "prompts")
-_MADE_BY = "make it by `spanscore fit`"
+_MADE_BY = "make it by `spanscore tune`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Fitted:
         step: the step that was taught.
         fitted_to: a hash of its instruction in the metric's own words.
         prompts: of ``metric``, as it takes them; empty = its own words. Demonstrations in it are content.
-        series: of the scores of ``metric``.
-        series_before: of the metric that was fitted; the same where nothing is kept.
+        evaluator_version: of the scores of ``metric``.
+        evaluator_version_before: of the metric that was fitted; the same where nothing is kept.
         labels: that taught: for demonstrations, for the choice, for the test.
         candidates: that were tried.
         chosen: the best of them on the labels that it was chosen by, where it looks better than it is; None = none did better.
@@ -47,8 +47,8 @@ class Fitted:
     step: str
     fitted_to: str
     prompts: Mapping[str, Any]
-    series: str
-    series_before: str
+    evaluator_version: str
+    evaluator_version_before: str
     labels: tuple[int, int, int]
     candidates: int
     chosen: Paired | None
@@ -98,7 +98,7 @@ class Fitted:
         cost = "" if self.cost_usd is None else f", {self.cost_usd:.4f} USD"
         yield f"{self.judge_calls:,} judge calls{cost}."
         if self.kept:
-            yield f"Its scores are a new series: {self.series_before} → {self.series}."
+            yield f"Its scores are a new evaluator version: {self.evaluator_version_before} → {self.evaluator_version}."
 
     def _sent(self) -> Iterable[str]:
         """Yield what every question will hold besides its evidence: whoever reads on decides whether it may."""
@@ -133,7 +133,7 @@ def fitted_prompts(path: Any, metric: str, own: Iterable[Question]) -> Mapping[s
         ConfigurationError: it cannot be read, is no such file, or is of another metric, step or definition.
     """
     if not isinstance(path, str | Path):
-        raise ConfigurationError(f"prompts.file is {path!r}; it is the path of a file that `spanscore fit` wrote")
+        raise ConfigurationError(f"prompts.file is {path!r}; it is the path of a file that `spanscore tune` wrote")
     held = _read(path)
     if held["metric"] != metric:
         raise ConfigurationError(f"prompts.file: {path} was fitted to {held['metric']!r}, not to {metric!r}")

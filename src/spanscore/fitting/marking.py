@@ -74,7 +74,7 @@ class Marking:
             JudgeBudgetSpent: the budget of the context's asker is spent: a candidate would be held to answer for it.
         """
         scores = await asyncio.gather(*(self._score(metric, lesson) for lesson in lessons))
-        if unpaid := [score for score in scores if score.outcome is Outcome.BUDGET]:
+        if unpaid := [score for score in scores if score.outcome is Outcome.BUDGET_EXHAUSTED]:
             raise JudgeBudgetSpent(_why(unpaid[0]))
         return scores
 
@@ -122,7 +122,7 @@ def refuse_silence(scores: Sequence[Score]) -> None:
 
 
 def _says(score: Score) -> bool:
-    return score.value is not None and not score.stratum
+    return score.value is not None and not score.source
 
 
 def _why(score: Score) -> str:

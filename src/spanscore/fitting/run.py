@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spanscore.codec.labelled import labelled_records, read_labelled
+from spanscore.codec.annotation_file import annotated_records, read_annotations
 from spanscore.codec.redaction import redacted, redacted_sample
 from spanscore.errors import ConfigurationError
 from spanscore.fitting.choosing import Answers, Paired, best_of, demonstration_sets, split
@@ -16,8 +16,8 @@ from spanscore.fitting.fitted import Fitted, digest_of
 from spanscore.fitting.marking import Marking, OnProgress, answers_in, refuse_silence
 from spanscore.fitting.rewriting import misses_in, proposals
 from spanscore.fitting.teachable import Lesson, Prompts, Teachable, VerdictStep, lessons_of, verdict_step
+from spanscore.model.annotation import AnnotatedSample
 from spanscore.model.foreign import type_name
-from spanscore.model.label import LabelledSample
 from spanscore.model.prompt import Example
 from spanscore.protocols import Judge, Redactor
 from spanscore.runtime import loop
@@ -56,7 +56,7 @@ class FittingRun:
     """
 
     metric: Teachable
-    annotations: Iterable[LabelledSample | Mapping[str, Any]] | str | Path
+    annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path
     demonstrations: int = 4
     candidates: int = 16
     rewriter: Judge | None = None
@@ -111,17 +111,17 @@ class FittingRun:
             "step": step.own.name,
             "fitted_to": digest_of(step.own),
             "prompts": best.prompts if best is not None and kept else step.prompts_in_force,
-            "series": used.series,
-            "series_before": self.metric.series,
+            "evaluator_version": used.evaluator_version,
+            "evaluator_version_before": self.metric.evaluator_version,
             "chosen": best.chosen if best else None,
             "tested": best.tested if best else None,
         }
 
-    def _labels(self) -> list[LabelledSample]:
+    def _labels(self) -> list[AnnotatedSample]:
         """Return the labels as they may be shown."""
         given, redactor = self.annotations, self.redactor
         name = self.metric.name
-        labels = read_labelled(given, metric=name) if isinstance(given, str | Path) else labelled_records(given)
+        labels = read_annotations(given, metric=name) if isinstance(given, str | Path) else annotated_records(given)
         return labels if redactor is None else [_redacted(label, redactor) for label in labels]
 
     def _parts(self, lessons: Sequence[Lesson]) -> _SplitLabels:
@@ -170,7 +170,7 @@ class FittingRun:
         """Return the candidate that the second part chooses, tested on the third; None where none looks better at all."""
         if not tried:
             return None
-        metrics = [self.metric.copy_with(prompts=prompts) for prompts in tried]
+        metrics = [self.metric.with_changes(prompts=prompts) for prompts in tried]
         (before,) = await self._answers([self.metric], parts.chosen, marking)
         found = best_of(before, await self._answers(metrics, parts.chosen, marking))
         if found is None:
@@ -199,7 +199,7 @@ def warnings_for(labels: int) -> list[str]:
     ]
 
 
-def _redacted(label: LabelledSample, redactor: Redactor) -> LabelledSample:
+def _redacted(label: AnnotatedSample, redactor: Redactor) -> AnnotatedSample:
     said = label.label
     try:
         sample = None if label.sample is None else redacted_sample(label.sample, redactor)

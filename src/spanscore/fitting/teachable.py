@@ -10,11 +10,11 @@ from typing import Any, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel
 
-from spanscore.codec.labelled import passes
+from spanscore.codec.annotation_file import passes
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.render import fenced
-from spanscore.model.label import HumanValue, LabelledSample
+from spanscore.model.annotation import AnnotatedSample, HumanValue
 from spanscore.model.prompt import Example, Prompt, Reply
 from spanscore.model.sample import Sample
 from spanscore.model.score import Scale, Score
@@ -64,13 +64,13 @@ class Teachable(Protocol):
         """Its steps by name, in the words in force."""
 
     @property
-    def series(self) -> str:
+    def evaluator_version(self) -> str:
         """Of its scores."""
 
     async def score(self, sample: Sample) -> Score:
         """Score one sample; never raises for what a judge does."""
 
-    def copy_with(self, *, judge: Judge | None = None, prompts: Mapping[str, Any] | None = None) -> Self:
+    def with_changes(self, *, judge: Judge | None = None, prompts: Mapping[str, Any] | None = None) -> Self:
         """Return the same metric with another judge, or in other words."""
 
 
@@ -168,7 +168,7 @@ def _unteachable(metric: Teachable, step: str, why: str) -> ConfigurationError:
     )
 
 
-async def lessons_of(metric: Teachable, labels: Sequence[LabelledSample]) -> Lessons:
+async def lessons_of(metric: Teachable, labels: Sequence[AnnotatedSample]) -> Lessons:
     """Return the labels that can teach a metric. Asks nobody.
 
     Raises:
@@ -195,7 +195,7 @@ async def lessons_of(metric: Teachable, labels: Sequence[LabelledSample]) -> Les
 
 
 def _lesson(
-    step: VerdictStep, label: LabelledSample, sample: Sample, evidence: Mapping[str, Any], verdict: int
+    step: VerdictStep, label: AnnotatedSample, sample: Sample, evidence: Mapping[str, Any], verdict: int
 ) -> Lesson:
     shown = fenced(evidence)
     comment = label.label.comment if label.label else None
@@ -205,7 +205,7 @@ def _lesson(
     return Lesson(sample, evidence, verdict, group, example if len(shown) <= _MOST_SHOWN else None)
 
 
-def _verdicts(metric: Teachable, labels: Sequence[LabelledSample]) -> list[int]:
+def _verdicts(metric: Teachable, labels: Sequence[AnnotatedSample]) -> list[int]:
     found, faults = list[int](), list[str]()
     for label in labels:
         try:
@@ -252,7 +252,7 @@ async def _shown(metric: Teachable, sample: Sample) -> Mapping[str, Any] | None:
     """
     judge = _Listening()
     with asked_by(Asker()):  # no budget pays for it
-        await metric.copy_with(judge=judge).score(sample)
+        await metric.with_changes(judge=judge).score(sample)
     different = {fenced(prompt.evidence): prompt for prompt in judge.heard}
     if len(different) > 1:
         step = judge.heard[0].step

@@ -108,7 +108,7 @@ async def _asked(
         error_type=error_type,
         cached=reply.cached,
         cached_input_tokens=reply.cached_input_tokens,
-        input_left_out=left_out,
+        input_truncated_ratio=left_out,
         transcript=of_answer(prompt, reply, error_type),
     )
     record(signed(_asked_judge(judge), call))
@@ -132,7 +132,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
             return await _reply(judge, prompt)
         except JudgeError as error:
             left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
-            if error.was_asked:
+            if error.request_sent:
                 record(failed_call(prompt, judge.model, error, left_s))
             raise
 

@@ -28,7 +28,7 @@ class Asker:
 
     Attributes:
         metric: its name: the places of an account go round by it.
-        taken_s: when this process took the unit; the loop's clock, as all times here. ``max_wait`` counts from it.
+        taken_s: when this process took the unit; the loop's clock, as all times here. ``queue_timeout`` counts from it.
         held_until_s: until when the unit's spans wait for its scores: such a unit goes before one whose spans have left.
         purse: from which its questions are paid; None = no budget is set.
         transcribes: whether its calls are told one by one (``judges/transcribe.py``).
@@ -38,7 +38,7 @@ class Asker:
         waiting: of them, those that wait.
         chosen: whom of several judges all questions of the score are asked; by the id of what chose (``effects/fallback.py``).
         contradictions: verdicts of its judge that its own reason speaks against.
-        stratum: of what the score is a part, where it is none of the judge that was configured; None = the population.
+        source: of what the score is a part, where it is none of the judge that was configured; None = the population.
     """
 
     metric: str = ""
@@ -51,7 +51,7 @@ class Asker:
     asking: int = field(default=0, init=False)
     waiting: int = field(default=0, init=False)
     chosen: dict[int, Any] = field(default_factory=dict, init=False)
-    stratum: str | None = field(default=None, init=False)
+    source: str | None = field(default=None, init=False)
     contradictions: int = field(default=0, init=False)
 
     @property

@@ -49,17 +49,18 @@ def judge(
             provider has none), ``schema``, ``tools``, ``json``, or ``text``.
         max_answer_bytes: a chat model's answer is read no further, inflated; 2,000,000 when None.
         fallback: judges, models or their names, or a mapping of arguments of this function (``{"model": …, "base_url": …}``),
-            asked in their order while the judge is away (its breaker is open). What they say is a series of its own. What else
-            is set here holds for each of them, but not address, key and parameters; nor limits for a judge that has its own.
+            asked in their order while the judge is away (its breaker is open). What they say is an evaluator version of its
+            own. What else is set here holds for each of them, but not address, key and parameters; nor limits for a judge that
+            has its own.
         cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing;
             or the path of a file, which processes may share, and which keeps answers (never questions) until it is removed.
         max_input_tokens: tokens of one question, by estimate; of a longer one, contexts and middle turns are left out. None:
             the model's window, where it is known, else 100,000, less room for the answer.
-        attempts: the first one included; 4 around a chat model when None.
+        max_attempts: the first one included; 4 around a chat model when None.
         max_concurrency: the most questions at once of a chat model's account, which finds its own level below it; 64 when None,
             1 for a model that runs in this process.
         timeout: seconds for one attempt, waiting not counted; 30 around a chat model when None.
-        max_wait: seconds after which a question waits no longer for its account; 600 when None.
+        queue_timeout: seconds after which a question waits no longer for its account; 600 when None.
         requests_per_minute: of the account, where its provider does not tell what is left.
         tokens_per_minute: likewise, of questions and answers.
         prices: model as its provider names it in the answer → USD per million tokens (input, output), such as

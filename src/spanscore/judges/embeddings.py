@@ -24,7 +24,7 @@ def embedder(
         embeddings: LangChain embeddings; the name of some as ``init_embeddings`` reads it
             (``"openai:text-embedding-3-small"``); ``"lexical"`` for the offline ones; or an Embedder, returned as it is.
         prices: as those of ``judge()``; of LangChain's.
-        limits: likewise: ``attempts``, ``max_concurrency``, ``timeout`` and so on.
+        limits: likewise: ``max_attempts``, ``max_concurrency``, ``timeout`` and so on.
 
     Raises:
         ConfigurationError: it is none of these, or its library is missing.

@@ -99,7 +99,7 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
     question are estimated, as it may be billed, too.
     """
     read, written = getattr(error, "input_tokens", 0), getattr(error, "output_tokens", 0)
-    late = (isinstance(error, JudgeTimeout) or getattr(error, "was_answering", False)) and not written
+    late = (isinstance(error, JudgeTimeout) or getattr(error, "response_started", False)) and not written
     return JudgeCall(
         step=prompt.step,
         model=model,

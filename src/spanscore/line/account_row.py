@@ -26,7 +26,7 @@ def account_rows(accounts: Sequence[AccountState], budgets: Sequence[BudgetState
 
 
 def _budget(state: BudgetState) -> str:
-    whose = " ".join(filter(None, (state.metric, state.stratum)))
+    whose = " ".join(filter(None, (state.metric, state.source)))
     whose = f"{whose}: " if whose else ""
     spent, limit = (_amount(amount, state.unit) for amount in (state.spent, state.limit))
     unit = "USD" if state.unit == "usd" else state.unit

@@ -52,7 +52,7 @@ class Accounts:
         shadows: Iterable[Metric] = (),
         shadow_purse: Purse | None = None,
     ) -> None:
-        self._purses: Mapping[str | None, Purse | None] = {None: purse, semconv.STRATUM_SHADOW: shadow_purse}
+        self._purses: Mapping[str | None, Purse | None] = {None: purse, semconv.SOURCE_SHADOW: shadow_purse}
         own = dict.fromkeys(_gates_of(metrics))
         self._of_shadows = frozenset(_gates_of(shadows)) - own.keys()
         self._gates: Sequence[Gate] = [*own, *dict.fromkeys(gate for gate in _gates_of(shadows) if gate not in own)]
@@ -71,17 +71,17 @@ class Accounts:
     def budgets(self) -> list[BudgetState]:
         """Return what each budget is at; those of all metrics first, those of second judges last."""
         states = [
-            replace(state, stratum=stratum)
-            for stratum, purse in self._purses.items()
+            replace(state, source=source)
+            for source, purse in self._purses.items()
             for state in ([] if purse is None else purse.states())
         ]
-        return sorted(states, key=lambda state: (state.stratum or "", state.metric or ""))
+        return sorted(states, key=lambda state: (state.source or "", state.metric or ""))
 
     def points(self) -> dict[Hashable, Point]:
         """Return the same as numbers."""
         accounts: dict[Hashable, Point] = {}
         for gate, state in zip(self._gates, self.states(), strict=True):
-            accounts[state.account] = _point(state, semconv.STRATUM_SHADOW if gate in self._of_shadows else None)
+            accounts[state.account] = _point(state, semconv.SOURCE_SHADOW if gate in self._of_shadows else None)
         budgets = {(id(self), position): _point_of(state) for position, state in enumerate(self.budgets())}
         return accounts | budgets
 
@@ -104,19 +104,19 @@ def _state(gate: Gate) -> AccountState:
     return gate.state
 
 
-def _point(state: AccountState, stratum: str | None) -> Point:
+def _point(state: AccountState, source: str | None) -> Point:
     """Return an account's numbers under its provider and model: its key is told nowhere."""
     named = ((semconv.PROVIDER_NAME, state.account.provider), (semconv.REQUEST_MODEL, state.account.model))
     return Point(
-        (*named, *within(stratum)),
+        (*named, *within(source)),
         {
-            semconv.JUDGE_PLACES: state.places,
-            semconv.JUDGE_INFLIGHT: state.inflight,
-            semconv.JUDGE_WAITING: state.waiting,
-            semconv.JUDGE_BREAKER: _BREAKER[state.breaker],
+            semconv.JUDGE_CONCURRENCY_LIMIT: state.places,
+            semconv.JUDGE_ACTIVE_CALLS: state.inflight,
+            semconv.JUDGE_QUEUE_SIZE: state.waiting,
+            semconv.JUDGE_CIRCUIT_BREAKER_STATE: _BREAKER[state.breaker],
             semconv.JUDGE_THROTTLED: state.throttled,
             semconv.JUDGE_RETRIES: state.retries,
-            semconv.JUDGE_CACHED: state.cached,
+            semconv.JUDGE_CACHE_HITS: state.cached,
         },
     )
 
@@ -124,7 +124,7 @@ def _point(state: AccountState, stratum: str | None) -> Point:
 def _point_of(state: BudgetState) -> Point:
     whose = () if state.metric is None else ((semconv.EVALUATION_NAME, state.metric),)
     return Point(
-        ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *whose, *within(state.stratum)),
+        ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *whose, *within(state.source)),
         {
             semconv.BUDGET_SPENT: state.spent,
             semconv.BUDGET_LIMIT: state.limit,

@@ -11,17 +11,17 @@ from spanscore.dialects.registry import DIALECTS
 from spanscore.line.options import Options
 from spanscore.model.foreign import type_name
 from spanscore.model.score import Outcome
-from spanscore.protocols import Dialect
+from spanscore.protocols import SampleExtractor
 from spanscore.runtime.timebox import Timebox
 
 __all__ = ["dialects_of"]
 
 
-def dialects_of(options: Options, box: Timebox) -> list[Dialect]:
+def dialects_of(options: Options, box: Timebox) -> list[SampleExtractor]:
     """Return the dialects that are asked, in order: the user's own before the built-in ones."""
     extract = _within(box, options.extract or Extract())
     ends = {"score_abandoned": options.score_abandoned, "score_failed": options.score_failed}
-    offered = {"extract": extract, **ends}
+    offered = {"places": extract, **ends}
     own = [_boxed(box, dialect) for dialect in DIALECTS.each(options.dialects, **offered)]
     return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
 
@@ -35,9 +35,9 @@ def _within(box: Timebox, extract: Extract) -> Extract:
     return replace(extract, **hooks)
 
 
-def _boxed(box: Timebox, dialect: Dialect) -> Any:
+def _boxed(box: Timebox, dialect: SampleExtractor) -> Any:
     kind = type_name(dialect)
     return SimpleNamespace(
-        claims=box.hook(dialect.claims, f"{kind}.claims", Outcome.NO_SAMPLE),
-        samples=box.hook(dialect.samples, f"{kind}.samples", Outcome.NO_SAMPLE),
+        accepts=box.hook(dialect.accepts, f"{kind}.accepts", Outcome.NO_SAMPLE),
+        extract=box.hook(dialect.extract, f"{kind}.extract", Outcome.NO_SAMPLE),
     )

@@ -45,7 +45,7 @@ def shadow_purse_of(options: Options, shadows: Mapping[str, Metric]) -> Purse | 
     if not shadows:
         return None
     own = options.shadow_budget
-    return purse_for(options, shadows) if own is None else purse_of(own, options.share, shadows)
+    return purse_for(options, shadows) if own is None else purse_of(own, options.replica_share, shadows)
 
 
 def purse_for(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
@@ -55,7 +55,7 @@ def purse_for(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
         ConfigurationError: a budget is in USD while a model has no price; or the share is none.
     """
     own = [one for one in options.budget if one.metric is None or _name_now(one.metric, metrics) in metrics]
-    return purse_of(own, options.share, metrics)
+    return purse_of(own, options.replica_share, metrics)
 
 
 def pacer_of(purse: Purse | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:

@@ -14,18 +14,18 @@ from spanscore import semconv
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts
+from spanscore.line.annotation_writer import annotation_writer_of
 from spanscore.line.boxed import dialects_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
-from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
 from spanscore.line.checked import checked_metrics, checked_rates
 from spanscore.line.collecting import collector_of
 from spanscore.line.compare import compared_values_of, ledger_of
 from spanscore.line.delivery import LastOfUnit
-from spanscore.line.elsewhere import handover_of, left_to_the_other, refusal_of
 from spanscore.line.feedback import feedback_of
 from spanscore.line.gauges import gauges_of
-from spanscore.line.label_desk import label_desk_of
+from spanscore.line.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
 from spanscore.line.options import Options
+from spanscore.line.remote_scoring import handover_of, left_to_the_other, refusal_of
 from spanscore.line.screens import check_screens
 from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
 from spanscore.line.shadow import Pairs, checked_shadows
@@ -40,8 +40,8 @@ from spanscore.otel.points import Points
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Metric, Queue, Receiver
 from spanscore.runtime.duty_cycle import DutyCycle
+from spanscore.runtime.event_queue import EventQueue
 from spanscore.runtime.fork import Forkable
-from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_once
 from spanscore.runtime.timebox import Timebox
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
@@ -75,14 +75,14 @@ DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that a
 _numbers = count(1)
 _REMEMBERED = 250
 """Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
-_NOT_OURS = (Outcome.HANDED_OVER, Outcome.QUEUE_FULL)
+_NOT_OURS = (Outcome.DELEGATED, Outcome.QUEUE_FULL)
 """How a job ends that is not on the disk as one of this process."""
 _PER_METRIC = 3
 """Attributes of a score on a unit's span: value, label and probability."""
 
 
 class Line:
-    """The parts of one scorer, from the inbox to the sinks.
+    """The parts of one scorer, from the event queue to the sinks.
 
     Attributes:
         name: how logs and ``status()`` call the scorer: its number in the process, and its metrics.
@@ -124,10 +124,10 @@ class Line:
         self.ledger = ledger_of(self.of_units, self.compared)
         self.shadow_ledger = Ledger(self.shadowing)
         self.pairs = Pairs(self.shadowing, self.shadow_ledger)
-        self.purse = purse_of(options.budget, options.share, self.metrics)
+        self.purse = purse_of(options.budget, options.replica_share, self.metrics)
         self.shadow_purse = shadow_purse_of(options, self.shadowing)
         self.accounts = self._accounts()
-        self.canary: CanaryRuns | None = None
+        self.judge_check: JudgeCheckRuns | None = None
         self.telemetry = telemetry_of(
             options,
             self,
@@ -135,10 +135,12 @@ class Line:
             metrics=self.metrics,
             shadowing=self.shadowing,
             accounts=self.accounts,
-            points=lambda: {**self.accounts.points(), **points_of(self.canary), **self.points_beside()},
+            points=lambda: {**self.accounts.points(), **points_of(self.judge_check), **self.points_beside()},
             compared=self.compared,
         )
-        self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
+        self.event_queue: EventQueue[Receiver] = EventQueue(
+            soft=options.event_queue_size, soft_bytes=options.event_queue_bytes
+        )
         self.duty = DutyCycle()
         self.queue: Queue = queue_of(
             options,
@@ -158,15 +160,15 @@ class Line:
             key=key,
             pacer=self.pacer,
             feedback_rate=0.0 if options.feedback_sampling is None else options.feedback_sampling.rate,
-            upstream_probability=options.upstream_probability,
+            head_sampling_rate=options.head_sampling_rate,
             service=self.providers.service_name,
         )
-        self.hold: SpanBuffer = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
+        self.hold: SpanBuffer = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge))
         self.evaluation = self._evaluation(self.metrics, self.purse)
-        self.box = Timebox(options.hooks_timeout, suppressed_context)
-        self.hooks = Hooks(options.redactor, options.keep).within(self.box)
-        self.canary = canary_runs(
-            options.canary,
+        self.box = Timebox(options.hook_timeout, suppressed_context)
+        self.hooks = Hooks(options.redactor, options.sample_filter).within(self.box)
+        self.judge_check = judge_check_runs(
+            options.judge_check,
             self.metrics,
             evaluation=lambda watched: self._evaluation(watched, self.purse),
             prepare=as_judges_see(self.hooks, self.box),
@@ -176,7 +178,7 @@ class Line:
         pipeline = Pipeline(dialects_of(options, self.box), self.hooks, self.box, options.kinds)
         own = self.queue is options.queue  # of a size that we do not know
         self.lanes = Lanes(
-            {name: None if options.elsewhere else lane_of(metric) for name, metric in self.metrics.items()},
+            {name: None if options.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
             capacity=lambda: self.queue.capacity,
             max_bytes=inf if own else options.queue_bytes,
         )
@@ -203,11 +205,11 @@ class Line:
             self.keeping.noticed.append(self.sessions.noticed)
         self.units: Units = self._units()
         self.span_thread = SpanThread(
-            self.inbox, self.receivers, self.units, beside=self.sessions, duty=self.duty, prepare=self._prepare
+            self.event_queue, self.receivers, self.units, beside=self.sessions, duty=self.duty, prepare=self._prepare
         )
         self.feedback = feedback_of(self)
-        self.label_desk = label_desk_of(self, self.feedback)
-        self.receivers.append(self.label_desk)
+        self.annotation_writer = annotation_writer_of(self, self.feedback)
+        self.receivers.append(self.annotation_writer)
 
     def _accounts(self) -> Accounts:
         shadows = self.shadowing.values()
@@ -264,8 +266,8 @@ class Line:
         """Return how units and sessions stand, with what was asked beside them: second judges, and those of labels."""
         own = self.ledger.counted().joined(self.sessions.ledger.counted())
         if self.shadowing:
-            own = own.beside(semconv.STRATUM_SHADOW, self.shadow_ledger.counted())
-        return own if self.feedback is None else own.beside(semconv.STRATUM_FEEDBACK, self.feedback.ledger.counted())
+            own = own.beside(semconv.SOURCE_SHADOW, self.shadow_ledger.counted())
+        return own if self.feedback is None else own.beside(semconv.SOURCE_FEEDBACK, self.feedback.ledger.counted())
 
     def share_of_limits(self, fraction: float) -> None:
         """Have such a part, [0, 1], of what judges may be asked and paid: the rest is other workers'. Any thread.
@@ -285,7 +287,7 @@ class Line:
     @property
     def most_scores(self) -> int:
         """Attributes that scores add to a unit's span, at most."""
-        return _PER_METRIC * len(self.of_units) if "span" in self.options.attach else 0
+        return _PER_METRIC * len(self.of_units) if "span" in self.options.outputs else 0
 
     def _units(self) -> Units:
         return Units(
@@ -310,7 +312,7 @@ class Line:
         hold_s = self.options.hold
         return Parking(
             self.hold,
-            attach="span" in self.options.attach and bool(self.of_units),
+            attach="span" in self.options.outputs and bool(self.of_units),
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
         )
@@ -338,7 +340,7 @@ class Line:
             handover=self.engine.accept,
             hold=self.hold,
             sink=self.sinks,
-            post=self.inbox.post,
+            post=self.event_queue.post,
             on_the_way=self._on_the_way,
             shown=self._shown,
             max_open=self.options.sessions.max_open,
@@ -358,7 +360,7 @@ class Line:
     def reset(self) -> None:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
         counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.revisions, self.pairs, self.sessions]
-        stores: list[Forkable] = [*self.receivers, *counts, self.inbox, self.queue, self.lanes, self.hold]
+        stores: list[Forkable] = [*self.receivers, *counts, self.event_queue, self.queue, self.lanes, self.hold]
         money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
         rest: list[Forkable] = [
             self.duty,
@@ -371,7 +373,7 @@ class Line:
         ]
         more: list[Forkable] = [
             part
-            for part in (self.canary, self.handover, self.delivery, self.collector, self.providers.spans_file)
+            for part in (self.judge_check, self.handover, self.delivery, self.collector, self.providers.spans_file)
             if part is not None
         ]
         for part in [*stores, *money, *rest, *more]:
@@ -411,15 +413,15 @@ class Line:
     def _prepare(self) -> None:
         while self.prepared:  # each once: not again in a forked child
             self.prepared.pop(0)()
-        if self.canary is not None and not self.over:
-            self.canary.start()
+        if self.judge_check is not None and not self.over:
+            self.judge_check.start()
 
     def _open_sinks(self) -> None:
         """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
         parts = {"providers": self.providers, "content": self.content, "telemetry": self.telemetry}
         if self.options.trace_judges:
-            self.sinks.prepend([JudgeSpans(self.providers, to_evaluation="evaluation_span" in self.options.attach)])
-        self.sinks.prepend(SINKS.each([name for name in SINKS.built_in if name in self.options.attach], **parts))
+            self.sinks.prepend([JudgeSpans(self.providers, to_evaluation="evaluation_span" in self.options.outputs)])
+        self.sinks.prepend(SINKS.each([name for name in SINKS.built_in if name in self.options.outputs], **parts))
         if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())
 

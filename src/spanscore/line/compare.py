@@ -26,10 +26,10 @@ def compared_values_of(
         resource: gives that of the application.
         shown: of a value that somebody may have typed, returns what may leave.
     """
-    if options.compare is None or "instruments" not in options.attach:
+    if options.compare is None or "instruments" not in options.outputs:
         return None
-    series = {name: metric.series for name, metric in metrics.items()}
-    return ComparedValues(options.compare.by, resource, series, shown)
+    evaluator_version = {name: metric.evaluator_version for name, metric in metrics.items()}
+    return ComparedValues(options.compare.by, resource, evaluator_version, shown)
 
 
 def ledger_of(metrics: Iterable[str], compared: ComparedValues | None) -> Ledger:

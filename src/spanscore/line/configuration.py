@@ -15,11 +15,12 @@ from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.configured import metrics_of, per_session
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
-from spanscore.monitoring.pinned import refused_series
+from spanscore.monitoring.pinned import refused_evaluator_versions
 from spanscore.protocols import Metric
 from spanscore.settings.judging import JudgeSettings
 from spanscore.settings.kinds import SettingsPart
 from spanscore.settings.reading import read_settings
+from spanscore.settings.renamed import NEW_OPTIONS
 from spanscore.settings.tree import MetricsEndpointSettings, Settings
 
 __all__ = ["KEYS", "Configuration", "given_in", "made_from", "metrics_in", "overridden", "value_at"]
@@ -119,15 +120,15 @@ def metrics_in(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
         given: what is said of the other options.
 
     Raises:
-        ConfigurationError: one of them, or a judge, cannot be; or an alert watches a series that none of them has.
+        ConfigurationError: one of them, or a judge, cannot be; or an alert watches an evaluator version that none of them has.
     """
     of_sessions, spool = [*per_session(settings)], given["spool"]
-    if given["elsewhere"] is not None or (spool is not None and not spool.score_here):
+    if given["remote_scoring"] is not None or (spool is not None and not spool.score_here):
         # their keys and libraries are needed where they are asked
         return _by_kind(of_sessions, metrics_of(_asking_nobody(settings)))
     metrics = metrics_of(settings)
     shadows = shadows_of(settings)
-    if told := list(refused_series(settings.alerts, metrics, shadows)):
+    if told := list(refused_evaluator_versions(settings.alerts, metrics, shadows)):
         raise ConfigurationError("; ".join(told))
     more = {"shadows": shadows, "shadow_budget": shadow_budget_of(settings, tuple(given["budget"]))}
     return {**_by_kind(of_sessions, metrics), **more}
@@ -147,7 +148,7 @@ def _asking_nobody(settings: Settings) -> Settings:
 
 
 def value_at(settings: Settings, path: str) -> Any:
-    """Return what stands at a key, or the section whose keys all are meant: ``sampling.rate``, ``attach.*``."""
+    """Return what stands at a key, or the section whose keys all are meant: ``sampling.rate``, ``outputs.*``."""
     found: Any = settings
     for part in path.removesuffix(".*").split("."):
         found = getattr(found, part)
@@ -173,6 +174,8 @@ def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
 def _check_names(overrides: Mapping[str, Any]) -> None:
     names = ["metrics", *(option.name for option in fields(Options))]
     for name in overrides:
+        if name in NEW_OPTIONS:
+            raise ConfigurationError(f"{name} is now {NEW_OPTIONS[name]}")
         if name not in names:
             raise ConfigurationError(f"there is no option {name!r}{_meant(name, names)} There are {', '.join(names)}")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spanscore.model.span import Unit
-from spanscore.protocols import SharedQueue
+from spanscore.protocols import DurableQueue
 from spanscore.runtime import loop
 
 __all__ = ["Delivery", "LastOfUnit"]
@@ -33,7 +33,7 @@ class Delivery:
 
     def __init__(
         self,
-        queue: SharedQueue,
+        queue: DurableQueue,
         flush: Callable[[], Future[bool]],
         *,
         later: Callable[[float, Callable[[], Any]], None] | None = None,

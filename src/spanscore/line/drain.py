@@ -10,7 +10,7 @@ from spanscore.line.build import Line
 from spanscore.line.spool import leave_spool
 from spanscore.model.score import Outcome
 
-__all__ = ["drain", "release_held"]
+__all__ = ["drain", "export_held_spans"]
 
 _LOOK_S = 0.01
 _STOP_S = 0.5
@@ -30,15 +30,15 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
 
     for receiver in line.receivers:
         receiver.close()
-    if line.canary is not None:
-        line.canary.stop()
+    if line.judge_check is not None:
+        line.judge_check.stop()
     thread = line.span_thread
     line.engine.hand_back(left())
     is_over = Event()
     released = thread.call(lambda: None if is_over.is_set() else _release(line), 0.9 * left())
     whole = released and thread.flush(left())
     if not released:
-        line.inbox.abandon()
+        line.event_queue.abandon()
         released = thread.call(lambda: None, max(left(), _STOP_S))  # it may be late, not stuck
     (line.handover or line.engine).stop(max(min(left(), _STOP_S), 0.1))
     if released:  # else the thread is stuck in an exporter, and what it owns must be left alone
@@ -62,12 +62,12 @@ def _count_the_rest(line: Line) -> None:
             ledger.settle_all(key, Outcome.SHUTDOWN)
     if line.feedback is not None:
         line.feedback.give_up()
-    line.inbox.abandon()
+    line.event_queue.abandon()
     for _ in range(sum(receiver.unread() for receiver in line.receivers)):
         line.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not even read that they began
 
 
-def release_held(
+def export_held_spans(
     line: Line, first: Callable[[int], None], timeout_s: float, *, clock: Callable[[], float] = monotonic
 ) -> None:
     """Let what is held leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
@@ -82,7 +82,7 @@ def release_held(
         now_ns = line.span_thread.now_ns()
         first(now_ns)
         line.units.tick(now_ns)  # what has just been handed on is parked
-        line.units.release_held()
+        line.units.export_held_spans()
 
     released = line.span_thread.call(release, timeout_s)
     queued = line.hold.queued
@@ -97,7 +97,7 @@ def _release(line: Line) -> None:
         line.units.give_up(receiver.detach(now_ns), now_ns)
     line.units.tick(now_ns)
     line.sessions.end_all()
-    line.units.release_held()
+    line.units.export_held_spans()
     line.units.flush_ready(now_ns)
 
 

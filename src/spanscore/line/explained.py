@@ -91,7 +91,7 @@ class ExplainedPart:
         span_id: 16 hex digits, of the span that holds it; None = no span holds it as it is.
         span: name of that span; None likewise.
         attribute: of that span, in its writer's name where the spans are at hand as they came; None likewise.
-        looked_in: where it was looked for; None where it was taken.
+        searched: where it was looked for; None where it was taken.
     """
 
     field: str
@@ -99,7 +99,7 @@ class ExplainedPart:
     span_id: str | None = None
     span: str | None = None
     attribute: str | None = None
-    looked_in: str | None = None
+    searched: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,8 +247,8 @@ def _unit(unit: ExplainedUnit, numbers: Mapping[str, int]) -> Iterator[tuple[str
 
 
 def _part(part: ExplainedPart, numbers: Mapping[str, int], *, is_needed: bool) -> str:
-    if part.looked_in is not None:
-        return f"none in {part.looked_in}" if is_needed else "none"
+    if part.searched is not None:
+        return f"none in {part.searched}" if is_needed else "none"
     if part.span_id is None or part.span is None:
         place = "no span has it as it is"
     else:

@@ -1,6 +1,6 @@
-"""FeedbackJudging: a unit that somebody was not content with → its scores in a stratum of their own.
+"""FeedbackJudging: a unit that somebody was not content with → its scores in a source of their own.
 
-Whoever complains is no random draw: beside the scores of the population theirs would pull every mean down. What the stratum
+Whoever complains is no random draw: beside the scores of the population theirs would pull every mean down. What the source
 says is how the judge sees those units, each standing for 1/rate of its like.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from spanscore import semconv
+from spanscore.model.annotation import Annotation
 from spanscore.model.job import Decision, Job, JobResult
-from spanscore.model.label import HumanLabel
-from spanscore.model.score import Outcome, Score, in_stratum
+from spanscore.model.score import Outcome, Score, from_source
 from spanscore.model.span import Unit, UnitKey
 from spanscore.runtime import loop
 from spanscore.scoring.memory_queue import MemoryQueue
@@ -70,7 +70,7 @@ def feedback_of(line: FeedbackParts) -> FeedbackJudging | None:
     line.keeping.keepers.append(made.kept)
     line.engine.beside.append(made.asked)
     if line.telemetry is not None:
-        line.telemetry.declare(line.of_units.values(), semconv.STRATUM_FEEDBACK)
+        line.telemetry.declare(line.of_units.values(), semconv.SOURCE_FEEDBACK)
         for result in (JUDGED, TOO_LATE, NOT_KEPT):
             line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),), 0)
     return made
@@ -80,7 +80,7 @@ class FeedbackJudging:
     """Has units judged of which a label says that they were no good, each once. Span thread.
 
     Attributes:
-        ledger: of the stratum.
+        ledger: of the source.
         kept: the samples.
         asked: the metrics, beside their other work.
     """
@@ -103,7 +103,7 @@ class FeedbackJudging:
             ledger=self.ledger,
             room=MemoryQueue(options.queue_size, options.queue_bytes),
             post=lambda settled: line.span_thread.leave(lambda: self.settled_beside(settled)),
-            stratum=semconv.STRATUM_FEEDBACK,
+            source=semconv.SOURCE_FEEDBACK,
         )
         self.reset()
 
@@ -114,7 +114,7 @@ class FeedbackJudging:
         self._early: OrderedDict[UnitKey, None] = OrderedDict()
         self._done: OrderedDict[UnitKey, None] = OrderedDict()
 
-    def said(self, label: HumanLabel) -> None:
+    def said(self, label: Annotation) -> None:
         """Have the unit of a label judged, where that is low enough; one whose scores are to come, when they are there."""
         key = label.unit
         if key is None or label.quality is None or label.quality >= self._below or key in self._done:
@@ -133,12 +133,12 @@ class FeedbackJudging:
     def settled(self, result: JobResult) -> None:
         """Note the population's scores of a unit."""
         key = result.unit.key
-        self.kept.scored(key, [score for score in result.scores if score.stratum is None])
+        self.kept.scored(key, [score for score in result.scores if score.source is None])
         if result.over:
             self.changed(key)
 
     def settled_beside(self, result: JobResult) -> None:
-        """Let scores of the stratum leave: each is counted when it is out."""
+        """Let scores of the source leave: each is counted when it is out."""
         self._line.units.notes.costs(result.scores)
         self._publish(result.unit, result.scores)
 
@@ -172,7 +172,7 @@ class FeedbackJudging:
         self._publish(
             kept.unit,
             [
-                in_stratum(_drawn(score, kept.decision), kept.unit, semconv.STRATUM_FEEDBACK)
+                from_source(_drawn(score, kept.decision), kept.unit, semconv.SOURCE_FEEDBACK)
                 for score in kept.scores.values()
             ],
         )

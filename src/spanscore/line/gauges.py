@@ -52,5 +52,5 @@ def _of_spool(line: GaugedParts) -> Gauges:
         semconv.SPOOL_DEPTH: read("depth"),
         semconv.SPOOL_BYTES: read("bytes"),
         semconv.SPOOL_OLDEST: read("oldest_s"),
-        semconv.SPOOL_POISON: read("poison"),
+        semconv.SPOOL_DEAD_LETTERS: read("dead_letters"),
     }

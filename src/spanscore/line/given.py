@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any, Final
 from uuid import UUID
 
+from spanscore.model.annotation import HumanValue
 from spanscore.model.foreign import is_a
-from spanscore.model.label import HumanValue
 from spanscore.model.span import UnitKey
 
 __all__ = ["id_of", "only_unit", "seconds_since_1970_ns", "text_of", "uuid_of", "value_of"]

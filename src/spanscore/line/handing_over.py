@@ -7,30 +7,30 @@ from functools import partial
 
 from spanscore.codec.copies import units_of
 from spanscore.codec.wire import taken_apart
-from spanscore.elsewhere.carrier import Carrier, UnitCopy
-from spanscore.elsewhere.confluent_kafka_carrier import KafkaCarrier
-from spanscore.elsewhere.copier import Copier
-from spanscore.elsewhere.handover import Handover
-from spanscore.elsewhere.otlp_carrier import OtlpCarrier
-from spanscore.elsewhere.spooled_carrier import SpooledCarrier
 from spanscore.line.options import Options
 from spanscore.line.spool import spool_of
 from spanscore.model.job import JobResult
 from spanscore.model.score import Outcome
 from spanscore.otel.providers import Providers
-from spanscore.otel.sums import checked_segments
+from spanscore.otel.sums import checked_dimensions
 from spanscore.protocols import Queue
+from spanscore.remote_scoring.carrier import Carrier, UnitCopy
+from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
+from spanscore.remote_scoring.copier import Copier
+from spanscore.remote_scoring.handover import Handover
+from spanscore.remote_scoring.otlp_carrier import OtlpCarrier
+from spanscore.remote_scoring.spooled_carrier import SpooledCarrier
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.jobs import Pipeline
-from spanscore.settings.elsewhere import Elsewhere
 from spanscore.settings.kafka import confluent_config
+from spanscore.settings.remote_scoring import RemoteScoring
 from spanscore.units.ledger import Ledger
 
 __all__ = ["handing_over"]
 
 
 def handing_over(
-    elsewhere: Elsewhere,
+    remote_scoring: RemoteScoring,
     options: Options,
     pipeline: Pipeline,
     queue: Queue,
@@ -44,14 +44,14 @@ def handing_over(
         redactor=hooks.redactor,
         samples=lambda sampled: pipeline.job(sampled).samples,
         filters=hooks.keep is not None,
-        segments=checked_segments(options.segments),
+        dimensions=checked_dimensions(options.dimensions),
         box=pipeline.box,
         resource=providers.resource,
     )
-    carrier = _carrier(elsewhere)
+    carrier = _carrier(remote_scoring)
     if (spool := spool_of(queue)) is not None:
         carrier = SpooledCarrier(spool, carrier, lost=partial(_count_lost, ledger))
-    return Handover(copier, carrier, queue=queue, post=post, where=elsewhere.shown)
+    return Handover(copier, carrier, queue=queue, post=post, where=remote_scoring.shown)
 
 
 def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
@@ -61,7 +61,7 @@ def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
         ledger.settle_all(unit.key, outcome)
 
 
-def _carrier(elsewhere: Elsewhere) -> Carrier:
-    if elsewhere.topic is None:
-        return OtlpCarrier(elsewhere)
-    return KafkaCarrier(confluent_config(elsewhere.topic, "elsewhere.kafka"), elsewhere.topic.topic)
+def _carrier(remote_scoring: RemoteScoring) -> Carrier:
+    if remote_scoring.topic is None:
+        return OtlpCarrier(remote_scoring)
+    return KafkaCarrier(confluent_config(remote_scoring.topic, "remote_scoring.kafka"), remote_scoring.topic.topic)

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
 from spanscore.model.span import UNIT_KINDS, UnitKind
-from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, Translation
+from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
-from spanscore.settings.canary import Canary, CanarySettings, canary_in
 from spanscore.settings.collect import Collect, CollectSettings, collect_in
 from spanscore.settings.compare import Compare, CompareSettings, compare_in
-from spanscore.settings.elsewhere import Elsewhere, ElsewhereSettings, elsewhere_in
 from spanscore.settings.feedback import FeedbackSampling, FeedbackSettings, feedback_in
+from spanscore.settings.judge_check import JudgeCheck, JudgeCheckSettings, judge_check_in
 from spanscore.settings.judging import BudgetSettings
 from spanscore.settings.kinds import Count, FilePath, Named, PositiveSeconds, Rate, Seconds, Share, Size, TaskCount
+from spanscore.settings.remote_scoring import RemoteScoring, RemoteScoringSettings, remote_scoring_in
 from spanscore.settings.sessions import Sessions, SessionSettings
 from spanscore.settings.spool import Spool, SpoolSettings, spool_in
 from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
@@ -45,7 +45,7 @@ class Key:
     """Where an option stands in a configuration file.
 
     Attributes:
-        path: section and key; ``attach.*`` = all keys of ``form``, in that section.
+        path: section and key; ``outputs.*`` = all keys of ``form``, in that section.
         form: what stands there, where that is of another type than the option.
         read: makes the option of what stands there.
     """
@@ -84,25 +84,25 @@ class Options:
     """Everything that can be chosen about a scorer but its metrics; ``OnlineScorer`` says what each means, and its unit.
 
     Raises:
-        ConfigurationError: ``attach`` names a place that is none, or ``sinks`` one that is; or ``share`` is none.
+        ConfigurationError: ``outputs`` names a place that is none, or ``sinks`` one that is; or ``replica_share`` is none.
     """
 
     sample_rate: Annotated[Rate, Key("sampling.rate")] = 1.0
     rates: Annotated[Mapping[str, Rate], Key("sampling.rates")] = field(default_factory=dict)
     rules: Annotated[Sequence[Rule], Key("sampling.rules", list[RuleSettings], rules_in)] = ()
     sampling_key: Annotated[bytes | None, Key("sampling.key")] = None
-    upstream_probability: Annotated[
-        float | Mapping[str, Any], Key("sampling.upstream_probability", Upstream, upstream_in)
+    head_sampling_rate: Annotated[
+        float | Mapping[str, Any], Key("sampling.head_sampling_rate", Upstream, upstream_in)
     ] = 1.0
     feedback_sampling: Annotated[
         FeedbackSampling | None, Key("sampling.feedback", FeedbackSettings | None, feedback_in)
     ] = None
     budget: Annotated[Sequence[Budget], Key("judge.budget", list[BudgetSettings], budgets_in)] = ()
-    share: Annotated[Share, Key("judge.share")] = 1.0
+    replica_share: Annotated[Share, Key("judge.replica_share")] = 1.0
     trace_judges: Annotated[bool, Key("judge.trace")] = False
     shadows: Sequence[Metric] = ()
     shadow_budget: Sequence[Budget] | None = None
-    canary: Annotated[Canary | None, Key("canary", CanarySettings | None, canary_in)] = None
+    judge_check: Annotated[JudgeCheck | None, Key("judge_check", JudgeCheckSettings | None, judge_check_in)] = None
     session_metrics: Sequence[Metric] = ()
     sessions: Annotated[Sessions, Key("sessions.*", SessionSettings, _sessions)] = field(default_factory=Sessions)
     service_name: Annotated[str | None, Key("service_name")] = None
@@ -114,37 +114,39 @@ class Options:
     capture_metadata: Annotated[Sequence[str], Key("capture.metadata", list[str])] = ()
     capture_metrics: Annotated[bool, Key("capture.metrics")] = True
     capture_context: Annotated[bool, Key("capture.context")] = False
-    steps: Annotated[bool, Key("capture.steps")] = False
+    all_runs: Annotated[bool, Key("capture.all_runs")] = False
     score_abandoned: Annotated[bool, Key("capture.score_abandoned")] = False
     score_failed: Annotated[bool, Key("capture.score_failed")] = False
     extract: Annotated[Extract | None, Key("capture.*", PlaceSettings, _extract)] = None
     redactor: Annotated[Redactor | None, Key("redactor", Named | None, redactor_in)] = None
-    keep: Filter | None = None
-    attach: Annotated[Sequence[str], Key("attach.*", AttachSettings, _places)] = PLACES
+    sample_filter: Filter | None = None
+    outputs: Annotated[Sequence[str], Key("outputs.*", AttachSettings, _places)] = PLACES
     sinks: Annotated[Sequence[Sink | Entry], Key("sinks", list[Named])] = ()
-    dialects: Annotated[Sequence[Dialect | Entry], Key("dialects", list[Named])] = ()
+    dialects: Annotated[Sequence[SampleExtractor | Entry], Key("dialects", list[Named])] = ()
     queue: Annotated[Queue | Entry, Key("queue", Named)] = "memory"
-    elsewhere: Annotated[Elsewhere | None, Key("elsewhere", ElsewhereSettings | None, elsewhere_in)] = None
+    remote_scoring: Annotated[
+        RemoteScoring | None, Key("remote_scoring", RemoteScoringSettings | None, remote_scoring_in)
+    ] = None
     spool: Annotated[Spool | None, Key("spool", SpoolSettings | None, spool_in)] = None
     collect: Annotated[Collect | None, Key("collect", CollectSettings | None, collect_in)] = None
     spans_to: Annotated[str | Path | None, Key("spans_to", FilePath | None)] = None
-    hold: Annotated[Seconds | None, Key("attach.hold")] = None
+    hold: Annotated[Seconds | None, Key("outputs.hold")] = None
     timeout: Annotated[Seconds, Key("limits.timeout")] = 180.0
-    hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0
+    hook_timeout: Annotated[PositiveSeconds, Key("limits.hook_timeout")] = 1.0
     workers: Annotated[TaskCount, Key("limits.workers")] = 32
-    queue_size: Annotated[Count, Key("limits.queue")] = 1_000
+    queue_size: Annotated[Count, Key("limits.queue_size")] = 1_000
     queue_bytes: Annotated[Size, Key("limits.queue_bytes")] = 256_000_000
-    inbox_size: Annotated[Count, Key("limits.inbox")] = 10_000
-    inbox_bytes: Annotated[Size, Key("limits.inbox_bytes")] = 64_000_000
-    labels: Annotated[Mapping[str, Sequence[str]], Key("labels", dict[str, list[str | int]])] = field(
+    event_queue_size: Annotated[Count, Key("limits.event_queue_size")] = 10_000
+    event_queue_bytes: Annotated[Size, Key("limits.event_queue_bytes")] = 64_000_000
+    feedback_scales: Annotated[Mapping[str, Sequence[str]], Key("feedback_scales", dict[str, list[str | int]])] = field(
         default_factory=dict
     )
     compare: Annotated[Compare | None, Key("compare", CompareSettings | None, compare_in)] = None
-    segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
+    dimensions: Annotated[Mapping[str, Sequence[str]], Key("monitoring.dimensions")] = field(default_factory=dict)
     scopes: Annotated[Sequence[str], Key("units.scopes", list[str])] = ()
     ignore_scopes: Annotated[Sequence[str], Key("units.ignore_scopes", list[str])] = ()
     kinds: Annotated[Sequence[UnitKind], Key("units.kinds", list[UnitKind])] = UNIT_KINDS
-    translations: Annotated[Sequence[Translation | Entry], Key("units.translations", list[Named])] = ()
+    translations: Annotated[Sequence[SpanNormalizer | Entry], Key("units.translations", list[Named])] = ()
 
     def __post_init__(self) -> None:
         for name, kind in _OBJECTS.items():
@@ -155,22 +157,22 @@ class Options:
             raise ConfigurationError(
                 f"capture_metadata is {self.capture_metadata!r}; write [{self.capture_metadata!r}]"
             )
-        checked_share(self.share)
+        checked_share(self.replica_share)
         checked_budgets(self.budget)
         checked_budgets(self.shadow_budget or ())
-        _check_names("attach", self.attach, PLACES)
+        _check_names("outputs", self.outputs, PLACES)
         _check_names("kinds", self.kinds, UNIT_KINDS)
         named = entries(sink for sink in self.sinks if isinstance(sink, str | Mapping))
         if places := [name for name, _ in named if name in PLACES]:
             raise ConfigurationError(
-                f"sinks names {places[0]!r}, which is a place: attach says whether scores land there"
+                f"sinks names {places[0]!r}, which is a place: outputs says whether scores land there"
             )
 
     @property
     def listed_metadata(self) -> tuple[str, ...]:
         """Keys of metadata that are named somewhere: of a closed unit no others are kept."""
         of_rules = (key for rule in self.rules for key in rule.metadata or ())
-        return tuple(dict.fromkeys([*self.capture_metadata, *self.segments, *of_rules]))
+        return tuple(dict.fromkeys([*self.capture_metadata, *self.dimensions, *of_rules]))
 
     def rates_of(self, metric: str) -> tuple[float, float]:
         """Return the least and the most of a metric's sampling rate: rules only raise it."""
@@ -206,10 +208,10 @@ def _check_redactor(given: Any) -> None:
 
 
 _OBJECTS: Final = {
-    "canary": Canary,
+    "judge_check": JudgeCheck,
     "collect": Collect,
     "compare": Compare,
-    "elsewhere": Elsewhere,
+    "remote_scoring": RemoteScoring,
     "sessions": Sessions,
     "spool": Spool,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spanscore.model.received import ForeignCount, ForeignCounts, LogRecords, Received, TopicState
+from spanscore.model.received import ExternalCount, ExternalCounts, LogRecords, Received, TopicState
 
 __all__ = ["received_rows"]
 
@@ -18,8 +18,8 @@ def received_rows(received: Received) -> Iterator[str]:
     yield "; ".join(_dialects(received))
     if received.logs is not None:
         yield "; ".join(_logs(received.logs, received.topic))
-    if received.foreign is not None:
-        yield "; ".join(_foreign(received.foreign))
+    if received.external is not None:
+        yield "; ".join(_external(received.external))
     if received.topic is not None:
         yield "; ".join(_topic(received.topic))
     if received.forward is not None:
@@ -44,7 +44,7 @@ def _units(received: Received) -> Iterator[str]:
     if received.orphans:
         yield f"{_number(received.orphans, 'span')} given up, as their root never came (units.orphan_wait)"
     if received.late:
-        yield f"{_number(received.late, 'span')} came when their unit had closed (units.quiet)"
+        yield f"{_number(received.late, 'span')} came when their unit had closed (units.idle_timeout)"
     if received.duplicates:
         yield f"{_number(received.duplicates, 'span')} came again"
     if received.revisions:
@@ -64,16 +64,16 @@ def _dialects(received: Received) -> Iterator[str]:
 
 
 def _logs(counts: LogRecords, topic: TopicState | None) -> Iterator[str]:
-    elsewhere = ", or is read by another worker" if topic is not None and len(topic.partitions) < topic.all else ""
+    remote_scoring = ", or is read by another worker" if topic is not None and len(topic.partitions) < topic.all else ""
     yield f"content in log records: {counts.joined:,} joined to their span, {counts.waiting:,} waiting for it"
     if counts.unjoined:
-        in_time = f"did not come in time, or was read before (units.quiet){elsewhere}"
+        in_time = f"did not come in time, or was read before (units.idle_timeout){remote_scoring}"
         yield f"{_number(counts.unjoined, 'record')} whose span {in_time}"
     if counts.dropped:
         yield f"no room for {_number(counts.dropped, 'record')} (units.bytes)"
 
 
-def _foreign(counts: ForeignCounts) -> Iterator[str]:
+def _external(counts: ExternalCounts) -> Iterator[str]:
     names = [f"{name} {_of_others(of)}" for name, of in counts.names.items()]
     yield f"scores of others: {', '.join(names) or 'none with a value or label'}"
     if counts.undefined:
@@ -82,7 +82,7 @@ def _foreign(counts: ForeignCounts) -> Iterator[str]:
         yield f"{counts.again:,} came again"
 
 
-def _of_others(of: ForeignCount) -> str:
+def _of_others(of: ExternalCount) -> str:
     told = [f"{scores:,} {label}" for label, scores in sorted(of.labels.items())]
     told += ["values not from 0 to 1: no mean"] if of.off_scale else []
     told += [f"mean {of.mean:.2f}"] if of.mean is not None else []

@@ -36,7 +36,7 @@ def tally_of(
         rates,
         rules,
         key=DEFAULT_KEY if options.sampling_key is None else options.sampling_key,
-        upstream_probability=options.upstream_probability,
+        head_sampling_rate=options.head_sampling_rate,
         metadata=metadata,
         service=service,
     )
@@ -101,9 +101,9 @@ def _cost_so_far(line: Line, name: str) -> UnitCost | None:
 
 def _asked(line: Line, name: str) -> int:
     """Return of how many units a metric has been asked, and that have ended: by the dice, or for what was said of them."""
-    parts = (part for stratum, part in line.counted().parts if stratum != semconv.STRATUM_SHADOW)
+    parts = (part for source, part in line.counted().parts if source != semconv.SOURCE_SHADOW)
     ended = chain.from_iterable(part.outcomes.items() for part in parts)
-    return sum(units for (metric, outcome, _), units in ended if metric == name and not outcome.turned_away)
+    return sum(units for (metric, outcome, _), units in ended if metric == name and not outcome.not_attempted)
 
 
 def _of_metric(name: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> dict[str, float]:

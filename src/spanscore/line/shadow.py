@@ -29,9 +29,12 @@ def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) ->
             raise ConfigurationError(
                 f"shadows has {name!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
             )
-        if shadow.series == metrics[name].series and _asked_by(shadow) == _asked_by(metrics[name]):
+        if shadow.evaluator_version == metrics[name].evaluator_version and _asked_by(shadow) == _asked_by(
+            metrics[name]
+        ):
             raise ConfigurationError(
-                f"shadows has {name!r} of the series {shadow.series}, as the metric itself: give it another judge or prompt"
+                f"shadows has {name!r} of the evaluator version {shadow.evaluator_version}, as the metric itself: "
+                "give it another judge or prompt"
             )
     return named
 
@@ -69,7 +72,7 @@ class Pairs:
         """Note scores of the metrics' own judges; those of a fallback are nobody's to compare with."""
         key = result.unit.key
         for score in result.scores:
-            own = score.quality if score.stratum is None else None
+            own = score.quality if score.source is None else None
             if (key, score.metric) in self._waiting:
                 shadow = self._waiting.pop((key, score.metric))
                 self._compare(score.metric, own, shadow, score.probability)

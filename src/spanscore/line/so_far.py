@@ -40,7 +40,9 @@ def applies_in(line: Line) -> dict[str, Applicability | None]:
 def contradictions_in(line: Line) -> dict[str, int]:
     """Return metric → verdicts of its judges that their own reason speaks against; those without any are left out."""
     found: dict[str, int] = {}
-    for labels, verdicts in () if line.telemetry is None else line.telemetry.sums(semconv.JUDGE_CONTRADICTIONS).items():
+    for labels, verdicts in (
+        () if line.telemetry is None else line.telemetry.sums(semconv.JUDGE_SELF_CONTRADICTIONS).items()
+    ):
         if verdicts:
             metric = dict(labels)[semconv.EVALUATION_NAME]
             found[metric] = found.get(metric, 0) + int(verdicts)

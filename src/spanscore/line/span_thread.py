@@ -14,8 +14,8 @@ from spanscore.model.span import UnitKey
 from spanscore.protocols import Receiver
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.duty_cycle import DutyCycle
+from spanscore.runtime.event_queue import EventQueue
 from spanscore.runtime.gil import begin_turn, rest_after_turns, yield_gil
-from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.threads import start_daemon
 from spanscore.units.tracker import Units
@@ -24,7 +24,7 @@ __all__ = ["SpanThread"]
 
 _SLOW_TICK_S = 10.0
 _AT_ONCE = 500
-"""Events between two looks at what is due: a thread that gives way may take seconds to read a full inbox."""
+"""Events between two looks at what is due: a thread that gives way may take seconds to read a full event queue."""
 
 
 class Beside(Protocol):
@@ -41,10 +41,10 @@ class Beside(Protocol):
 
 
 class SpanThread:
-    """Reads the inbox and drives receivers and units. Started on first use; a daemon.
+    """Reads the event queue and drives receivers and units. Started on first use; a daemon.
 
     Args:
-        receivers: whose events are in the inbox.
+        receivers: whose events are in the event queue.
         beside: driven after the receivers and the units.
         duty: how it shares the CPU with the application.
         prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
@@ -53,7 +53,7 @@ class SpanThread:
 
     def __init__(
         self,
-        inbox: Inbox[Receiver],
+        event_queue: EventQueue[Receiver],
         receivers: Sequence[Receiver],
         units: Units,
         *,
@@ -62,7 +62,7 @@ class SpanThread:
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = steady_ns,
     ) -> None:
-        self._inbox = inbox
+        self._event_queue = event_queue
         self._receivers = receivers
         self._units = units
         self._beside = beside
@@ -94,17 +94,17 @@ class SpanThread:
                 if self._thread is None and not self._stopping:
                     self._thread = start_daemon(self._run, "spanscore-spans")
             if self._thread is None and not self._stopping:
-                self._inbox.start_with_next(self.ensure)
+                self._event_queue.start_with_next(self.ensure)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until every unit whose root has ended by now is out. Not for the span thread itself."""
-        if len(self._inbox):
+        if len(self._event_queue):
             self.ensure()
         if not self.alive:
-            return not len(self._inbox)
+            return not len(self._event_queue)
         done = threading.Event()
         with self._duty.hurried():
-            self._inbox.post(lambda: self._markers.append((self._in_flight(), done, None)))
+            self._event_queue.post(lambda: self._markers.append((self._in_flight(), done, None)))
             return done.wait(timeout_s)
 
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
@@ -114,20 +114,22 @@ class SpanThread:
             return True
         done = threading.Event()
         with self._duty.hurried():
-            self._inbox.post(lambda: _then(work, done))
+            self._event_queue.post(lambda: _then(work, done))
             return done.wait(timeout_s)
 
     def leave(self, work: Callable[[], None]) -> None:
         """Hand over what is done with the next batch of events, at once where a ``flush`` waits. Any thread."""
         if self._markers:
-            self._inbox.post(work)
+            self._event_queue.post(work)
         else:
-            self._inbox.leave(work)
+            self._event_queue.leave(work)
 
     def stop(self, timeout_s: float) -> bool:
-        """End the thread after what is in the inbox. False: it is stuck in an exporter or a processor, and is left behind."""
+        """End the thread after what is in the event queue. False: it is stuck in an exporter or a processor, and is left
+        behind.
+        """
         self._stopping = True
-        self._inbox.nudge()
+        self._event_queue.nudge()
         if self._thread is None or self._thread is threading.current_thread():
             return True
         with self._duty.hurried():
@@ -136,16 +138,16 @@ class SpanThread:
 
     def _run(self) -> None:
         self._safely(self._prepare)
-        rest_after_turns(self._duty.turns(self._inbox.fill).rest_s)
+        rest_after_turns(self._duty.turns(self._event_queue.fill).rest_s)
         while not self._stopping:
-            self._inbox.wait(self._timeout_s())
+            self._event_queue.wait(self._timeout_s())
             begin_turn()
             self.tick()
 
     def tick(self) -> None:
         """Do what is to be done now. Span thread (or a test without one)."""
-        posted = [*iter(self._inbox.take_posted, None)]
-        events = len(self._inbox)
+        posted = [*iter(self._event_queue.take_posted, None)]
+        events = len(self._event_queue)
         for _ in range(_AT_ONCE, events, _AT_ONCE):
             self._read(_AT_ONCE)
             self._see_to_units(self._see_to_receivers())
@@ -159,7 +161,7 @@ class SpanThread:
         self._answer_markers()
 
     def _read(self, events: int) -> None:
-        take, clock = self._inbox.take, self._clock
+        take, clock = self._event_queue.take, self._clock
         for _ in range(events):
             entry = take()
             if entry is not None:

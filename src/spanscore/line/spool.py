@@ -9,7 +9,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.line.delivery import Delivery
 from spanscore.line.options import Options
 from spanscore.otel.providers import Providers
-from spanscore.protocols import Queue, SharedQueue
+from spanscore.protocols import DurableQueue, Queue
 from spanscore.runtime.log import log_once
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.queues import QUEUES
@@ -37,7 +37,7 @@ def queue_of(
     Raises:
         ConfigurationError: a spool stands beside another queue, or cannot be opened.
     """
-    if options.elsewhere is not None:
+    if options.remote_scoring is not None:
         return RoomOfCopies(options, None if options.spool is None else _opened(options.spool))
     if options.spool is None:
         made: Queue = QUEUES.one(options.queue, capacity=options.queue_size, max_bytes=options.queue_bytes)
@@ -86,7 +86,7 @@ def spool_of(queue: Queue) -> SpoolFile | None:
 
 def delivery_of(queue: Queue, providers: Providers) -> Delivery | None:
     """Return what tells a queue which jobs it may forget; None for one that others have no part in."""
-    return Delivery(queue, providers.start_flush_of_spans) if isinstance(queue, SharedQueue) else None
+    return Delivery(queue, providers.start_flush_of_spans) if isinstance(queue, DurableQueue) else None
 
 
 def leave_spool(queue: Queue, delivery: Delivery | None, timeout_s: float) -> None:

@@ -19,7 +19,11 @@ def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
     told = [f"spool: {state.depth:,} unit{'' if state.depth == 1 else 's'} on the disk, {_size(state.bytes)}"]
     told += [f"oldest {_age(state.oldest_s)}"] if state.depth else []
     told += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
-    told += [f"{state.poison:,} put aside as poison: spanscore spool FILE tells more"] if state.poison else []
+    told += (
+        [f"{state.dead_letters:,} put aside as dead letters: spanscore spool FILE tells more"]
+        if state.dead_letters
+        else []
+    )
     told += [f"{state.expired:,} older than max_age"] if state.expired else []
     yield "; ".join(told)
     began = datetime.fromtimestamp(since_s, UTC)

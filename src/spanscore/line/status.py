@@ -10,8 +10,8 @@ from spanscore.cases.collector import CollectState
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
-from spanscore.line.canary import CanaryStatus
 from spanscore.line.collecting import collect_rows
+from spanscore.line.judge_check import JudgeCheckStatus
 from spanscore.line.judged_rows import applies_rows, contradiction_rows
 from spanscore.line.received_rows import received_rows
 from spanscore.line.session_status import SessionStatus
@@ -56,7 +56,7 @@ class ShadowStatus:
     """What a metric's second judge is at.
 
     Attributes:
-        series: of its scores: what ``alerts.<metric>.series`` will be of when it is the metric's own.
+        evaluator_version: of its scores: what ``alerts.<metric>.evaluator_version`` will be of when it is the metric's own.
         eligible: units that it was asked about, or was to be.
         outcomes: outcome → units.
         compared: its scores beside the metric's own, on the same units.
@@ -65,7 +65,7 @@ class ShadowStatus:
 
     metric: str
     judge: str
-    series: str
+    evaluator_version: str
     eligible: int
     pending: int
     outcomes: Mapping[str, int]
@@ -77,7 +77,7 @@ class ShadowStatus:
         lost += [f"pending {self.pending:,}"] if self.pending else []
         latest = f"; latest {self.reason}" if self.reason else ""
         told = f" ({', '.join(lost)}{latest})" if lost else ""
-        return f"{self.metric} shadow ({self.judge or self.series}): {self.compared}{told}"
+        return f"{self.metric} shadow ({self.judge or self.evaluator_version}): {self.compared}{told}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,15 @@ class Status:
     Attributes:
         providers: rows of (what, which, endpoint, last result).
         units: roots recorded since the start.
-        refused: roots turned away because the inbox was full.
+        refused: roots turned away because the event queue was full.
         eligible: metric → units that entered.
         pending: metric → units between entry and outcome.
         outcomes: metric → outcome → units.
         reasons: "metric outcome" → the latest reason.
         traces: "metric outcome" → the trace id (32 hex digits) of the unit of which it is: ``scorer.explain`` tells more.
         judges: metric → model of its judge.
-        series: metric → of which its scores are: version, judge and votes. Only scores of one series are compared.
+        evaluator_version: metric → of which its scores are: version, judge and votes. Only scores of one evaluator version are
+            compared.
         queue: places taken, places in all.
         hold: units parked, units released by reason, spans lost.
         closed: whether the scorer was shut down.
@@ -114,7 +115,7 @@ class Status:
         notes: what must be known of the numbers, a sentence each.
         kinds: kind of unit (``workflow``, ``agent``, or ``chat``, a model called alone) → units that were chosen to be scored.
         head_sampling: source of the share that a head sampler kept (``th``: ``ot=th`` of the trace; ``configured``:
-            ``upstream_probability``; ``unknown``: neither, so that the unit counts as if none was dropped) → chosen units.
+            ``head_sampling_rate``; ``unknown``: neither, so that the unit counts as if none was dropped) → chosen units.
         sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
         accounts: whom the judges and embeddings ask, and what each is at: a row each; other scorers may ask them, too.
         budgets: what judges may be paid, and what each budget is at.
@@ -123,7 +124,7 @@ class Status:
             whose mean lacks nothing is left out.
         received: what came over the wire; None where nothing listens for it.
         shadows: the second judges, beside what they are compared with; in none of the other numbers but accounts and budgets.
-        canary: the judges on labelled samples; likewise.
+        judge_check: the judges on labelled samples; likewise.
         sessions: the conversations that metrics score; None where none does.
         labels: name → units of which somebody said it.
         spool: what is in the file, of all processes that share it; None where there is none.
@@ -162,10 +163,10 @@ class Status:
     overflowing: Mapping[str, str] = field(default_factory=dict)
     traces: Mapping[str, str] = field(default_factory=dict)
     received: Received | None = None
-    canary: Sequence[CanaryStatus] = ()
+    judge_check: Sequence[JudgeCheckStatus] = ()
     sessions: SessionStatus | None = None
     labels: Mapping[str, int] = field(default_factory=dict)
-    series: Mapping[str, str] = field(default_factory=dict)
+    evaluator_version: Mapping[str, str] = field(default_factory=dict)
     spool: SpoolState | None = None
     spans_file: SpansFileState | None = None
     collected: CollectState | None = None
@@ -219,7 +220,8 @@ class Status:
         if self.hold.get("lost"):
             yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
         if self.refused:
-            yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size or inbox_bytes, or lower the rates"
+            remedy = "raise event_queue_size or event_queue_bytes, or lower the rates"
+            yield f"{_units(self.refused)} refused, as the event queue was full: {remedy}"
         if self.received is not None:
             yield from received_rows(self.received)
         if self.spool is not None:
@@ -242,14 +244,14 @@ class Status:
         if th and any(others):
             yield (
                 f"head sampling of the chosen units: ot=th on {th:,}; without it {sum(others):,}, "
-                f"upstream_probability names the share of {others[0]:,}"
+                f"head_sampling_rate names the share of {others[0]:,}"
             )
 
     def _beside(self) -> Iterator[str]:
         """Yield what stands beside the scores of units."""
         yield from (str(state) for state in (self.spans_file, self.replay) if state is not None)
         yield from applies_rows(self.applies)
-        yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.canary])
+        yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.judge_check])
         if self.labels:
             yield f"labels: {', '.join(f'{name} of {_units(units)}' for name, units in sorted(self.labels.items()))}"
 
@@ -279,7 +281,7 @@ class Status:
     def _declined(self) -> Iterator[str]:
         for metric, declined in self.declined.items():
             if declined:
-                of = sum(units for one, units in self.outcomes[metric].items() if not Outcome(one).turned_away)
+                of = sum(units for one, units in self.outcomes[metric].items() if not Outcome(one).not_attempted)
                 told = f"{metric}: the judge declined {declined:,} of {_units(of)} ({100 * declined / of:.0f} %)"
                 yield f"{told}: these are no random ones, and the mean is of the others"
 
@@ -297,7 +299,7 @@ class Status:
             yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
         if self.overflowed:
             whose = [f"{metric} has too many different values of {label}" for metric, label in self.overflowing.items()]
-            told = "; ".join(whose) or "too many different models, agents or series"
+            told = "; ".join(whose) or "too many different models, agents or evaluator version"
             yield f"{self.overflowed} measurements are told as 'other': {told}"
 
     def _mixed(self) -> Iterator[str]:
@@ -306,7 +308,7 @@ class Status:
             yield (
                 f"beside units with ot=th, {_units(unknown)} without it and without a configured share: they count as if "
                 "no head sampler had dropped any. If one did, means and intervals are wrong, not only totals. Name the service "
-                "(1 if it has no sampler): sampling: {upstream_probability: {by_service: {NAME: 0.1}, default: 1}}"
+                "(1 if it has no sampler): sampling: {head_sampling_rate: {by_service: {NAME: 0.1}, default: 1}}"
             )
 
     def _none_sampled(self) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from spanscore import semconv
-from spanscore.elsewhere.carrier import ELSEWHERE
 from spanscore.line.build import DISABLED, Line
 from spanscore.line.collecting import collected_by
 from spanscore.line.session_status import session_status_of
@@ -18,6 +17,7 @@ from spanscore.model.counted import Counted
 from spanscore.model.received import Received
 from spanscore.model.replayed import ReplayState
 from spanscore.protocols import Metric
+from spanscore.remote_scoring.carrier import REMOTE_SCORING
 
 __all__ = ["status_of"]
 
@@ -51,8 +51,10 @@ def status_of(
         sources=dict(line.units.notes.sources),
         kinds=dict(line.units.notes.kinds),
         head_sampling=dict(line.units.notes.heads),
-        judges={name: ELSEWHERE if line.handover else _judge_of(metric) for name, metric in line.metrics.items()},
-        series=dict(zip(line.metrics, map(attrgetter("series"), line.metrics.values()), strict=True)),
+        judges={name: REMOTE_SCORING if line.handover else _judge_of(metric) for name, metric in line.metrics.items()},
+        evaluator_version=dict(
+            zip(line.metrics, map(attrgetter("evaluator_version"), line.metrics.values()), strict=True)
+        ),
         queue=(len(line.queue), line.queue.capacity),
         hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
         closed=closed,
@@ -61,14 +63,14 @@ def status_of(
         overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
         rates=_rates(line, counted.eligible),
         sessions=session_status_of(line),
-        labels=dict(line.label_desk.labelled),
+        labels=dict(line.annotation_writer.labelled),
         means=means_of(line),
         accounts=line.accounts.states(),
         budgets=line.accounts.budgets(),
         declined=declined_in(line),
         applies=applies_in(line),
         contradictions=contradictions_in(line),
-        shadows=tuple(_shadows(line, counted.strata.get(semconv.STRATUM_SHADOW))),
+        shadows=tuple(_shadows(line, counted.sources.get(semconv.SOURCE_SHADOW))),
         excluded=excluded_in(line),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,
         received=received,
@@ -77,7 +79,7 @@ def status_of(
         spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
         spans_file=None if (file := line.providers.spans_file) is None else file.state(),
         collected=collected_by(line.collector),
-        canary=() if line.canary is None else tuple(line.canary.states()),
+        judge_check=() if line.judge_check is None else tuple(line.judge_check.states()),
         notes=[*_own_notes(line), *notes],
     )
 
@@ -106,7 +108,7 @@ def _shadows(line: Line, beside: Counted | None) -> Iterator[ShadowStatus]:
         yield ShadowStatus(
             metric=name,
             judge=_judge_of(metric),
-            series=metric.series,
+            evaluator_version=metric.evaluator_version,
             eligible=beside.eligible[name],
             pending=beside.pending[name],
             outcomes=outcomes[name],

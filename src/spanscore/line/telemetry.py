@@ -11,7 +11,7 @@ from spanscore.otel.compared_values import ComparedValues
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.otel.instruments import Reading, Telemetry
 from spanscore.otel.points import Points
-from spanscore.otel.sums import checked_segments
+from spanscore.otel.sums import checked_dimensions
 from spanscore.protocols import Counts, Metric
 
 __all__ = ["telemetry_of"]
@@ -33,18 +33,18 @@ def telemetry_of(
     Raises:
         ConfigurationError: metrics and segments are too many, or a segment has the name of an attribute of ours.
     """
-    if "instruments" not in options.attach:
+    if "instruments" not in options.outputs:
         return None
-    segments = options.segments
+    dimensions = options.dimensions
     telemetry = Telemetry(
-        None, counts, gauges, points=points, waits=accounts.tell_waits, segments=segments, compared=compared
+        None, counts, gauges, points=points, waits=accounts.tell_waits, dimensions=dimensions, compared=compared
     )
     of_sessions = {metric.name for metric in options.session_metrics}
     beside = 0 if options.feedback_sampling is None else len(metrics.keys() - of_sessions)
-    declared = checked_segments(segments)
+    declared = checked_dimensions(dimensions)
     refuse_too_many([*metrics.values()], declared, len(shadowing) + beside, compared=compared is not None)
     telemetry.declare(metrics.values())
-    telemetry.declare(shadowing.values(), semconv.STRATUM_SHADOW)
+    telemetry.declare(shadowing.values(), semconv.SOURCE_SHADOW)
     for name, metric in (*metrics.items(), *shadowing.items()):
         for model, price in models_of(metric).items():
             telemetry.declare_calls(name, model, have_price=price is not None)

@@ -52,7 +52,7 @@ _BY_REASON: Final = {
     "the run was cancelled": "a cancelled run has no answer: no switch gives it one",
     "the turn was interrupted": "the run that resumes it is scored: send its spans, too",
     "units.kinds": "units.kinds chooses the kinds of units that are scored: add this one",
-    CUT.reason: CUT.remedy,
+    CUT.reason: CUT.hint,
 }
 """Beginning of the reason of a unit without a sample → what changes it."""
 _Held = tuple[SpanData, str, str]
@@ -70,7 +70,7 @@ class UnitExplainer:
 
     def __init__(self, options: Options, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
         self._pipeline = Pipeline(dialects_of(options, Timebox()), kinds=options.kinds)
-        self._hooks = Hooks(options.redactor, options.keep)
+        self._hooks = Hooks(options.redactor, options.sample_filter)
         self._metrics = metrics
         self._texts = texts
 
@@ -149,11 +149,11 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
         raw: span id → the span as its writer has it.
     """
     held = {span.span_id: [*_held_by(raw.get(span.span_id, span))] for span in unit.spans}
-    looked_in, texts = dict(samples.looked_in), iter(_taken(shown))
+    searched, texts = dict(samples.searched), iter(_taken(shown))
     for field, call, text in _taken(samples):
         shown_text = next(texts, (field, None, None))[2]
         if text is None:
-            yield ExplainedPart(field=field, looked_in=looked_in.get(field))
+            yield ExplainedPart(field=field, searched=searched.get(field))
             continue
         order = [value for span in _order(unit, field, call) for value in held[span.span_id]]
         place = next(filter(None, (_place(needle, order) for needle in _needles(text, call))), None)
@@ -193,7 +193,7 @@ def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
     if field == "retrieved_contexts":
         return sorted(unit.spans, key=lambda span: span.operation != semconv.RETRIEVAL)
     last_first = sorted(unit.spans, key=lambda span: span.end_ns, reverse=True)
-    return sorted(last_first if field == "response" else unit.spans, key=lambda span: span is not unit.speaker)
+    return sorted(last_first if field == "response" else unit.spans, key=lambda span: span is not unit.content_span)
 
 
 def _named(span: SpanData, attribute: str, _: str) -> dict[str, str]:
@@ -251,7 +251,7 @@ def _remedies(unit: Unit) -> list[str]:
         return (
             [] if any(semconv.is_content(name) for span in unit.spans for name in span.attributes) else [_NOT_CAPTURED]
         )
-    remedies = {span.no_content.remedy for span in unit.spans if span.no_content is not None}
+    remedies = {span.no_content.hint for span in unit.spans if span.no_content is not None}
     return [
         remedy.replace("give a translation", "units.translations: give a translation") for remedy in sorted(remedies)
     ]
@@ -261,8 +261,8 @@ def _change(field: str, unit: Unit) -> str:
     if field.endswith("_turn"):
         return f"a metric that takes this unit: it gives no {field.replace('_', '-')} sample"
     if field not in _KEY_OF:
-        return f"{field} is given by the application: spanscore.expected({field}=…) around the request"
-    attributes = {} if unit.speaker is None else unit.speaker.attributes
+        return f"{field} is given by the application: spanscore.references({field}=…) around the request"
+    attributes = {} if unit.content_span is None else unit.content_span.attributes
     sides = (("input", attributes.get(semconv.INPUT_VALUE)), ("output", attributes.get(semconv.OUTPUT_VALUE)))
     paths = [f"{side}.{key}" for side, value in sides if isinstance(value, dict) for key in value][:_MOST_PATHS]
     return f"{_KEY_OF[field]} names where it stands: {', '.join(paths) or 'input.<key>, output.<key>'}"

@@ -19,7 +19,7 @@ from spanscore.metrics.kit.step import OwnPrompts, Step, Verdict
 from spanscore.metrics.kit.votes import cast_ballots, majority, odd
 from spanscore.model.aspect import ASPECTS, Aspect
 from spanscore.model.sample import Sample
-from spanscore.model.score import BINARY, Ballots, Direction
+from spanscore.model.score import BINARY, Direction, Votes
 
 __all__ = ["AspectCritic", "Critique"]
 
@@ -73,7 +73,7 @@ class AspectCritic(GradedMetric):
         direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is. None = the ready aspect's, else ``"higher"``.
         pass_at: lowest quality that passes; 1 when None.
         applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
-            does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
+            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = it always applies.
         prompts: ``{"critique": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
         fields: fields that the judge is shown, ``["response"]``; a sample that lacks one is ``missing_field``, unless it is
             optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;
@@ -123,21 +123,21 @@ class AspectCritic(GradedMetric):
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
         evidence, (critique,) = self.evidence(sample), self.questions
-        ballots = await cast_ballots(lambda ballot: self.ask(critique, evidence, ballot=ballot), self.votes)
+        votes = await cast_ballots(lambda ballot: self.ask(critique, evidence, ballot=ballot), self.votes)
         failing = 0 if self.scale.direction == "higher" else 1
-        verdict = majority([ballot.verdict for ballot in ballots], tie=failing)
+        verdict = majority([ballot.verdict for ballot in votes], tie=failing)
         return Finding(
             value=float(verdict),
-            explanation=_explained(ballots, verdict),
-            ballots=Ballots(asked=self.votes, received=len(ballots)),
+            explanation=_explained(votes, verdict),
+            votes=Votes(requested=self.votes, received=len(votes)),
         )
 
 
-def _explained(ballots: list[Critique], verdict: int) -> str:
+def _explained(votes: list[Critique], verdict: int) -> str:
     """Return the reason of a voter that cast the winning verdict, with the split where there was a vote."""
-    winners = [ballot for ballot in ballots if ballot.verdict == verdict]
+    winners = [ballot for ballot in votes if ballot.verdict == verdict]
     reason = winners[0].reason
-    return reason if len(ballots) == 1 else f"{len(winners)} of {len(ballots)} votes for {verdict}: {reason}"
+    return reason if len(votes) == 1 else f"{len(winners)} of {len(votes)} votes for {verdict}: {reason}"
 
 
 def _aspect_wanted(name: str, definition: str | None, aspect: str | None) -> Aspect:

@@ -20,7 +20,7 @@ from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots
+from spanscore.model.score import Votes
 from spanscore.runtime.interruptible import run_interruptibly
 
 __all__ = ["ContextRelevancyV0"]
@@ -131,7 +131,7 @@ class ContextRelevancyV0(JudgedMetric):
         answers = await cast_ballots(lambda i: self.ask(EXTRACT_SENTENCES, evidence, ballot=i), self.votes)
         # Cutting and comparing takes long for long texts: not on the loop of all judges.
         compared = await run_interruptibly(None, self._compared, context, answers)
-        return replace(compared, ballots=Ballots(asked=self.votes, received=len(answers)))
+        return replace(compared, votes=Votes(requested=self.votes, received=len(answers)))
 
     def _compared(self, context: str, answers: Sequence[ExtractedSentences]) -> Finding:
         extracted = [found_in(context, answer.sentences) for answer in answers]

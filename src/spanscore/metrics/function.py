@@ -70,7 +70,8 @@ def metric(
     version: str = "1",
     cpu_bound: bool | None = None,
 ) -> Any:
-    """Make a function ``sample → number, bool, None, Finding or Score`` a metric. None means "undefined".
+    """Make a function ``sample → number, bool, None, Finding or Score`` a metric. None means that it has no value
+    (``no_value``).
 
     Args:
         name: the function's own when None.
@@ -78,7 +79,8 @@ def metric(
             the other kind, or without the fields, never reaches the function.
         scale: pass or fail when None and the function is annotated ``-> bool``, else [0, 1] with higher better.
         pass_at: lowest quality that passes; the scale's own when None.
-        version: raise it when the function changes: its text is not part of the version, a comment would start a new series.
+        version: raise it when the function changes: its text is not part of the version, a comment would start a new evaluator
+            version.
         cpu_bound: a plain function may compute or block, so it stays off the loop (True when None); an async one waits.
 
     Example:

@@ -14,7 +14,7 @@ from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots
+from spanscore.model.score import Votes
 
 __all__ = ["NONCOMMITTAL", "ResponseRelevancy"]
 
@@ -97,21 +97,21 @@ class ResponseRelevancy(JudgedMetric):
         """Guess the question, then compare."""
         evidence = {"response": sample.response}
         guesses = await cast_ballots(lambda i: self.ask(GENERATE_QUESTION, evidence, ballot=i), self.votes)
-        ballots = Ballots(asked=self.votes, received=len(guesses))
+        votes = Votes(requested=self.votes, received=len(guesses))
         asking = [guess for guess in guesses if guess.question.strip()]
         if not asking:
-            return Finding(value=None, reason="the judge found no question that the answer answers", ballots=ballots)
+            return Finding(value=None, reason="the judge found no question that the answer answers", votes=votes)
         if self._avoids(asking):
-            return Finding(value=0.0, explanation=NONCOMMITTAL, ballots=ballots)
+            return Finding(value=0.0, explanation=NONCOMMITTAL, votes=votes)
         questions = [guess.question for guess in asking]
         own_question = sample.user_input or ""
         own, *others = await self._embedder.embed([own_question, *questions])
         cosines = [compared(self._embedder, own, other) for other in others]
         known = [near for near in cosines if near is not None]
         if len(known) < len(cosines):
-            return Finding(value=None, reason=NO_LENGTH, ballots=ballots)
+            return Finding(value=None, reason=NO_LENGTH, votes=votes)
         return Finding(
-            value=sum(known) / len(known), explanation=_explained(own_question, questions, known), ballots=ballots
+            value=sum(known) / len(known), explanation=_explained(own_question, questions, known), votes=votes
         )
 
     def _avoids(self, guesses: Sequence[GeneratedQuestion]) -> bool:

@@ -64,7 +64,7 @@ class SimpleCriteria(GradedMetric):
         direction: whether a high grade is good.
         pass_at: lowest quality (0…1) that passes.
         applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
-            does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
+            does not hold, the score is ``not_applicable``: no pass, no fail, in no mean. None = it always applies.
         prompts: ``{"score_criteria": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
         fields: fields that the judge is shown, ``["response"]``; a sample that lacks one is ``missing_field``, unless it is
             optional (``"reference:optional"``). None = ``user_input``, ``response`` and ``reference``, those that are there;

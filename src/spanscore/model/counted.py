@@ -23,25 +23,25 @@ class Counted(NamedTuple):
 
     Attributes:
         eligible: metric → units that entered.
-        outcomes: (metric, outcome, stratum of the score) → units that ended so; None = the population.
+        outcomes: (metric, outcome, source of the score) → units that ended so; None = the population.
         pending: metric → units between.
-        excluded: likewise by outcome and stratum, the weights of the units that the mean of the population lacks.
+        excluded: likewise by outcome and source, the weights of the units that the mean of the population lacks.
         compared: (metric, compared value) → what ``excluded`` holds; empty where nothing is compared.
-        strata: those that stand beside, by their stratum: second judges', for one. Nothing of them is among the others.
+        sources: those that stand beside, by their source: second judges', for one. Nothing of them is among the others.
     """
 
     eligible: Mapping[str, int]
     outcomes: Mapping[tuple[str, Outcome, str | None], int]
     pending: Mapping[str, int]
     excluded: Mapping[tuple[str, Outcome, str | None], Weights]
-    strata: Mapping[str, Counted] = MappingProxyType({})
+    sources: Mapping[str, Counted] = MappingProxyType({})
     compared: Mapping[tuple[str, str], Weights] = MappingProxyType({})
 
     @property
     def parts(self) -> Iterator[tuple[str | None, Counted]]:
-        """These, and those beside, each with its stratum; each adds up for itself."""
+        """These, and those beside, each with its source; each adds up for itself."""
         yield None, self
-        yield from self.strata.items()
+        yield from self.sources.items()
 
     def joined(self, other: Counted) -> Counted:
         """Return these with another population, of other metrics."""
@@ -50,14 +50,14 @@ class Counted(NamedTuple):
             {**self.outcomes, **other.outcomes},
             {**self.pending, **other.pending},
             {**self.excluded, **other.excluded},
-            {**self.strata, **other.strata},
+            {**self.sources, **other.sources},
             {**self.compared, **other.compared},
         )
 
-    def beside(self, stratum: str, other: Counted) -> Counted:
-        """Return these with others, which are of that stratum from now on."""
-        within: str | None = stratum
+    def beside(self, source: str, other: Counted) -> Counted:
+        """Return these with others, which are of that source from now on."""
+        within: str | None = source
         outcomes = {(metric, outcome, within): units for (metric, outcome, _), units in other.outcomes.items()}
         excluded = {(metric, outcome, within): of for (metric, outcome, _), of in other.excluded.items()}
-        of_stratum = other._replace(outcomes=outcomes, excluded=excluded)
-        return self._replace(strata={**self.strata, stratum: of_stratum})
+        of_source = other._replace(outcomes=outcomes, excluded=excluded)
+        return self._replace(sources={**self.sources, source: of_source})

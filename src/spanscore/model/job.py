@@ -10,14 +10,14 @@ from typing import Any
 from spanscore.model.evolve import quickly_made
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Facts, Unit
+from spanscore.model.span import SamplingContext, Unit
 
 __all__ = ["BASE", "CONFIGURED", "STATED", "UNKNOWN", "Decision", "Job", "JobResult", "SampledUnit"]
 
 BASE = "base"
 """The name of a metric's own rate, where no rule raises it."""
 STATED, CONFIGURED, UNKNOWN = "th", "configured", "unknown"
-"""Sources of the share that a head sampler keeps: ``ot=th`` of the trace; ``sampling.upstream_probability``; neither."""
+"""Sources of the share that a head sampler keeps: ``ot=th`` of the trace; ``sampling.head_sampling_rate``; neither."""
 
 
 @quickly_made
@@ -72,7 +72,7 @@ class SampledUnit:
     size_bytes: int = 0
     taken_s: float | None = None
     held_until_s: float = -inf
-    undecided: Facts | None = None
+    undecided: SamplingContext | None = None
     wanted: bool = False
     redacted: bool = False
 
@@ -97,7 +97,7 @@ class Job:
     size_bytes: int = 0
     taken_s: float | None = None
     held_until_s: float = -inf
-    undecided: Facts | None = None
+    undecided: SamplingContext | None = None
     handed_over: bool = False
     scored: tuple[Score, ...] = ()
 

@@ -86,8 +86,8 @@ class Reply:
         cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache, and bills for less.
         at_batch_price: the provider bills it as it bills batches (service tier ``flex``).
         headers: what the answer said of the account's limits, names in lower case; for the gate.
-        siblings: further answers to the same request, where several were asked for; what was written is shared out among all,
-            what was read is told with the first.
+        other_completions: further answers to the same request, where several were asked for; what was written is shared out
+            among all, what was read is told with the first.
     """
 
     text: str
@@ -101,4 +101,4 @@ class Reply:
     cached_input_tokens: int = 0
     at_batch_price: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
-    siblings: tuple[Reply, ...] = ()
+    other_completions: tuple[Reply, ...] = ()

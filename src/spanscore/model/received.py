@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["ForeignCount", "ForeignCounts", "Received", "TopicState"]
+__all__ = ["ExternalCount", "ExternalCounts", "Received", "TopicState"]
 
 
-class ForeignCount(NamedTuple):
+class ExternalCount(NamedTuple):
     """What others say under one name.
 
     Attributes:
@@ -25,7 +25,7 @@ class ForeignCount(NamedTuple):
     labels: Mapping[str, int]
 
 
-class ForeignCounts(NamedTuple):
+class ExternalCounts(NamedTuple):
     """The scores of others that came over the wire.
 
     Attributes:
@@ -34,7 +34,7 @@ class ForeignCounts(NamedTuple):
         again: spans and log records that had come before, and results that had come in another way.
     """
 
-    names: Mapping[str, ForeignCount]
+    names: Mapping[str, ExternalCount]
     undefined: int
     again: int
 
@@ -106,7 +106,7 @@ class Received:
         dialects: translation → spans that it read, and on how many of these it found no content.
         forward: of a proxy, requests that it sent on, those that failed, and what is wrong; None where nothing is sent on.
         topic: of a worker; None where none is read.
-        foreign: scores that others made; None where none came.
+        external: scores that others made; None where none came.
         logs: log records that hold content; None if none came.
     """
 
@@ -127,5 +127,5 @@ class Received:
     dialects: Mapping[str, tuple[int, int]]
     forward: tuple[int, int, str] | None = None
     topic: TopicState | None = None
-    foreign: ForeignCounts | None = None
+    external: ExternalCounts | None = None
     logs: LogRecords | None = None

@@ -171,9 +171,9 @@ class Samples:
     Attributes:
         multi: present when the unit has tool calls or several human turns.
         outcome: None when there is a sample; else ``no_sample`` (or another) with a reason.
-        looked_in: field → where it was looked for, for the error of a missing one.
+        searched: field → where it was looked for, for the error of a missing one.
         source: how the less sure of question and answer was found (``dialects.turn.Source``); None where no search was made.
-        retrieved_unused: documents that were retrieved and are no contexts; None if no run retrieved any, or if their texts
+        unused_documents: documents that were retrieved and are no contexts; None if no run retrieved any, or if their texts
             are unknown.
         interrupted: there is none yet: the turn waits, and the run that resumes it will have its sample.
     """
@@ -182,9 +182,9 @@ class Samples:
     multi: MultiTurnSample | None = None
     outcome: Outcome | None = None
     reason: str | None = None
-    looked_in: tuple[tuple[str, str], ...] = ()
+    searched: tuple[tuple[str, str], ...] = ()
     source: str | None = None
-    retrieved_unused: int | None = None
+    unused_documents: int | None = None
     interrupted: bool = False
 
     @classmethod
@@ -196,7 +196,7 @@ class Samples:
         """Return what the unit's span tells of how its sample was made; empty where there is none."""
         if self.outcome is not None:
             return {}
-        attributes = {semconv.SAMPLE_SOURCE: self.source, semconv.RETRIEVED_UNUSED: self.retrieved_unused}
+        attributes = {semconv.SAMPLE_SOURCE: self.source, semconv.UNUSED_DOCUMENTS: self.unused_documents}
         return {name: value for name, value in attributes.items() if value is not None}
 
 

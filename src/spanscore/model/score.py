@@ -23,7 +23,6 @@ __all__ = [
     "BINARY",
     "MOSTLY_LEFT_OUT",
     "UNIT_INTERVAL",
-    "Ballots",
     "Direction",
     "JudgeCall",
     "Kind",
@@ -32,8 +31,9 @@ __all__ = [
     "Scale",
     "Score",
     "Usage",
+    "Votes",
+    "from_source",
     "id_of",
-    "in_stratum",
     "known_sum",
     "refuse_taken_name",
     "score_id",
@@ -95,7 +95,7 @@ class JudgeCall:
         cached: nobody was asked: it was answered before. No tokens, no cost.
         estimated: tokens and cost are what it may have come to: it was given up, and may be billed all the same.
         cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache.
-        input_left_out: share of the question's tokens that were left out of it, as it was too long; [0, 1).
+        input_truncated_ratio: share of the question's tokens that were left out of it, as it was too long; [0, 1).
         transcript: what its span tells; None where judges are not traced.
     """
 
@@ -109,7 +109,7 @@ class JudgeCall:
     cached: bool = False
     estimated: bool = False
     cached_input_tokens: int = 0
-    input_left_out: float = 0.0
+    input_truncated_ratio: float = 0.0
     transcript: Transcript | None = field(default=None, compare=False, repr=False)
 
 
@@ -140,9 +140,9 @@ class Usage:
         return sum(call.cached for call in self.calls)
 
     @property
-    def input_left_out(self) -> float:
+    def input_truncated_ratio(self) -> float:
         """Largest share of a question's tokens that was left out of it, [0, 1)."""
-        return max((call.input_left_out for call in self.calls), default=0.0)
+        return max((call.input_truncated_ratio for call in self.calls), default=0.0)
 
     @property
     def unpriced(self) -> frozenset[str]:
@@ -163,14 +163,14 @@ def known_sum(values: Iterable[float | None]) -> float | None:
 
 
 NOT_APPLICABLE: Final = "not applicable"
-"""Why a score is ``undefined`` whose metric has a condition (``applies_when``) that does not hold."""
+"""Why a score is ``not_applicable`` whose metric has a condition (``applies_when``) that does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ballots:
+class Votes:
     """How many votes or generations were asked for, and how many came back."""
 
-    asked: int
+    requested: int
     received: int
 
 
@@ -188,18 +188,19 @@ class Score:
         missing: of a ``missing_field``, the fields (or the kind of sample) that the metric needs and the unit does not have.
         explanation: the judge's words or the counts behind the value; may quote content.
         error_type: low-cardinality, set when the evaluation failed.
-        series: metric version + judge model + votes: a change starts a new series, it is not a drop.
+        evaluator_version: metric version + judge model + votes: a change starts a new evaluator version, it is not a drop.
         probability: with which this (unit × metric) was chosen, (0, 1]; None outside sampling.
         threshold: the sampling threshold T (56 bit), from which ``probability`` derives.
         rule: the sampling rule that took it.
-        stratum: ``fallback``, where another judge than the one configured was asked; such scores are a series of their own, and
-            in no mean of the configured judge. ``shadow``, where a second judge was asked beside it. None = the population.
-        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision; of a shadow's, of its series too;
-            of a session's, of the session's id in place of trace and span.
+        source: ``fallback``, where another judge than the one configured was asked; such scores are an evaluator version of
+            their own, and in no mean of the configured judge. ``shadow``, where a second judge was asked beside it. None = the
+            population.
+        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision; of a shadow's, of its evaluator
+            version too; of a session's, of the session's id in place of trace and span.
         revision: 0, or how often a later score superseded an earlier one.
         contradictions: verdicts of the judge behind it that their own reason speaks against, in plain English forms.
-        applies: whether the metric's condition (``applies_when``) holds, of a score and of what is ``undefined`` as it does not
-            (``NOT_APPLICABLE``); None where there is no condition, or nobody could say.
+        applies: whether the metric's condition (``applies_when``) holds, of a score and of what is ``not_applicable`` as it
+            does not (``NOT_APPLICABLE``); None where there is no condition, or nobody could say.
     """
 
     metric: str
@@ -213,14 +214,14 @@ class Score:
     missing: tuple[str, ...] = ()
     explanation: str | None = None
     error_type: str | None = None
-    series: str = ""
+    evaluator_version: str = ""
     usage: Usage = field(default_factory=Usage)
     judge_model: str | None = None
-    ballots: Ballots | None = None
+    votes: Votes | None = None
     probability: float | None = None
     threshold: int | None = None
     rule: str | None = None
-    stratum: str | None = None
+    source: str | None = None
     id: str | None = None
     revision: int = 0
     contradictions: int = 0
@@ -231,12 +232,14 @@ class Score:
         if (self.value is not None) != (self.outcome is Outcome.SCORED):
             raise ValueError(f"{self.metric}: outcome {self.outcome} cannot stand beside value {self.value}")
         if self.value is not None and not isfinite(self.value):
-            raise ValueError(f"{self.metric}: {self.value} is not a score; an undefined metric has outcome 'undefined'")
+            raise ValueError(
+                f"{self.metric}: {self.value} is not a score; a metric without a value has outcome 'no_value'"
+            )
 
     @property
     def is_shadow(self) -> bool:
         """Whether a second judge gave it, beside the metric's own score."""
-        return self.stratum == semconv.STRATUM_SHADOW
+        return self.source == semconv.SOURCE_SHADOW
 
     @property
     def kind(self) -> Kind:
@@ -254,13 +257,13 @@ class Score:
         return self.scale.direction
 
 
-_BESIDE = frozenset({semconv.STRATUM_SHADOW, semconv.STRATUM_FEEDBACK})
-"""Strata of which a unit may have a score beside the one of the population."""
+_BESIDE = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_FEEDBACK})
+"""Sources of which a unit may have a score beside the one of the population."""
 
 
-def in_stratum(score: Score, unit: Unit, stratum: str) -> Score:
+def from_source(score: Score, unit: Unit, source: str) -> Score:
     """Return a score as one that stands beside the population's; its id is none that the unit's own score has."""
-    return signed(score, unit, stratum=stratum)
+    return signed(score, unit, source=source)
 
 
 def signed(score: Score, unit: Unit, **told: Any) -> Score:
@@ -272,7 +275,7 @@ def signed(score: Score, unit: Unit, **told: Any) -> Score:
 
 def id_of(score: Score, unit: Unit) -> str:
     """Return the id of a score; one beside it, or of a session that goes on, is none that any other of the metric has."""
-    beside = f"{score.stratum}/{score.series}" if score.stratum in _BESIDE else None
+    beside = f"{score.source}/{score.evaluator_version}" if score.source in _BESIDE else None
     if unit.session is not None and unit.is_provisional:
         beside = f"{unit.session.end}/{unit.session.turns}"
     return score_id(unit.ledger_key, score.metric, score.version, score.revision, beside=beside)
@@ -291,10 +294,10 @@ def score_id(key: UnitKey, metric: str, version: str, revision: int = 0, *, besi
 def unit_attributes(
     scores: Iterable[Score], others: Mapping[str, Outcome] | None = None, *, pending: bool = False
 ) -> dict[str, Any]:
-    """Return the flat attributes of a unit's span: values, labels, probabilities, verdict, status and reasons.
+    """Return the flat attributes of a unit's span: values, labels, probabilities, verdict, status and outcomes.
 
     Args:
-        scores: of this unit; those without a value add to the reasons only.
+        scores: of this unit; those without a value add their outcome only.
         others: metric → outcome of those that were never begun (not sampled, missing field …).
         pending: the span leaves before all its scores are in; takes precedence over every other status, and there is no
             verdict but ``fail``.
@@ -307,14 +310,12 @@ def unit_attributes(
         attributes[semconv.VERDICT] = verdict
     outcomes = {score.outcome for score in scores} | set(others.values())
     attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
-    if reason := ",".join(sorted(outcomes - {Outcome.SCORED})):
-        attributes[semconv.REASON] = reason
-    return attributes | _unscored(scores, others) | _stratum(scores)
+    return attributes | _unscored(scores, others) | _source(scores)
 
 
-def _stratum(scores: Sequence[Score]) -> dict[str, Any]:
-    found = next((score.stratum for score in scores if score.stratum), None)
-    return {} if found is None else {semconv.STRATUM: found}
+def _source(scores: Sequence[Score]) -> dict[str, Any]:
+    found = next((score.source for score in scores if score.source), None)
+    return {} if found is None else {semconv.EVALUATION_SOURCE: found}
 
 
 def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:
@@ -324,17 +325,17 @@ def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:
 
 
 def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Return why each chosen metric gave no score: few texts, which quote nothing."""
+    """Return the outcome of each chosen metric without a score, after ``missing_field`` the fields; it quotes nothing."""
     reasons = {
         score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing))))
         for score in scores
         if score.outcome not in _NOTHING_TO_SAY
     }
     reasons |= {metric: outcome.value for metric, outcome in others.items() if outcome not in _NOTHING_TO_SAY}
-    return {semconv.UNSCORED + metric: why for metric, why in reasons.items()}
+    return {semconv.METRIC_OUTCOME + metric: why for metric, why in reasons.items()}
 
 
-_NOTHING_TO_SAY = frozenset({Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.HANDED_OVER})
+_NOTHING_TO_SAY = frozenset({Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.DELEGATED})
 
 
 def refuse_taken_name(metric: str) -> None:
@@ -352,7 +353,7 @@ def refuse_taken_name(metric: str) -> None:
 
 MOSTLY_LEFT_OUT: Final = 0.5
 """Share of a question from which on the unit's span says that it was left out."""
-_FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.UNSCORED, semconv.LEFT_OUT)
+_FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.METRIC_OUTCOME, semconv.LEFT_OUT)
 _TAKEN = frozenset(name for name in vars(semconv).values() if isinstance(name, str))
 
 
@@ -365,7 +366,7 @@ def score_attributes(score: Score) -> dict[str, Any]:
         attributes[semconv.LABEL + score.metric] = score.label
     if score.probability is not None:
         attributes[semconv.PROBABILITY + score.metric] = float(score.probability)
-    if (left_out := score.usage.input_left_out) > MOSTLY_LEFT_OUT:
+    if (left_out := score.usage.input_truncated_ratio) > MOSTLY_LEFT_OUT:
         attributes[semconv.LEFT_OUT + score.metric] = float(left_out)
     return attributes
 
@@ -376,6 +377,6 @@ def _status(outcomes: set[Outcome]) -> str:
         return "not_sampled" if outcomes else "not_scored"
     if begun == {Outcome.SCORED}:
         return "scored"
-    if Outcome.HANDED_OVER in begun:
-        return "elsewhere"
+    if Outcome.DELEGATED in begun:
+        return "delegated"
     return "partial" if Outcome.SCORED in begun else "not_scored"

@@ -18,9 +18,8 @@ __all__ = [
     "CUT",
     "UNIT_KINDS",
     "Attributes",
-    "Decided",
-    "Facts",
     "NoContent",
+    "SamplingContext",
     "Session",
     "SessionEnd",
     "SpanData",
@@ -29,6 +28,7 @@ __all__ = [
     "UnitKey",
     "UnitKind",
     "UnreadContent",
+    "UpstreamDecision",
 ]
 
 SpanStatus = Literal["unset", "ok", "error"]
@@ -127,11 +127,11 @@ class NoContent(NamedTuple):
 
     Attributes:
         reason: of the unit's outcome, the same for every span of one writer (``content is not on the spans (openllmetry)``).
-        remedy: what the operator does about it: which switch of which instrumentation.
+        hint: what the operator does about it: which switch of which instrumentation.
     """
 
     reason: str
-    remedy: str
+    hint: str
 
 
 CUT: Final = NoContent(
@@ -142,7 +142,7 @@ CUT: Final = NoContent(
 """The content of a span was JSON, and a limit on the length of attributes cut it."""
 
 
-class Decided(NamedTuple):
+class UpstreamDecision(NamedTuple):
     """What another process decided on a metric of a unit: it stands, and no dice are thrown here.
 
     Attributes:
@@ -203,7 +203,7 @@ class SpanData:
     events: Sequence[tuple[str, Mapping[str, Any]]] = ()
     no_content: NoContent | None = None
     conversation_id: str | None = None
-    decided: Mapping[str, Decided] | None = None
+    decided: Mapping[str, UpstreamDecision] | None = None
     unread: Mapping[int, int] = field(default_factory=lambda: _EMPTY)
 
     @property
@@ -287,7 +287,7 @@ class Unit:
         return next((span for span in spans if span.span_id == root_id), None)
 
     @property
-    def speaker(self) -> SpanData | None:
+    def content_span(self) -> SpanData | None:
         """The span that holds what the unit was given and gave: its root, and None where that never arrived.
 
         Of a root on which its translation found nothing it is its only child of the same kind (OpenLLMetry on LangGraph).
@@ -302,7 +302,7 @@ class Unit:
     @property
     def kind(self) -> UnitKind:
         """``agent``; ``chat``, a model that is called alone; or ``workflow``, anything else."""
-        operation = None if self.speaker is None else self.speaker.operation
+        operation = None if self.content_span is None else self.content_span.operation
         if operation in semconv.MODEL_OPERATIONS:
             return "chat"
         return "agent" if operation == semconv.INVOKE_AGENT else "workflow"
@@ -310,7 +310,7 @@ class Unit:
     @property
     def request_model(self) -> str | None:
         """The scored application's model, as it was asked for; None where no span tells."""
-        span = self.names_model
+        span = self.model_span
         return None if span is None else str(span.attributes[semconv.REQUEST_MODEL])
 
     def without_content(self) -> Unit:
@@ -318,7 +318,7 @@ class Unit:
 
         These are its root and, where the root itself names no model, the span that does.
         """
-        kept = {id(self.root), id(self.names_model)}  # by identity: to compare attributes would render them
+        kept = {id(self.root), id(self.model_span)}  # by identity: to compare attributes would render them
         told = tuple(span.without_content() for span in self.spans if id(span) in kept)
         return evolve(self, spans=told)
 
@@ -332,7 +332,7 @@ class Unit:
         return evolve(self, spans=tuple(named if span is root else span for span in self.spans))
 
     @property
-    def names_model(self) -> SpanData | None:
+    def model_span(self) -> SpanData | None:
         """The root where it has a model, else the last model span that answered, else the last that was asked."""
         root = self.root
         if root is not None and root.attributes.get(semconv.REQUEST_MODEL):
@@ -343,12 +343,12 @@ class Unit:
             return asked[0] if asked else None
         return max(asked, key=lambda span: (span.status != "error", span.end_ns))
 
-    def facts(self) -> Facts:
+    def facts(self) -> SamplingContext:
         """Return what a sampler may look at now that the unit has closed."""
-        root, speaker, top = self.root, self.speaker, self.top
+        root, speaker, top = self.root, self.content_span, self.top
         if root is None or speaker is None:
-            return Facts(key=self.key)
-        facts = Facts(
+            return SamplingContext(key=self.key)
+        facts = SamplingContext(
             key=self.key,
             is_trace_root=root.parent_id is None,
             trace_state=root.trace_state,
@@ -380,7 +380,7 @@ def _name_of(root: SpanData) -> str:
     )
 
 
-class Facts(NamedTuple):
+class SamplingContext(NamedTuple):
     """What a sampling rule may look at, None while it is not known. Never the random number.
 
     A named tuple: one is made per root, on the application's thread.
@@ -413,11 +413,11 @@ class Facts(NamedTuple):
     models: Set[str] | None = None
     scores: Mapping[str, float | None] | None = None
     conversation_id: str | None = None
-    decided: Mapping[str, Decided] | None = None
+    decided: Mapping[str, UpstreamDecision] | None = None
     sampled_by: UnitKey | None = None
     service_name: str | None = None
 
-    def drawn_by(self, top: SpanData) -> Facts:
+    def drawn_by(self, top: SpanData) -> SamplingContext:
         """Return the same facts with the ids and trace state of the span that sampling decides by."""
         key = UnitKey(top.trace_id, top.span_id)
         return self._replace(is_trace_root=top.parent_id is None, trace_state=top.trace_state, sampled_by=key)

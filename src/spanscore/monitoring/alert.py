@@ -112,7 +112,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 def streams_of(shared: MonitoringSettings) -> list[Stream]:
     """Return all units, then each listed segment."""
-    return [Stream(), *(Stream(key, value) for key, values in shared.segments.items() for value in values)]
+    return [Stream(), *(Stream(key, value) for key, values in shared.dimensions.items() for value in values)]
 
 
 def labels_of(severity: str, metric: str, window: str = "") -> dict[str, str]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from spanscore.monitoring.alert import Alert, literal, of_metric
 from spanscore.monitoring.applicability import never_applies
-from spanscore.monitoring.canary import CanaryPlan, judge_changed
 from spanscore.monitoring.changes import changed
 from spanscore.monitoring.drops import DropPlan, drop, threshold
 from spanscore.monitoring.durable import durable
 from spanscore.monitoring.health import binding, breaker, declining, failing, lost, mixed, unaccounted
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed
 from spanscore.monitoring.silence import silence
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
@@ -25,14 +25,14 @@ def alerts_of(
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
     shared: MonitoringSettings,
-    canaries: Sequence[CanaryPlan] = (),
+    judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> list[Alert]:
     """Return every alert, once for all metrics: on drops, thresholds, judges and silence; on accounts, budgets and backlogs.
 
     The alert on a condition that never holds is left out if no metric has a condition.
     """
     settings = {metric.name: alerts.get(metric.name, AlertSettings()) for metric in metrics}
-    owned = [_owned(alert, settings) for alert in _of_metrics(plans, settings, metrics, shared, canaries)]
+    owned = [_owned(alert, settings) for alert in _of_metrics(plans, settings, metrics, shared, judge_checks)]
     conditions = [never_applies()] if any(map(is_conditional, metrics)) else []
     parts = (breaker(), binding(), lost(shared), mixed(shared), *durable(shared), *conditions, unaccounted(shared))
     return [*owned, *parts]
@@ -43,11 +43,11 @@ def _of_metrics(
     settings: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
     shared: MonitoringSettings,
-    canaries: Sequence[CanaryPlan],
+    judge_checks: Sequence[JudgeCheckPlan],
 ) -> Iterator[Alert]:
     if plans:
         watched = {plan.metric for plan in plans}
-        yield drop(plans, shared, [canary for canary in canaries if canary.metric in watched])
+        yield drop(plans, shared, [judge_check for judge_check in judge_checks if judge_check.metric in watched])
     if bound := [metric for metric in metrics if settings[metric.name].threshold is not None]:
         yield threshold(bound, settings, shared)
     yield from (
@@ -56,8 +56,8 @@ def _of_metrics(
         *silence(metrics, shared),
         changed(settings, shared),
     )
-    if canaries:
-        yield judge_changed(canaries)
+    if judge_checks:
+        yield judge_changed(judge_checks)
 
 
 def _owned(alert: Alert, settings: Mapping[str, AlertSettings]) -> Alert:

@@ -34,4 +34,4 @@ def never_applied() -> RuleTest:
 
 
 _WEIGHT, _WEIGHT2 = semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2
-_METRIC = {promql.METRIC: "refunds", promql.SERIES: "1"}
+_METRIC = {promql.METRIC: "refunds", promql.EVALUATOR_VERSION: "1"}

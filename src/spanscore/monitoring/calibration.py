@@ -25,9 +25,9 @@ from typing import NamedTuple
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.annotators import KNOWN_ERROR, AnnotatorError
 from spanscore.monitoring.estimates import Moments, interval, mean, n_eff, student
-from spanscore.monitoring.labelled_cells import Cell, LabelledPair, Proportion
+from spanscore.monitoring.labelled_cells import AnnotatedPair, Cell, Proportion
 
-__all__ = ["LEAST_J", "LEAST_LABELS", "MORE", "Calibration", "Cell", "Estimated", "LabelledPair", "Proportion", "Z"]
+__all__ = ["LEAST_J", "LEAST_LABELS", "MORE", "AnnotatedPair", "Calibration", "Cell", "Estimated", "Proportion", "Z"]
 
 LEAST_LABELS = 5
 """Of either human class: with fewer, sensitivity or specificity is anybody's guess."""
@@ -70,7 +70,7 @@ class Calibration:
     annotator_error: AnnotatorError = KNOWN_ERROR
 
     @classmethod
-    def of(cls, pairs: Iterable[LabelledPair], annotator_error: AnnotatorError = KNOWN_ERROR) -> Calibration:
+    def of(cls, pairs: Iterable[AnnotatedPair], annotator_error: AnnotatorError = KNOWN_ERROR) -> Calibration:
         """Return what pairs say; ``annotator_error``: how often their human is wrong.
 
         Raises:
@@ -174,7 +174,7 @@ class Calibration:
     def corrected(self, raw: Moments) -> Estimated:
         """Return the pass rate of a window as humans would tell it; also of one without a label.
 
-        That holds as long as the judge errs as it did on what was labelled: same series, like traffic.
+        That holds as long as the judge errs as it did on what was labelled: same evaluator version, like traffic.
 
         Args:
             raw: of the judge's verdicts in the window, 1 = passed; Σw > 0.

@@ -1,6 +1,7 @@
-"""The file of ``spanscore calibrate``: what labels say of one series of a metric, as counts, from which all else follows.
+"""The file of ``spanscore calibrate``: what labels say of one evaluator version of a metric, as counts, from which all else
+follows.
 
-{"metric": "faithfulness", "series": "3f9a0c1d/openai:gpt-4o-mini/1", "assumed_random": true,
+{"metric": "faithfulness", "evaluator_version": "3f9a0c1d/openai:gpt-4o-mini/1", "assumed_random": true,
  "annotator_error": {"rate": 0.05, "variance": 0.0},
  "labels": {"true_pass": {"n": 150, "w": 150.0, "w2": 150.0}, "false_fail": …, "false_pass": …, "true_fail": …}}
 """
@@ -33,24 +34,29 @@ class SavedCalibration:
 
     Attributes:
         metric: name.
-        series: the only one whose pass rate may be corrected by it.
+        evaluator_version: the only one whose pass rate may be corrected by it.
     """
 
     metric: _Text
-    series: _Text
+    evaluator_version: _Text
     calibration: Calibration
 
     @property
     def file_name(self) -> str:
-        """What it is called unless somebody says otherwise: by metric and series."""
-        return f"calibration-{_plain(self.metric)}-{_plain(self.series)}.json"
+        """What it is called unless somebody says otherwise: by metric and evaluator version."""
+        return f"calibration-{_plain(self.metric)}-{_plain(self.evaluator_version)}.json"
 
     @property
     def text(self) -> str:
         """The file's text."""
         of = self.calibration
         cells = {name: getattr(of, name)._asdict() for name in _CELLS}
-        tree = {"metric": self.metric, "series": self.series, "assumed_random": of.assumed_random, "labels": cells}
+        tree = {
+            "metric": self.metric,
+            "evaluator_version": self.evaluator_version,
+            "assumed_random": of.assumed_random,
+            "labels": cells,
+        }
         if of.annotator_error.rate or of.annotator_error.variance:
             tree["annotator_error"] = of.annotator_error._asdict()
         return json.dumps(tree, indent=2) + "\n"
@@ -70,11 +76,11 @@ def read_calibration(path: str | Path) -> SavedCalibration:
         raise ConfigurationError(f"calibration {path} is {_WHAT}: not valid JSON") from error
     try:
         read = _SAVED.validate_python(
-            {"metric": tree["metric"], "series": tree["series"], "calibration": _counts(tree)}
+            {"metric": tree["metric"], "evaluator_version": tree["evaluator_version"], "calibration": _counts(tree)}
         )
     except (ValidationError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{path} is {_WHAT}: metric, series, assumed_random and labels must be in it"
+            f"{path} is {_WHAT}: metric, evaluator version, assumed_random and labels must be in it"
         ) from error
     try:
         read.calibration.refuse_too_little()
@@ -94,7 +100,7 @@ def calibrations_of(paths: Iterable[str]) -> dict[str, SavedCalibration]:
         one = read_calibration(path)
         if one.metric in found:
             raise ConfigurationError(
-                f"{path}: another file is of {one.metric!r}, too; name the one of its present series"
+                f"{path}: another file is of {one.metric!r}, too; name the one of its present evaluator version"
             )
         found[one.metric] = one
     return found

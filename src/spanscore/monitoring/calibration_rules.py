@@ -54,9 +54,9 @@ def refuse_unknown(calibrations: Mapping[str, SavedCalibration], metrics: Sequen
 def corrected_records(saved: SavedCalibration, shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
     """Yield the rules of one calibration; each sees what those before it have recorded."""
     window = promql.duration(max(shared.windows))
-    own = promql.matching({promql.METRIC: saved.metric, promql.SERIES: saved.series})
-    every = promql.increases(window, own, promql.BY_SERIES)
-    passed = _or_none(promql.increases(window, f"{own},{_PASSED}", promql.BY_SERIES), every)
+    own = promql.matching({promql.METRIC: saved.metric, promql.EVALUATOR_VERSION: saved.evaluator_version})
+    every = promql.increases(window, own, promql.BY_EVALUATOR)
+    passed = _or_none(promql.increases(window, f"{own},{_PASSED}", promql.BY_EVALUATOR), every)
     share, variance = (f"{name}{{{own}}}" for name in (_SHARE, _VARIANCE))
     low, high = corrected_ends(saved.calibration, share, variance)
     for name, expression in (

@@ -33,8 +33,8 @@ def release_sums(value: str, window: str, where: str = "", by: Iterable[str] = p
 
 
 _OF_RELEASES: Final = {
-    semconv.EXCLUDED_WEIGHT: semconv.COMPARED_EXCLUDED_WEIGHT,
-    semconv.EXCLUDED_WEIGHT2: semconv.COMPARED_EXCLUDED_WEIGHT2,
+    semconv.MISSING_WEIGHT: semconv.COMPARED_MISSING_WEIGHT,
+    semconv.MISSING_WEIGHT2: semconv.COMPARED_MISSING_WEIGHT2,
 }
 """What is lost is of no release in the sums of all."""
 
@@ -62,5 +62,5 @@ def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) ->
 
 def excluded_of(of: promql.Sums) -> str:
     """Return the share of a release's chosen units that have no score of the configured judge, [0, 1]."""
-    lost = of(semconv.EXCLUDED_WEIGHT)
+    lost = of(semconv.MISSING_WEIGHT)
     return f"({lost} / ({lost} + {of(semconv.WEIGHT)}))"

@@ -1,8 +1,9 @@
 """Scores of each hour and a DropPlan → the smallest drop that alarms within a time.
 
-A drop of d is in a window with the share of it that came since: d̄ = d · share. With as many scores as ``scores_to_see`` says of
-d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds m windows, one
-behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is seen somewhat sooner.
+A drop of d is in a window with the share of it that came since: d̄ = d · share. With as many scores as ``scores_to_see`` says
+of d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds m windows,
+one behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is seen somewhat
+sooner.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from spanscore.monitoring.alert import (
     streams_of,
 )
 from spanscore.monitoring.baselines import Baseline, baseline_of
-from spanscore.monitoring.canary import CanaryPlan, canary_figures, told_by
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, told_by
 from spanscore.monitoring.wording import FOR_SEGMENT, figures_of, mean_of
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
@@ -101,16 +101,16 @@ def plans_of(
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
     shared: MonitoringSettings,
-    canaries: Sequence[CanaryPlan] = (),
+    judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> list[DropPlan]:
-    """Return how the drops of each metric with a baseline are watched; all, canaries and listed services share the budget.
+    """Return how the drops of each metric with a baseline are watched; all, judge checks and listed services share the budget.
 
     Raises:
         ConfigurationError: a baseline's file is not there or does not name the metric, or a baseline does not fit the windows.
     """
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
     dropping = [(metric, one) for metric, one in known if one.baseline is not None and metric.scale.range is not None]
-    shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(canaries)
+    shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(judge_checks)
     return [_plan(metric, one, shared, shares * max(1, len(shared.services))) for metric, one in dropping]
 
 
@@ -155,7 +155,7 @@ def plan_records(plans: Sequence[DropPlan], shared: MonitoringSettings) -> Itera
             "expr": "\nor ".join(_critical(plans, window)),
             "labels": {recorded.WINDOW: promql.duration(window)},
         }
-    pinned = {plan.metric: plan.settings.series for plan in plans if plan.settings.series}
+    pinned = {plan.metric: plan.settings.evaluator_version for plan in plans if plan.settings.evaluator_version}
     yield {"record": recorded.WATCHED, "expr": recorded.watched(promql.duration(max(shared.windows)), pinned)}
     if hourly := [plan.metric for plan in plans if plan.baseline.hours]:
         yield from recorded.normal_by_hour_records(hourly, shared)
@@ -193,7 +193,7 @@ def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
         yield f"0 * {recorded.TOLERANCE}{where} + {z * z:.4g}"
 
 
-def drop(plans: Sequence[DropPlan], shared: MonitoringSettings, canaries: Sequence[CanaryPlan] = ()) -> Alert:
+def drop(plans: Sequence[DropPlan], shared: MonitoringSettings, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Alert:
     """Return the alert on a drop, one of a metric, service, series and segment, whatever windows see it."""
     own, lengths = f"{recorded.DROP}{{{promql.OWN}}}", sorted(shared.windows)
     one_of = f"without ({recorded.WINDOW})"
@@ -206,7 +206,7 @@ def drop(plans: Sequence[DropPlan], shared: MonitoringSettings, canaries: Sequen
         summary=f"{OF_METRIC} has dropped{FOR_SEGMENT}",
         text=f"{mean_of(plans)} fell from {{normal}}{of_metric({plan.metric: plan.baseline.text for plan in plans})} to "
         f"{{value}}, since {{since}} UTC, over{''.join(f'{{window_{one}}}' for one in seen)} ({{service}}; {{scores}} scores). "
-        f"Look first at what was released then.{told_by(canaries)}{{worst}} "
+        f"Look first at what was released then.{told_by(judge_checks)}{{worst}} "
         f"{of_metric({plan.metric: _promise(plan) + _runbook(plan) for plan in plans})}",
         figures={
             "normal": Figure(f"max {one_of} ({recorded.NORMAL}{{{promql.OWN}}} and {own})"),
@@ -217,7 +217,7 @@ def drop(plans: Sequence[DropPlan], shared: MonitoringSettings, canaries: Sequen
             "scores": Figure(f"max {one_of} ({recorded.N_EFF}{{{promql.OWN}}} and {own})", "%.0f"),
             "from": Figure(f"1000 * ({recorded.SINCE}{{{promql.OWN_SERVICE}}} - {_BEFORE_S:g})", "%.0f"),
             **figures_of(plans, f"min {one_of} ({own})", recorded.steady_window(shared)),
-            **canary_figures(canaries),
+            **judge_check_figures(judge_checks),
         },
         keep_s=max(lengths) // (KEPT * shared.interval) * shared.interval,
     )
@@ -243,7 +243,7 @@ def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], 
     below = f"{recorded.MEAN}{where} < {lowest}\nand {recorded.N_EFF}{where} >= {least}"
     own = f'{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
     named = of_metric({metric.name: f"{settings[metric.name].threshold:g}" for metric in metrics})
-    pinned = {metric.name: one for metric in metrics if (one := settings[metric.name].series)}
+    pinned = {metric.name: one for metric in metrics if (one := settings[metric.name].evaluator_version)}
     return Alert(
         name="SpanscoreQualityBelowThreshold",
         expression=recorded.among(recorded.spoken(pinned), below),

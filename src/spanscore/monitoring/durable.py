@@ -35,7 +35,7 @@ def durable_records() -> Iterator[tuple[str, str]]:
 def durable(shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts; where there is no spool and no worker, none can fire."""
     yield _spool()
-    yield _poison()
+    yield _dead_letters()
     yield _lagging()
     yield _skipped(shared)
 
@@ -58,20 +58,20 @@ def _spool() -> Alert:
 
 
 _PAST = (
-    "Past spool.max_age they end as too_late, past spool.max_bytes as queue_full. Start another worker on the disk, or lower "
+    "Past spool.max_age they end as expired, past spool.max_bytes as queue_full. Start another worker on the disk, or lower "
     "the rates; `spanscore spool FILE` shows who owns what."
 )
 
 
-def _poison() -> Alert:
+def _dead_letters() -> Alert:
     return Alert(
-        name="SpanscoreSpoolPoison",
-        expression=f"max by ({_OF_SERVICE}) ({series(semconv.SPOOL_POISON)}) > 0",
+        name="SpanscoreSpoolDeadLetters",
+        expression=f"max by ({_OF_SERVICE}) ({series(semconv.SPOOL_DEAD_LETTERS)}) > 0",
         labels=labels_of("warning", ALL, promql.duration(BRIEF_S)),
         summary="jobs were put aside",
         text="{count} jobs of the spool are put aside ({service}): while each was in work, three processes ended, or it cannot "
         "be read. They are counted as metric_error; see the worker's log. When that is mended, `spanscore spool FILE "
-        "--retry-poison`, or --drop-older-than.",
+        "--retry-dead-letters`, or --drop-older-than.",
     )
 
 

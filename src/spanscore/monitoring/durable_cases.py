@@ -23,10 +23,10 @@ def durable_cases(shared: MonitoringSettings, absent: Sequence[Mapping[str, str]
         absent: the alerts that fire as there are no scores.
     """
     lost = {"alertname": "SpanscoreWorkerSkipped", "metric": ALL, "window": steady_window(shared)}
-    aside = {"alertname": "SpanscoreSpoolPoison", "metric": ALL, "window": promql.duration(BRIEF_S)}
+    aside = {"alertname": "SpanscoreSpoolDeadLetters", "metric": ALL, "window": promql.duration(BRIEF_S)}
     traffic = {
-        (semconv.SPOOL_POISON, "poisoned"): f"0 2x{STEPS}",
-        (semconv.SPOOL_POISON, "clean"): f"0x{STEPS}",
+        (semconv.SPOOL_DEAD_LETTERS, "poisoned"): f"0 2x{STEPS}",
+        (semconv.SPOOL_DEAD_LETTERS, "clean"): f"0x{STEPS}",
         (semconv.WORKER_SKIPPED, "gap"): f"0+1x{STEPS}",
         (semconv.WORKER_SKIPPED, "whole"): f"7x{STEPS}",
     }

@@ -1,6 +1,7 @@
-"""FirstAnswers: what each series of a judge said of each labelled sample when it was first asked, kept in a file over restarts.
+"""FirstAnswers: what each evaluator version of a judge said of each labelled sample when it was first asked, kept in a file
+over restarts.
 
-{"format": 1, "first": {"faithfulness": {"<series>": {"<hash of the sample>": 0.75, …}}}}
+{"format": 1, "first": {"faithfulness": {"<evaluator version>": {"<hash of the sample>": 0.75, …}}}}
 
 The file quotes nothing. Processes may share it: what stands there wins, and it is replaced as a whole, never half-written.
 """
@@ -28,7 +29,7 @@ class _BaselineFile(BaseModel):
 
 
 class FirstAnswers:
-    """The first quality by metric, series and sample. Blocks for its file.
+    """The first quality by metric, evaluator version and sample. Blocks for its file.
 
     Raises:
         ConfigurationError: there is such a file, and it is none of these.
@@ -38,11 +39,11 @@ class FirstAnswers:
         self._path = path
         self._first: _Answers = _read(path)
 
-    def of(self, metric: str, series: str) -> Mapping[str, float]:
-        """Return sample → quality of one series; empty before its first run."""
-        return self._first.get(metric, {}).get(series, {})
+    def of(self, metric: str, evaluator_version: str) -> Mapping[str, float]:
+        """Return sample → quality of one evaluator version; empty before its first run."""
+        return self._first.get(metric, {}).get(evaluator_version, {})
 
-    def keep(self, metric: str, series: str, answers: Mapping[str, float]) -> None:
+    def keep(self, metric: str, evaluator_version: str, answers: Mapping[str, float]) -> None:
         """Keep those answers that are the first to their samples; the others are left as they are. Never raises.
 
         Where the file cannot be read or written that is logged, and they are kept in memory.
@@ -53,17 +54,17 @@ class FirstAnswers:
                 for one, kept in own.items():
                     self._add(name, one, kept)
         except ConfigurationError as error:
-            log_once(f"canary {self._path}", f"{error}: the judge is compared with the first run of this process")
-            self._add(metric, series, answers)
+            log_once(f"judge check {self._path}", f"{error}: the judge is compared with the first run of this process")
+            self._add(metric, evaluator_version, answers)
             return
-        self._add(metric, series, answers)
+        self._add(metric, evaluator_version, answers)
         if held != self._first:  # also where another process wrote over what was kept before
             self._write()
 
-    def _add(self, metric: str, series: str, answers: Mapping[str, float]) -> None:
+    def _add(self, metric: str, evaluator_version: str, answers: Mapping[str, float]) -> None:
         if not answers:
             return
-        kept = self._first.setdefault(metric, {}).setdefault(series, {})
+        kept = self._first.setdefault(metric, {}).setdefault(evaluator_version, {})
         kept |= {sample: quality for sample, quality in answers.items() if sample not in kept}
 
     def _write(self) -> None:
@@ -72,9 +73,10 @@ class FirstAnswers:
                 file.write(_BaselineFile(first=self._first).model_dump_json(indent=1))
         except OSError as error:
             log_once(
-                f"canary {self._path}",
-                f"the canary's baseline {self._path} cannot be written ({error.strerror}): a judge that changes while no "
-                "process runs will not be seen. Let canary.baseline be a file that may be written and outlives the process",
+                f"judge check {self._path}",
+                f"the judge check's baseline {self._path} cannot be written ({error.strerror}): a judge that changes while no "
+                "process runs will not be seen. Let judge_check.baseline be a file that may be written and outlives "
+                "the process",
             )
 
 
@@ -84,8 +86,8 @@ def _read(path: Path) -> _Answers:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise ConfigurationError(f"the canary's baseline {path} cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"the judge check's baseline {path} cannot be read: {error.strerror}") from None
     except ValidationError:
         raise ConfigurationError(
-            f"{path} is no baseline of a canary: name another file in canary.baseline, or remove it to begin anew"
+            f"{path} is no baseline of a judge check: name another file in judge_check.baseline, or remove it to begin anew"
         ) from None

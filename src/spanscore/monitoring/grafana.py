@@ -82,7 +82,7 @@ def _asked(figures: Mapping[str, Figure]) -> Iterator[dict[str, Any]]:
 
 
 def _of_all(expression: str) -> str:
-    for own in (promql.OWN, promql.OWN_SERIES, promql.OWN_SERVICE):
+    for own in (promql.OWN, promql.OWN_EVALUATOR, promql.OWN_SERVICE):
         expression = expression.replace(f",{own}", "").replace(own, "")
     return expression
 

@@ -56,7 +56,8 @@ def failing(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
         labels=labels_of("warning", OF_METRIC, window),
         summary=f"evaluations of {OF_METRIC} fail",
         text=f"A share of {{value}} of the evaluations of {OF_METRIC} failed over {window} ({{service}}), more than "
-        f"{shared.max_failed:g}. Their units have no score: the mean is of the rest. Which kind: spanscore.outcome of "
+        f"{shared.max_failed:g}. Their units have no score: the mean is of the rest. Which kind: "
+        "spanscore.evaluation.outcome of "
         "spanscore_evaluations_total; why: error.type on the evaluation spans.",
     )
 
@@ -79,7 +80,7 @@ def declining(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
 def breaker() -> Alert:
     """Return the alert on an account that does not answer."""
     window = promql.duration(OPEN_S)
-    own = f"{series(semconv.JUDGE_BREAKER)}{{{promql.POPULATION}}}"
+    own = f"{series(semconv.JUDGE_CIRCUIT_BREAKER_STATE)}{{{promql.POPULATION}}}"
     by = ", ".join((label(semconv.PROVIDER_NAME), label(semconv.REQUEST_MODEL), *promql.GROUP[1:]))
     return Alert(
         name="SpanscoreJudgeBreakerOpen",
@@ -88,7 +89,8 @@ def breaker() -> Alert:
         labels=labels_of("warning", ALL, window),
         summary="a judge is away",
         text=f"{_ACCOUNT} has not answered for {window} ({{service}}): its breaker is open. Units wait for it, up to "
-        "judge.max_wait, and then end as rate_limited. If it refuses the key, the model or the account, a person must act: see "
+        "judge.queue_timeout, and then end as judge_unavailable. If it refuses the key, the model or the account, a "
+        "person must act: see "
         "scorer.status().",
     )
 
@@ -112,8 +114,10 @@ _BUDGET = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{lab
 
 
 REMEDIES: Mapping[str, str] = {
-    "queue_full": "Evaluations were lost as the job queue was full: raise limits.queue, limits.queue_bytes or limits.workers",
-    "refused": "Units were lost as the inbox was full: raise limits.inbox or limits.inbox_bytes, or lower the sampling rate",
+    "queue_full": "Evaluations were lost as the job queue was full: raise limits.queue_size, limits.queue_bytes or "
+    "limits.workers",
+    "event_queue_full": "Units were lost as the event queue was full: raise limits.event_queue_size or "
+    "limits.event_queue_bytes, or lower the sampling rate",
     "hold_lost": "Held spans were lost at the shutdown of the provider: shut the scorer down first",
 }
 """Why units are lost → what to do."""
@@ -148,7 +152,7 @@ def mixed(shared: MonitoringSettings) -> Alert:
         summary="units of unknown weight are in the means",
         text=f"{{value}} chosen units without ot=th came for each with it over {window} ({{service}}). They count as if no "
         "head sampler had dropped any: if one did, means and intervals are wrong. Name their service in "
-        "sampling.upstream_probability.by_service, with its share; 1 = no sampler.",
+        "sampling.head_sampling_rate.by_service, with its share; 1 = no sampler.",
     )
 
 

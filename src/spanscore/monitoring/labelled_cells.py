@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from spanscore.monitoring.estimates import Moments
 
-__all__ = ["Cell", "LabelledPair", "Proportion"]
+__all__ = ["AnnotatedPair", "Cell", "Proportion"]
 
 
-class LabelledPair(NamedTuple):
+class AnnotatedPair(NamedTuple):
     """One sample that a human and a judge have both judged.
 
     Attributes:

@@ -32,7 +32,7 @@ class PairedAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedRuns:
-    """A run beside the first one, of one series.
+    """A run beside the first one, of one evaluator version.
 
     Attributes:
         samples: that are labelled.

@@ -1,4 +1,4 @@
-"""Pinned: the one series that an alert is to watch, which a metric must be able to have."""
+"""Pinned: the one evaluator version that an alert is to watch, which a metric must be able to have."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings
 
-__all__ = ["refused_series"]
+__all__ = ["refused_evaluator_versions"]
 
 
-def refused_series(
+def refused_evaluator_versions(
     alerts: Mapping[str, AlertSettings], metrics: Iterable[Metric], shadows: Iterable[Metric] = ()
 ) -> Iterator[str]:
-    """Yield which alerts watch a series that their metric does not have, as they would never fire.
+    """Yield which alerts watch an evaluator version that their metric does not have, as they would never fire.
 
     Args:
         metrics: with the judges that will be asked.
         shadows: with their second judges.
     """
-    beside = {shadow.name: shadow.series for shadow in shadows}
+    beside = {shadow.name: shadow.evaluator_version for shadow in shadows}
     for metric in metrics:
-        pinned = alerts[metric.name].series if metric.name in alerts else None
-        if pinned is not None and pinned != metric.series:
+        pinned = alerts[metric.name].evaluator_version if metric.name in alerts else None
+        if pinned is not None and pinned != metric.evaluator_version:
             shadow = ", and this is its shadow's, which no alert reads" if pinned == beside.get(metric.name) else ""
             yield (
-                f"alerts.{metric.name}.series: {pinned!r} is of no configured metric; "
-                f"{metric.name} has {metric.series!r}{shadow}"
+                f"alerts.{metric.name}.evaluator_version: {pinned!r} is of no configured metric; "
+                f"{metric.name} has {metric.evaluator_version!r}{shadow}"
             )

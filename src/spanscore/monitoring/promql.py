@@ -18,17 +18,17 @@ from spanscore.monitoring.names import label, series
 from spanscore.otel.instrument_table import MOMENTS
 
 __all__ = [
-    "BY_SERIES",
+    "BY_EVALUATOR",
+    "EVALUATOR_VERSION",
     "FAILED",
     "GROUP",
     "INSTANCE",
     "LOWEST_FACTOR",
     "METRIC",
     "OWN",
-    "OWN_SERIES",
+    "OWN_EVALUATOR",
     "OWN_SERVICE",
     "POPULATION",
-    "SERIES",
     "TURNED_AWAY",
     "UNACCOUNTED",
     "Sums",
@@ -65,36 +65,36 @@ Sums: TypeAlias = Callable[[str], str]
 METRIC = label(semconv.EVALUATION_NAME)
 GROUP = (METRIC, "service_name", "job")
 """A metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a label that is not there is empty."""
-SERIES = label(semconv.SERIES)
-BY_SERIES = (*GROUP, SERIES)
+EVALUATOR_VERSION = label(semconv.EVALUATOR_VERSION)
+BY_EVALUATOR = (*GROUP, EVALUATOR_VERSION)
 """A series (metric version, judge and votes) of a metric of a service: scores of two of them cannot be compared."""
 UNACCOUNTED = "spanscore:unaccounted"
 """The name under which ``unaccounted()`` is recorded."""
 INSTANCE = "instance"
-POPULATION = f'{label(semconv.STRATUM)}=""'
-"""The matcher of the configured judge's own scores: those of a fallback are of another stratum."""
-OWN_SERVICE, OWN_SERIES, OWN = "\nown service", "\nown series", "\nown segment"
+POPULATION = f'{label(semconv.EVALUATION_SOURCE)}=""'
+"""The matcher of the configured judge's own scores: those of a fallback are of another source."""
+OWN_SERVICE, OWN_EVALUATOR, OWN = "\nown service", "\nown evaluator", "\nown segment"
 """Stand among matchers for the metric and service, for these and the series, and for these and the segment, that an alert is
 about: Prometheus puts the values in when the alert is sent. With a line break, which no value in a matcher has."""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """The outcomes that count as failures, for ``=~``."""
-TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.turned_away)
+TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.not_attempted)
 """Those of which no score was asked here."""
 
 LOST = "|".join(outcome for outcome in Outcome if outcome.lost)
 """Those of units that the mean lacks."""
 
-_OF_STRATA = frozenset({semconv.SCORED, *MOMENTS, semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT})
+_OF_SOURCES = frozenset({semconv.SCORED, *MOMENTS, semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT})
 """Sums of which only the population's are asked. Outcomes are those of all units, so that they add up; and its mean lacks
-units of every stratum."""
+units of every source."""
 _OF_UNITS = frozenset(
-    {semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING, semconv.EXCLUDED_WEIGHT, semconv.EXCLUDED_WEIGHT2}
+    {semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING, semconv.MISSING_WEIGHT, semconv.MISSING_WEIGHT2}
 )
-"""Counts of units: of every stratum but those in which the same units, or none, are judged once more."""
-_BESIDE = (semconv.STRATUM_CANARY, semconv.STRATUM_FEEDBACK, semconv.STRATUM_FOREIGN, semconv.STRATUM_SHADOW)
-_NOT_BESIDE = f'{label(semconv.STRATUM)}!~"{"|".join(_BESIDE)}"'
+"""Counts of units: of every source but those in which the same units, or none, are judged once more."""
+_BESIDE = (semconv.SOURCE_JUDGE_CHECK, semconv.SOURCE_FEEDBACK, semconv.SOURCE_EXTERNAL, semconv.SOURCE_SHADOW)
+_NOT_BESIDE = f'{label(semconv.EVALUATION_SOURCE)}!~"{"|".join(_BESIDE)}"'
 """The matcher of units that came by sampling: the population's, and those of a fallback, which it lacks."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
@@ -124,7 +124,7 @@ def replacement(text: str) -> str:
 
 def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     """Return the present value of an instrument per group; of a counter: since its processes started."""
-    return f"sum by ({', '.join(by)}) ({series(instrument)}{_where(_of_stratum(instrument, where))})"
+    return f"sum by ({', '.join(by)}) ({series(instrument)}{_where(_of_source(instrument, where))})"
 
 
 def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
@@ -138,7 +138,7 @@ def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = 
 
 def grown_in(instrument: str, window: str, where: str = "") -> str:
     """Return how much each counter of an instrument grew in the window, with all its labels."""
-    return f"increase({series(instrument)}{_where(_of_stratum(instrument, where))}[{window}])"
+    return f"increase({series(instrument)}{_where(_of_source(instrument, where))}[{window}])"
 
 
 def labelled(name: str, expressions: Mapping[str, str]) -> str:
@@ -171,10 +171,8 @@ def increases(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
 
 def entered(window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     """Return how many units entered, each once: one that was handed over has entered in the process that scores it, too."""
-    handed_over = ",".join(filter(None, (where, matching({label(semconv.OUTCOME): Outcome.HANDED_OVER}))))
-    return (
-        f"({increase(semconv.ELIGIBLE, window, where, by)} - {increase(semconv.EVALUATIONS, window, handed_over, by)})"
-    )
+    delegated = ",".join(filter(None, (where, matching({label(semconv.OUTCOME): Outcome.DELEGATED}))))
+    return f"({increase(semconv.ELIGIBLE, window, where, by)} - {increase(semconv.EVALUATIONS, window, delegated, by)})"
 
 
 def mean(sums: Sums) -> str:
@@ -230,12 +228,12 @@ def if_best(sums: Sums) -> Sums:
     return _with_lost(sums, _IF_BEST)
 
 
-_IF_WORST = {semconv.WEIGHT: semconv.EXCLUDED_WEIGHT, semconv.WEIGHT2: semconv.EXCLUDED_WEIGHT2}
+_IF_WORST = {semconv.WEIGHT: semconv.MISSING_WEIGHT, semconv.WEIGHT2: semconv.MISSING_WEIGHT2}
 _IF_BEST = {
     **_IF_WORST,
-    semconv.WEIGHT_QUALITY: semconv.EXCLUDED_WEIGHT,
-    semconv.WEIGHT2_QUALITY: semconv.EXCLUDED_WEIGHT2,
-    semconv.WEIGHT2_QUALITY2: semconv.EXCLUDED_WEIGHT2,
+    semconv.WEIGHT_QUALITY: semconv.MISSING_WEIGHT,
+    semconv.WEIGHT2_QUALITY: semconv.MISSING_WEIGHT2,
+    semconv.WEIGHT2_QUALITY2: semconv.MISSING_WEIGHT2,
 }
 """A sum → what the lost units would add to it."""
 
@@ -251,7 +249,7 @@ def excluded_share(window: str, where: str = "", *, weighted: bool = True) -> st
         weighted: by w; False for a metric with an open scale, whose scores add no weight.
     """
     if weighted:
-        lost, scored = increase(semconv.EXCLUDED_WEIGHT, window, where), increase(semconv.WEIGHT, window, where)
+        lost, scored = increase(semconv.MISSING_WEIGHT, window, where), increase(semconv.WEIGHT, window, where)
     else:
         lost = increase(semconv.EVALUATIONS, window, _ended_as(LOST, where))
         scored = increase(semconv.SCORED, window, where)
@@ -265,7 +263,7 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
         weighted: by w; False for a metric with an open scale, whose scores add no weight.
     """
     if weighted:
-        failed = increase(semconv.EXCLUDED_WEIGHT, window, _ended_as(FAILED, where))
+        failed = increase(semconv.MISSING_WEIGHT, window, _ended_as(FAILED, where))
         scored = increase(semconv.WEIGHT, window, where)
     else:
         failed, scored = failures(window, where), increase(semconv.SCORED, window, where)
@@ -305,11 +303,11 @@ def _ended_as(outcomes: str, where: str) -> str:
     return ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{outcomes}"', POPULATION)))
 
 
-def _of_stratum(instrument: str, where: str) -> str:
+def _of_source(instrument: str, where: str) -> str:
     """Return matchers with those of whose scores, or of which units, an instrument is asked."""
-    if label(semconv.STRATUM) in where:
+    if label(semconv.EVALUATION_SOURCE) in where:
         return where
-    own = POPULATION if instrument in _OF_STRATA else _NOT_BESIDE if instrument in _OF_UNITS else ""
+    own = POPULATION if instrument in _OF_SOURCES else _NOT_BESIDE if instrument in _OF_UNITS else ""
     return ",".join(filter(None, (where, own)))
 
 

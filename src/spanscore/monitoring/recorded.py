@@ -107,7 +107,7 @@ def constant(name: str, value: float, metric: str, **labels: str) -> dict[str, A
 
 def among(recorded: str, expression: str) -> str:
     """Return an expression for those series that are in ``recorded``, of all units and of segments."""
-    return f"{expression}\nand on ({', '.join(promql.BY_SERIES)}) {recorded}"
+    return f"{expression}\nand on ({', '.join(promql.BY_EVALUATOR)}) {recorded}"
 
 
 # --- estimates --------------------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ def estimate_records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
     """
     for window in map(promql.duration, shared.windows):
         every = _sums(window, _EVERY)
-        segments = (_segment_sums(window, _MOMENTS, *one) for one in shared.segments.items())
-        yield {"record": SUMS, "expr": "\nor ".join([every, *segments]), "labels": {WINDOW: window}}
+        dimensions = (_segment_sums(window, _MOMENTS, *one) for one in shared.dimensions.items())
+        yield {"record": SUMS, "expr": "\nor ".join([every, *dimensions]), "labels": {WINDOW: window}}
     yield {"record": MEAN, "expr": f"clamp({_sum('wy')} / ignoring ({SUM}) {_sum('w')}, 0, 1)"}
     yield {"record": N_EFF, "expr": f"{_sum('w')} ^ 2 / ignoring ({SUM}) {_sum('w2')}"}
     yield {"record": STANDARD_ERROR, "expr": _standard_error()}
@@ -138,7 +138,7 @@ def steady_window(shared: MonitoringSettings) -> str:
 
 def _sums(window: str, instruments: Mapping[str, str], where: str = "") -> str:
     """Return the sums of a window per series."""
-    return f"sum by ({', '.join((SUM, *promql.BY_SERIES))}) ({_each(window, instruments, where)})"
+    return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR))}) ({_each(window, instruments, where)})"
 
 
 def _segment_sums(window: str, instruments: Mapping[str, str], key: str, values: Sequence[str], where: str = "") -> str:
@@ -146,7 +146,7 @@ def _segment_sums(window: str, instruments: Mapping[str, str], key: str, values:
     listed = f'{label(key)}=~"{promql.any_of(values)}"'
     each = _each(window, instruments, ",".join(filter(None, (where, listed))))
     named = f'"{SEGMENT}", "{promql.replacement(f"{key}=")}$1", "{label(key)}", "(?s)(.*)"'
-    return f"sum by ({', '.join((SUM, *promql.BY_SERIES, SEGMENT))}) (label_replace({each}, {named}))"
+    return f"sum by ({', '.join((SUM, *promql.BY_EVALUATOR, SEGMENT))}) (label_replace({each}, {named}))"
 
 
 def _each(window: str, instruments: Mapping[str, str], where: str) -> str:
@@ -191,7 +191,7 @@ def watched(longest: str, pinned: Mapping[str, str]) -> str:
     group = f"on ({', '.join(promql.GROUP)})"
     now = _but(pinned)
     before = f"last_over_time({promql.population(semconv.SCORED)}[{longest}] offset {longest})"
-    old = f"sum by ({', '.join(promql.BY_SERIES)}) ({before}) > 0"
+    old = f"sum by ({', '.join(promql.BY_EVALUATOR)}) ({before}) > 0"
     several = f'count by ({", ".join(promql.GROUP)}) ({SCORED}{{{WINDOW}="{longest}"}}) > 1'
     return "\nor ".join([f"({now}\nand {old})", f"({now}\nunless {group} ({several}))", *_only(pinned)])
 
@@ -207,7 +207,7 @@ def _but(pinned: Mapping[str, str]) -> str:
 
 def _only(pinned: Mapping[str, str]) -> Iterator[str]:
     for metric, one in pinned.items():
-        yield f"{WRITTEN}{{{promql.matching({promql.METRIC: metric, promql.SERIES: one})}}}"
+        yield f"{WRITTEN}{{{promql.matching({promql.METRIC: metric, promql.EVALUATOR_VERSION: one})}}}"
 
 
 # --- what is normal ---------------------------------------------------------------------------------------------
@@ -235,8 +235,8 @@ def normal_by_hour_records(metrics: Sequence[str], shared: MonitoringSettings) -
     """
     step = promql.duration(STEP * shared.interval)
     named = f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
-    segments = (_segment_sums(step, _WEIGHT, *one, where=named) for one in shared.segments.items())
-    yield {"record": STEP_WEIGHT, "expr": "\nor ".join([_sums(step, _WEIGHT, named), *segments])}
+    dimensions = (_segment_sums(step, _WEIGHT, *one, where=named) for one in shared.dimensions.items())
+    yield {"record": STEP_WEIGHT, "expr": "\nor ".join([_sums(step, _WEIGHT, named), *dimensions])}
     yield {"record": NORMAL_WEIGHT, "expr": f"{STEP_WEIGHT} * {_OF_METRIC} {NORMAL_NOW}"}
     for length in shared.windows:
         window = promql.duration(length)

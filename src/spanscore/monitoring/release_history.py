@@ -24,22 +24,22 @@ from spanscore.monitoring.score_history import stepped
 __all__ = ["ReleaseHistory", "read_history"]
 
 _SCORED: Final = {"n": semconv.SCORED, **WEIGHTED}
-_LOST: Final = {"lost": semconv.COMPARED_EXCLUDED_WEIGHT, "lost2": semconv.COMPARED_EXCLUDED_WEIGHT2}
+_LOST: Final = {"lost": semconv.COMPARED_MISSING_WEIGHT, "lost2": semconv.COMPARED_MISSING_WEIGHT2}
 _FINE_S, _COARSE_S = 60, 300
 _FINE_UNTIL_S: Final = 2 * 86_400
 _MOST_STEPS: Final = 10_000
-"""Points per series: Prometheus answers with 11,000 at most."""
+"""Points per time series: Prometheus answers with 11,000 at most."""
 
 _Key = tuple[str, str, str]
-"""Compared value, metric, series; of what is lost an empty series."""
+"""Compared value, metric, evaluator version; of what is lost an empty evaluator version."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseHistory:
-    """Sums by release, metric and series.
+    """Sums by release, metric and evaluator version.
 
     Attributes:
-        steps: → start of a step, seconds since the epoch → sums; ``lost`` of its own, under an empty series.
+        steps: → start of a step, seconds since the epoch → sums; ``lost`` of its own, under an empty evaluator version.
         begin_s: of the first step; ``end_s`` of the last one's end.
         step_s: length of a step.
         is_fixed: whether ``begin_s`` stays where it is at a later look.
@@ -71,11 +71,11 @@ class ReleaseHistory:
     def _scores(self, value: str) -> ReleaseScores:
         scored: defaultdict[str, dict[str, Steps]] = defaultdict(dict)
         lost: dict[str, Steps] = {}
-        for (of, metric, series), steps in self.steps.items():
+        for (of, metric, evaluator_version), steps in self.steps.items():
             if of != value:
                 continue
             if any(sums.w for sums in steps.values()):
-                scored[metric][series] = {start: sums for start, sums in steps.items() if sums.w}
+                scored[metric][evaluator_version] = {start: sums for start, sums in steps.items() if sums.w}
             else:
                 lost[metric] = steps
         return ReleaseScores(value, scored, lost)
@@ -105,10 +105,10 @@ def read_history(
         raise ConfigurationError(f"--since: at most {_MOST_STEPS * step // 86_400} days can be compared at once")
     parts: defaultdict[_Key, defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for name, instrument in told([*_SCORED.items(), *_LOST.items()]):
-        by = (RELEASE, promql.METRIC, *((promql.SERIES,) if name in _SCORED else ()))
+        by = (RELEASE, promql.METRIC, *((promql.EVALUATOR_VERSION,) if name in _SCORED else ()))
         matchers = ",".join(filter(None, (promql.matching(where), f'{RELEASE}!=""')))
         for labels, points in stepped(api, instrument, by=by, where=matchers, begin=begin, end=end, step=step):
-            of = parts[labels.get(RELEASE, ""), labels.get(promql.METRIC, ""), labels.get(promql.SERIES, "")]
+            of = parts[labels.get(RELEASE, ""), labels.get(promql.METRIC, ""), labels.get(promql.EVALUATOR_VERSION, "")]
             for time, value in points.items():
                 of[time][name] = value
     return ReleaseHistory(_whole(parts), begin, end, step, is_fixed)

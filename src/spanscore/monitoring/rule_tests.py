@@ -16,11 +16,11 @@ from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, Stream, streams_of
 from spanscore.monitoring.applicability_cases import never_applied
-from spanscore.monitoring.canary import CanaryPlan
 from spanscore.monitoring.drops import KEPT, DropPlan
 from spanscore.monitoring.durable_cases import durable_cases
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
+from spanscore.monitoring.judge_check import JudgeCheckPlan
 from spanscore.monitoring.names import label
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
 from spanscore.monitoring.rule_case import MOST_STEPS, STEPS, RuleTest, series_of, unit_test
@@ -50,14 +50,14 @@ def unit_tests(
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
     shared: MonitoringSettings,
-    canaries: Sequence[CanaryPlan] = (),
+    judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> dict[str, Any]:
     """Return the tree of a test file.
 
     Args:
         rules: name of the rule file beside it.
     """
-    cases = [*_Traffic(plans, alerts, metrics, shared).cases(), *map(_judge_changed, canaries)]
+    cases = [*_Traffic(plans, alerts, metrics, shared).cases(), *map(_judge_changed, judge_checks)]
     tests = [unit_test(case, shared) for case in cases]
     return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
 
@@ -135,7 +135,10 @@ class _Traffic:
         states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
         account = label(semconv.REQUEST_MODEL)
         breakers = [
-            {"series": series_of(semconv.JUDGE_BREAKER, {account: model}), "values": " ".join([values] * steps)}
+            {
+                "series": series_of(semconv.JUDGE_CIRCUIT_BREAKER_STATE, {account: model}),
+                "values": " ".join([values] * steps),
+            }
             for model, values in states.items()
         ]
         fires = {"alertname": "SpanscoreJudgeBreakerOpen", "metric": ALL, "window": promql.duration(OPEN_S)}
@@ -190,21 +193,23 @@ class _Traffic:
         values = {"1+a/m/x/1": f"0+{UNITS}x{before} {UNITS * before}x{over}", "1+a/m/y/1": f"0x{before} {grows}"}
         traffic = [
             {
-                "series": series_of(semconv.SCORED, {promql.METRIC: metric.name, promql.SERIES: one}),
+                "series": series_of(semconv.SCORED, {promql.METRIC: metric.name, promql.EVALUATOR_VERSION: one}),
                 "values": grown,
             }
             for metric, (one, grown) in product(self._each_kind, values.items())
         ]
         of_kinds = [metric.name for metric in self._each_kind]
-        notices = [one for one in self._each("SpanscoreNewSeries", window=self._first) if one["metric"] in of_kinds]
-        of = "SpanscoreNewSeries|SpanscoreQualityDrop"
+        notices = [
+            one for one in self._each("SpanscoreNewEvaluatorVersion", window=self._first) if one["metric"] in of_kinds
+        ]
+        of = "SpanscoreNewEvaluatorVersion|SpanscoreQualityDrop"
         yield RuleTest("another judge is told", traffic, notices, before + told, of)
         yield RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
 
     def _anotherseries_of(self, low: Mapping[str, float]) -> RuleTest:
         """The judge changes, and what the new one says is as far below the baseline as a drop."""
         more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
-        traffic = [*self._in_turn({}, low, more, {promql.SERIES: "another"})]
+        traffic = [*self._in_turn({}, low, more, {promql.EVALUATOR_VERSION: "another"})]
         return RuleTest("what another judge says is no drop", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
 
     def _over(self, low: Mapping[str, float]) -> RuleTest:
@@ -260,7 +265,7 @@ class _Traffic:
         """Yield what all counters do; ``streams``: segments in which there are scores."""
         for metric in self._metrics:
             failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
-            yield _counter(semconv.EXCLUDED_WEIGHT, failures, UNITS * failed)
+            yield _counter(semconv.MISSING_WEIGHT, failures, UNITS * failed)
             name = {promql.METRIC: metric.name}
             ended = {
                 Outcome.SCORED: UNITS * (1 - failed) if scored else 0,
@@ -296,7 +301,7 @@ class _Traffic:
     ) -> Iterator[dict[str, str]]:
         """Yield the sums of each segment; of the series that is watched unless the labels name another."""
         alert = self._alerts.get(metric.name, AlertSettings())
-        own = {promql.METRIC: metric.name, promql.SERIES: alert.series or "1", **(labels or {})}
+        own = {promql.METRIC: metric.name, promql.EVALUATOR_VERSION: alert.evaluator_version or "1", **(labels or {})}
         for stream in streams:
             labels = {**own, **stream.labels}
             for instrument, rate in _rates(metric, mean, units):
@@ -320,7 +325,7 @@ class _Traffic:
     def _changing(self, name: str, means: Sequence[float]) -> Iterator[dict[str, str]]:
         """Yield the sums of a metric whose mean is another one at each evaluation."""
         (metric,) = (metric for metric in self._metrics if metric.name == name)
-        own = {promql.METRIC: name, promql.SERIES: self._alerts[name].series or "1"}
+        own = {promql.METRIC: name, promql.EVALUATOR_VERSION: self._alerts[name].evaluator_version or "1"}
         for stream in self._streams:
             labels = {**own, **stream.labels}
             by_mean = {mean: dict(_rates(metric, mean, UNITS)) for mean in means}
@@ -329,13 +334,17 @@ class _Traffic:
                 yield {"series": series_of(instrument, labels), "values": _growing(rates)}
 
 
-def _judge_changed(plan: CanaryPlan) -> RuleTest:
+def _judge_changed(plan: JudgeCheckPlan) -> RuleTest:
     """One judge that has changed, one that has not, and one of three replicas that seems to have."""
     seen = {("bot", "a"): plan.below / 2, ("steady", "a"): 1.0, **{("many", one): plan.below / 2 for one in "abc"}}
-    name = {promql.METRIC: plan.metric, label(semconv.STRATUM): semconv.STRATUM_CANARY, promql.SERIES: "1"}
+    name = {
+        promql.METRIC: plan.metric,
+        label(semconv.EVALUATION_SOURCE): semconv.SOURCE_JUDGE_CHECK,
+        promql.EVALUATOR_VERSION: "1",
+    }
     traffic = [
         {
-            "series": series_of(semconv.CANARY_P, {**name, "job": job, promql.INSTANCE: instance}),
+            "series": series_of(semconv.JUDGE_CHECK_P, {**name, "job": job, promql.INSTANCE: instance}),
             "values": f"{p:g}x{STEPS}",
         }
         for (job, instance), p in seen.items()

@@ -18,10 +18,10 @@ from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled
 from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.calibration_file import calibrations_of
 from spanscore.monitoring.calibration_rules import corrected_records, refuse_unknown
-from spanscore.monitoring.canary import canary_plans, canary_records
 from spanscore.monitoring.drops import least_of, plan_records, plans_of
 from spanscore.monitoring.durable import durable_records
 from spanscore.monitoring.grafana import provisioned
+from spanscore.monitoring.judge_check import judge_check_plans, judge_check_records
 from spanscore.monitoring.links import links_of, times_of
 from spanscore.monitoring.recorded import MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
 from spanscore.monitoring.rule_tests import unit_tests
@@ -30,7 +30,7 @@ from spanscore.monitoring.yaml_files import as_yaml
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
-from spanscore.settings.canary import Canary
+from spanscore.settings.judge_check import JudgeCheck
 
 __all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
 
@@ -46,14 +46,14 @@ def rule_files(
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
     shared: MonitoringSettings | None = None,
-    canary: Canary | None = None,
+    judge_check: JudgeCheck | None = None,
 ) -> dict[str, str]:
     """Return path → text.
 
     Args:
         alerts: metric name → when it is worth a page; metrics that are left out are watched for silence and failures only.
-        shared: interval, windows, segments, links; None = the defaults.
-        canary: that the scorer has; None = none.
+        shared: interval, windows, dimensions, links; None = the defaults.
+        judge_check: that the scorer has; None = none.
 
     Raises:
         ConfigurationError: an alert or a calibration names no metric, a file of either cannot be read, a drop or threshold is
@@ -61,23 +61,23 @@ def rule_files(
     """
     shared = shared or MonitoringSettings()
     _check(alerts, metrics)
-    refuse_too_many(metrics, shared.segments)
+    refuse_too_many(metrics, shared.dimensions)
     calibrations = calibrations_of(shared.calibrations)
     refuse_unknown(calibrations, metrics)
-    canaries = canary_plans(canary, alerts, metrics, shared)
-    plans = plans_of(alerts, metrics, shared, canaries)
-    found = alerts_of(plans, alerts, metrics, shared, canaries)
+    judge_checks = judge_check_plans(judge_check, alerts, metrics, shared)
+    plans = plans_of(alerts, metrics, shared, judge_checks)
+    found = alerts_of(plans, alerts, metrics, shared, judge_checks)
     records = [
         *_numbers(alerts, metrics),
         *estimate_records(shared),
         *_accounts(shared),
         *(one for calibration in calibrations.values() for one in corrected_records(calibration, shared)),
-        *canary_records(canaries),
+        *judge_check_records(judge_checks),
         *plan_records(plans, shared),
     ]
     return {
         RULES: as_yaml(_rules(records, found, shared)),
-        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared, canaries)),
+        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared, judge_checks)),
         ALERTMANAGER: _ROUTE,
         GRAFANA: as_yaml(provisioned(found, shared)),
     }
@@ -161,8 +161,8 @@ def _declared(template: str) -> str:
 
 _OWNED = {
     promql.OWN_SERVICE: ("$service", promql.GROUP),
-    promql.OWN_SERIES: ("$series", promql.BY_SERIES),
-    promql.OWN: ("$own", (*promql.BY_SERIES, SEGMENT)),
+    promql.OWN_EVALUATOR: ("$evaluator_version", promql.BY_EVALUATOR),
+    promql.OWN: ("$own", (*promql.BY_EVALUATOR, SEGMENT)),
 }
 """A place among matchers → the variable of these, and their labels."""
 _OWN = re.compile("|".join(_OWNED))

@@ -72,5 +72,5 @@ def _population(metric: str, sums: _Sums) -> Moments:
 def _of_population(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> Iterator[float]:
     for labels, value in sums.items():
         named = dict(labels)
-        if named[semconv.EVALUATION_NAME] == metric and semconv.STRATUM not in named:
+        if named[semconv.EVALUATION_NAME] == metric and semconv.EVALUATION_SOURCE not in named:
             yield value

@@ -16,17 +16,17 @@ from spanscore.monitoring.hour_of_week import DAY_S, STEP_S
 from spanscore.monitoring.prometheus_api import PrometheusApi
 from spanscore.monitoring.running_mean import WEIGHTED
 
-__all__ = ["History", "ScoredSeries", "scored_days", "stepped"]
+__all__ = ["History", "ScoredEvaluator", "scored_days", "stepped"]
 
 
-class ScoredSeries(NamedTuple):
-    """A metric, and the series (its version, judge and votes) of its scores."""
+class ScoredEvaluator(NamedTuple):
+    """A metric, and the evaluator version (its version, judge and votes) of its scores."""
 
     metric: str
-    series: str
+    evaluator_version: str
 
 
-History = Mapping[ScoredSeries, Mapping[int, Moments]]
+History = Mapping[ScoredEvaluator, Mapping[int, Moments]]
 """Start of five minutes, in seconds since the epoch → sums; only those with scores."""
 
 
@@ -63,16 +63,16 @@ def stepped(
 
 
 def _between(api: PrometheusApi, start: int, end: int, where: str) -> History:
-    sums: defaultdict[ScoredSeries, defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    by = (promql.METRIC, promql.SERIES)
+    sums: defaultdict[ScoredEvaluator, defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    by = (promql.METRIC, promql.EVALUATOR_VERSION)
     for field, instrument in WEIGHTED.items():
         for labels, points in stepped(api, instrument, by=by, where=where, begin=start, end=end, step=STEP_S):
-            of = sums[ScoredSeries(labels.get(promql.METRIC, ""), labels.get(promql.SERIES, ""))]
+            of = sums[ScoredEvaluator(labels.get(promql.METRIC, ""), labels.get(promql.EVALUATOR_VERSION, ""))]
             for time, value in points.items():
                 of[time][field] = value
     return {
-        series: {
+        evaluator_version: {
             time: Moments(**parts) for time, parts in steps.items() if parts.get("w") and len(parts) == len(WEIGHTED)
         }
-        for series, steps in sums.items()
+        for evaluator_version, steps in sums.items()
     }

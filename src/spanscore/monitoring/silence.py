@@ -95,14 +95,14 @@ def _unscored(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
         labels={**labels_of("critical", OF_METRIC, window), "reason": UNSCORED},
         summary=f"{OF_METRIC} has no scores",
         text=f"{{count}} units were to be evaluated by {OF_METRIC} over {window}, and none got a score "
-        "({service}). See spanscore.outcome of spanscore_evaluations_total.",
+        "({service}). See spanscore.evaluation.outcome of spanscore_evaluations_total.",
     )
 
 
 def _ended(window: str, where: str, *, conditional: bool) -> str:
     """Return how many units that were to be scored ended, per replica."""
     # units that a condition leaves out have an alert of their own
-    nothing = f"{promql.TURNED_AWAY}|{Outcome.UNDEFINED}" if conditional else promql.TURNED_AWAY
+    nothing = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
     asked = f'{where},{label(semconv.OUTCOME)}!~"{nothing}",{promql.POPULATION}'
     return promql.increase(semconv.EVALUATIONS, window, asked, REPLICAS)
 
@@ -139,7 +139,7 @@ def _is_silent_replica(where: str, shared: MonitoringSettings) -> str:
 
 def _hands_over(window: str) -> str:
     """Return the replicas that leave units to other processes: what ends with them is no sign of whether these score."""
-    left = f"{promql.matching({label(semconv.OUTCOME): Outcome.HANDED_OVER})},{promql.POPULATION}"
+    left = f"{promql.matching({label(semconv.OUTCOME): Outcome.DELEGATED})},{promql.POPULATION}"
     return f"{promql.increase(semconv.EVALUATIONS, window, left, REPLICAS)} > 0"
 
 

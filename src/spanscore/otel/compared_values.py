@@ -29,7 +29,8 @@ class ComparedValues:
     Args:
         by: as ``Compare.by``.
         resource: gives that of this process, for units that name none of their own.
-        series: metric → its present series, for the units that are lost: their scores would have been of it.
+        evaluator_version: metric → its present evaluator version, for the units that are lost: their scores would have been of
+            it.
         shown: of a value that may hold what a user typed (metadata, attributes), returns what may leave; None = nothing. Called
             once for each that is told apart, on the thread that asks.
         most: values that are told apart; the first that come.
@@ -39,17 +40,19 @@ class ComparedValues:
         self,
         by: str,
         resource: Callable[[], Mapping[str, Any]] = dict,
-        series: Mapping[str, str] | None = None,
+        evaluator_version: Mapping[str, str] | None = None,
         shown: Callable[[str], str | None] = lambda value: value,
         most: float = MOST_VALUES,
     ) -> None:
         self.by = by
         self._resource = resource
-        self._series = dict(series or {})
-        self._is_series = by == semconv.SERIES
+        self._evaluator_versions = dict(evaluator_version or {})
+        self._is_evaluator_version = by == semconv.EVALUATOR_VERSION
         self._shown = shown
         self._most = most
-        self._known: dict[str, dict[str, str]] = {}  # metric of a series, else empty → value → as it is told
+        self._known: dict[
+            str, dict[str, str]
+        ] = {}  # metric of an evaluator version, else empty → value → as it is told
         self.reset()
         reset_in_child(self, ComparedValues.reset)
 
@@ -59,11 +62,17 @@ class ComparedValues:
 
     def of_score(self, unit: Unit | None, score: Score) -> str:
         """Return the value of a score."""
-        return self._admitted(score.series or UNTOLD, score.metric) if self._is_series else self.of_unit(unit)
+        return (
+            self._admitted(score.evaluator_version or UNTOLD, score.metric)
+            if self._is_evaluator_version
+            else self.of_unit(unit)
+        )
 
     def of_loss(self, metric: str, told: str) -> str:
         """Return the value of a unit that a metric lost; ``told``: as ``of_unit`` returned it."""
-        return self._admitted(self._series.get(metric, UNTOLD), metric) if self._is_series else told
+        return (
+            self._admitted(self._evaluator_versions.get(metric, UNTOLD), metric) if self._is_evaluator_version else told
+        )
 
     def of_unit(self, unit: Unit | None) -> str:
         """Return what a unit says, ``unknown`` where it says nothing; None = one of this process of which nothing is left."""
@@ -75,7 +84,7 @@ class ComparedValues:
     def known(self, metric: str) -> Sequence[str]:
         """Return the values of a metric's sums so far, in the order in which they came, ``unknown`` and ``other`` included."""
         with self._lock:
-            return tuple(dict.fromkeys(self._known.get(metric if self._is_series else "", {}).values()))
+            return tuple(dict.fromkeys(self._known.get(metric if self._is_evaluator_version else "", {}).values()))
 
     def _tellers(self, unit: Unit | None) -> Iterator[tuple[Mapping[str, Any], bool]]:
         """Yield what may tell of a unit that is about to be emitted as well as of one that has just closed, and whether it
@@ -87,12 +96,12 @@ class ComparedValues:
         elif root is not None and unit is not None:
             yield root.metadata, False
             yield root.attributes, False
-            if (asked := unit.names_model) is not None:
+            if (asked := unit.model_span) is not None:
                 yield asked.attributes, False
         yield self._resource() if root is None or root.resource is None else root.resource, True
 
     def _admitted(self, value: str, metric: str = "", *, is_safe: bool = True) -> str:
-        """Return a value as it is told, ``other`` where it is one too many: of series, of those of one metric."""
+        """Return a value as it is told, ``other`` where it is one too many: of evaluator versions, of those of one metric."""
         with self._lock:
             known = self._known.setdefault(metric, {})
             if value in known:

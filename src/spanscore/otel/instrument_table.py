@@ -38,13 +38,17 @@ SUMS: Mapping[str, Instrument] = {
     semconv.JUDGE_TOKENS: Instrument("counter", "{token}", "Tokens sent to and received from a judge"),
     semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls whose price is known"),
     semconv.JUDGE_ERRORS: Instrument("counter", "{call}", "Failed calls of a judge"),
-    semconv.JUDGE_UNMETERED: Instrument("counter", "{call}", "Answers without a credible count of their tokens"),
-    semconv.JUDGE_CONTRADICTIONS: Instrument(
+    semconv.JUDGE_CALLS_WITHOUT_USAGE: Instrument(
+        "counter", "{call}", "Answers without a credible count of their tokens"
+    ),
+    semconv.JUDGE_SELF_CONTRADICTIONS: Instrument(
         "counter", "{verdict}", "Verdicts of a judge that their own reason speaks against, in plain English forms"
     ),
     semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
-    semconv.LABELS: Instrument("counter", "{label}", "Units that people labelled, by their first word"),
-    semconv.LABELS_CHANGED: Instrument("counter", "{label}", "Labels that were changed, by the word that came instead"),
+    semconv.ANNOTATIONS: Instrument("counter", "{label}", "Units that people labelled, by their first word"),
+    semconv.ANNOTATION_CHANGES: Instrument(
+        "counter", "{label}", "Labels that were changed, by the word that came instead"
+    ),
     semconv.FEEDBACK: Instrument(
         "counter", "{unit}", "Units that somebody found no good: whether they could be judged"
     ),
@@ -75,7 +79,7 @@ READ: Mapping[str, Instrument] = {
         "Chosen units, by the source of the share that a head sampler kept: th, configured, unknown",
     ),
     semconv.CAPTURE_UNITS: Instrument("counter", "{unit}", "Units captured by the callback handler"),
-    semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused, as the inbox was full"),
+    semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused, as the event queue was full"),
     semconv.CAPTURE_ABANDONED: Instrument("counter", "{unit}", "Captured units whose run was abandoned"),
     semconv.RECEIVE_REQUESTS: Instrument("counter", "{request}", "Requests with spans that came over the wire"),
     semconv.RECEIVE_SPANS: Instrument("counter", "{span}", "Valid spans of those that were taken"),
@@ -100,7 +104,7 @@ READ: Mapping[str, Instrument] = {
     semconv.SPOOL_DEPTH: Instrument("gauge", "{job}", "Jobs in the spool, of all processes that share its file"),
     semconv.SPOOL_BYTES: Instrument("gauge", "By", "What they hold"),
     semconv.SPOOL_OLDEST: Instrument("gauge", "s", "For how long the oldest of them has waited"),
-    semconv.SPOOL_POISON: Instrument(
+    semconv.SPOOL_DEAD_LETTERS: Instrument(
         "gauge", "{job}", "Jobs that were put aside: each ended several processes, or cannot be read"
     ),
     semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or in work"),
@@ -109,19 +113,25 @@ READ: Mapping[str, Instrument] = {
 }
 """What the parts of a scorer tell."""
 POINTS: Mapping[str, Instrument] = {
-    semconv.JUDGE_PLACES: Instrument("gauge", "", "Questions that may be out with an account at once; below 1 a pace"),
-    semconv.JUDGE_INFLIGHT: Instrument("gauge", "", "Questions that are out with an account"),
-    semconv.JUDGE_WAITING: Instrument("gauge", "", "Questions that wait to be sent to an account"),
-    semconv.JUDGE_BREAKER: Instrument("gauge", "", "Breaker of an account: 0 closed, 1 half-open, 2 open"),
+    semconv.JUDGE_CONCURRENCY_LIMIT: Instrument(
+        "gauge", "", "Questions that may be out with an account at once; below 1 a pace"
+    ),
+    semconv.JUDGE_ACTIVE_CALLS: Instrument("gauge", "", "Questions that are out with an account"),
+    semconv.JUDGE_QUEUE_SIZE: Instrument("gauge", "", "Questions that wait to be sent to an account"),
+    semconv.JUDGE_CIRCUIT_BREAKER_STATE: Instrument(
+        "gauge", "", "Breaker of an account: 0 closed, 1 half-open, 2 open"
+    ),
     semconv.JUDGE_THROTTLED: Instrument("counter", "{call}", "Requests that an account refused for load"),
     semconv.JUDGE_RETRIES: Instrument("counter", "{call}", "Requests that repeated a failed one"),
-    semconv.JUDGE_CACHED: Instrument("counter", "{call}", "Questions that were answered without a request"),
+    semconv.JUDGE_CACHE_HITS: Instrument("counter", "{call}", "Questions that were answered without a request"),
     semconv.BUDGET_SPENT: Instrument("gauge", "", "Spent of a budget in its present window"),
     semconv.BUDGET_LIMIT: Instrument("gauge", "", "A budget, per window"),
     semconv.BUDGET_FACTOR: Instrument("gauge", "", "By which a budget multiplies the sampling rates, at most 1"),
-    semconv.CANARY_AGREEMENT: Instrument("gauge", "", "Share of the labels with which a judge agreed in the last run"),
-    semconv.CANARY_FIRST_AGREEMENT: Instrument("gauge", "", "Share of them with which its first answers did"),
-    semconv.CANARY_P: Instrument("gauge", "", "Exact p of the change of a judge's answers since its first run"),
+    semconv.JUDGE_CHECK_AGREEMENT: Instrument(
+        "gauge", "", "Share of the labels with which a judge agreed in the last run"
+    ),
+    semconv.JUDGE_CHECK_FIRST_AGREEMENT: Instrument("gauge", "", "Share of them with which its first answers did"),
+    semconv.JUDGE_CHECK_P: Instrument("gauge", "", "Exact p of the change of a judge's answers since its first run"),
     semconv.WORKER_LAG: Instrument("gauge", "{message}", "Messages of a partition that are not settled"),
     semconv.WORKER_TIME_LAG: Instrument("gauge", "s", "Age of the oldest message of a partition that is not settled"),
 }
@@ -131,16 +141,16 @@ INSTRUMENTS: Mapping[str, Instrument] = {
         "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"
     ),
     semconv.JUDGE_DURATION: Instrument("histogram", "s", "Duration of judge calls"),
-    semconv.JUDGE_WAIT: Instrument("histogram", "s", "For how long questions waited to be sent"),
+    semconv.JUDGE_QUEUE_DURATION: Instrument("histogram", "s", "For how long questions waited to be sent"),
     semconv.ELIGIBLE: Instrument("counter", "{evaluation}", "Units that entered, per metric"),
     semconv.EVALUATIONS: Instrument("counter", "{evaluation}", "Units that ended, per metric and outcome"),
     semconv.PENDING: Instrument("gauge", "{evaluation}", "Units that entered and have not ended"),
-    semconv.EXCLUDED_WEIGHT: Instrument("counter", "1", "Sum of w over units that the mean lacks, by outcome"),
-    semconv.EXCLUDED_WEIGHT2: Instrument("counter", "1", "Sum of w² over units that the mean lacks, by outcome"),
-    semconv.COMPARED_EXCLUDED_WEIGHT: Instrument(
+    semconv.MISSING_WEIGHT: Instrument("counter", "1", "Sum of w over units that the mean lacks, by outcome"),
+    semconv.MISSING_WEIGHT2: Instrument("counter", "1", "Sum of w² over units that the mean lacks, by outcome"),
+    semconv.COMPARED_MISSING_WEIGHT: Instrument(
         "counter", "1", "Sum of w over units that a compared value's mean lacks, of all outcomes"
     ),
-    semconv.COMPARED_EXCLUDED_WEIGHT2: Instrument(
+    semconv.COMPARED_MISSING_WEIGHT2: Instrument(
         "counter", "1", "Sum of w² over units that a compared value's mean lacks, of all outcomes"
     ),
     **SUMS,

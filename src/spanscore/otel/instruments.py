@@ -32,7 +32,7 @@ from spanscore.otel.sums import (
     OTHER,
     BoundedSums,
     Labels,
-    checked_segments,
+    checked_dimensions,
     labels_of_applicability,
     labels_of_calls,
     labels_of_compared,
@@ -64,9 +64,9 @@ class Telemetry:
         gauges: instrument name (of queue, hold, capture …) → what reads it; a mapping is a point per ``reason``.
         points: reads the accounts that are asked, and the budgets.
         waits: tells of the questions that wait for an account.
-        segments: attribute or metadata key → the values that are told apart; every other value is ``other``.
+        dimensions: attribute or metadata key → the values that are told apart; every other value is ``other``.
         compared: tells the value by which releases are compared; None = they are not.
-        max_sets: attribute sets per instrument; models, agents and series past it are ``other``.
+        max_sets: attribute sets per instrument; models, agents and evaluator versions past it are ``other``.
 
     Raises:
         ConfigurationError: a segment has the name of an attribute of ours.
@@ -80,7 +80,7 @@ class Telemetry:
         *,
         points: Points = dict,
         waits: Waits | None = None,
-        segments: Mapping[str, Sequence[str]] | None = None,
+        dimensions: Mapping[str, Sequence[str]] | None = None,
         compared: ComparedValues | None = None,
         max_sets: int = MAX_SETS,
     ) -> None:
@@ -88,7 +88,7 @@ class Telemetry:
         self._collected = local()
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
-        self._segments = checked_segments(segments or {})
+        self._dimensions = checked_dimensions(dimensions or {})
         self._compared = compared
         self._releases: set[tuple[str, str]] = set()
         self._known: list[tuple[Metric, str | None]] = []
@@ -124,16 +124,16 @@ class Telemetry:
             self._exported[meter].abandoned = True
         self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
 
-    def declare(self, metrics: Iterable[Metric], stratum: str | None = None) -> None:
-        """Let every sum of these metrics, in a stratum, be there as 0; to be called before the first collection."""
+    def declare(self, metrics: Iterable[Metric], source: str | None = None) -> None:
+        """Let every sum of these metrics, in a source, be there as 0; to be called before the first collection."""
         for metric in metrics:
-            self._declared.add((metric.name, stratum))
-            self._known.append((metric, stratum))
-            self._declare_sums(metric, stratum, {} if self._compared is None else {semconv.COMPARED: ()})
-            if stratum is None:
+            self._declared.add((metric.name, source))
+            self._known.append((metric, source))
+            self._declare_sums(metric, source, {} if self._compared is None else {semconv.COMPARED: ()})
+            if source is None:
                 self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
-            for applies in (True, False) if stratum is None and is_conditional(metric) else ():
-                labels = labels_of_applicability(metric.name, metric.series, applies)
+            for applies in (True, False) if source is None and is_conditional(metric) else ():
+                labels = labels_of_applicability(metric.name, metric.evaluator_version, applies)
                 self._sums.declare(labels, dict.fromkeys(APPLICABLE, 0.0))
 
     def declare_calls(self, metric: str, model: str, *, have_price: bool) -> None:
@@ -143,8 +143,8 @@ class Telemetry:
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, kind)), 0)
         for name in (
             semconv.JUDGE_CALLS,
-            semconv.JUDGE_UNMETERED,
-            semconv.JUDGE_CONTRADICTIONS,
+            semconv.JUDGE_CALLS_WITHOUT_USAGE,
+            semconv.JUDGE_SELF_CONTRADICTIONS,
             *([semconv.JUDGE_COST] if have_price else []),
         ):
             self._sums.add(name, labels, 0)
@@ -162,15 +162,15 @@ class Telemetry:
             self._judged(score, call)
         if score.contradictions:
             asked = labels_of_calls(score.metric, score.judge_model or UNKNOWN)
-            self._sums.add(semconv.JUDGE_CONTRADICTIONS, asked, score.contradictions)
+            self._sums.add(semconv.JUDGE_SELF_CONTRADICTIONS, asked, score.contradictions)
         if score.revision or (unit is not None and unit.is_provisional):
             return
-        if score.applies is not None and not score.stratum:
-            w, labels = _weight(score), labels_of_applicability(score.metric, score.series, score.applies)
+        if score.applies is not None and not score.source:
+            w, labels = _weight(score), labels_of_applicability(score.metric, score.evaluator_version, score.applies)
             self._sums.add_all(labels, zip(APPLICABLE, (w, w * w), strict=True))
         if score.value is not None:
             self._scored(unit, score, context)
-        elif score.error_type == _DECLINED and not score.stratum:
+        elif score.error_type == _DECLINED and not score.source:
             self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
 
     def count(self, name: str, labels: Labels, amount: float = 1) -> None:
@@ -190,7 +190,7 @@ class Telemetry:
         segment = self._segment_of(None if unit is None else unit.root)
         if self._compared is not None:
             segment += ((semconv.COMPARED, self._release_of(self._compared, unit, score)),)
-        labels = labels_of_score(score.metric, score.label, score.series, segment, score.stratum)
+        labels = labels_of_score(score.metric, score.label, score.evaluator_version, segment, score.source)
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
             self._sums.add(semconv.SCORED, labels, 1)
             return
@@ -206,7 +206,7 @@ class Telemetry:
         for kind, tokens in _tokens(call).items():
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, kind)), tokens)
         if _is_unmetered(call):
-            self._sums.add(semconv.JUDGE_UNMETERED, labels, 1)
+            self._sums.add(semconv.JUDGE_CALLS_WITHOUT_USAGE, labels, 1)
         if call.cost_usd is not None:
             self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
         if call.error_type:
@@ -217,24 +217,24 @@ class Telemetry:
         for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
 
-    def _declare_sums(self, metric: Metric, stratum: str | None, compared: Mapping[str, Sequence[str]]) -> None:
-        for labels in closed_sets(metric, {**self._segments, **compared}, stratum):
+    def _declare_sums(self, metric: Metric, source: str | None, compared: Mapping[str, Sequence[str]]) -> None:
+        for labels in closed_sets(metric, {**self._dimensions, **compared}, source):
             self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(MOMENTS, 0.0)})
 
     def _release_of(self, compared: ComparedValues, unit: Unit | None, score: Score) -> str:
         """Return the compared value; with the first score of one, all sums of it are there as 0."""
         value = compared.of_score(unit, score)
-        metric = score.metric if compared.by == semconv.SERIES else ""
+        metric = score.metric if compared.by == semconv.EVALUATOR_VERSION else ""
         if (metric, value) not in self._releases:
             self._releases.add((metric, value))
-            for known, stratum in self._known:
+            for known, source in self._known:
                 if metric in ("", known.name):
-                    self._declare_sums(known, stratum, {semconv.COMPARED: (value,)})
+                    self._declare_sums(known, source, {semconv.COMPARED: (value,)})
         return value
 
     def _segment_of(self, root: SpanData | None) -> Labels:
         found, told = [], () if root is None else (root.metadata, root.attributes, root.resource or {})
-        for key, values in self._segments.items():
+        for key, values in self._dimensions.items():
             text = plain_text(next((of[key] for of in told if key in of), None))
             found.append((key, text if text is not None and text in values else OTHER))
         return tuple(found)
@@ -272,7 +272,7 @@ class Telemetry:
         """Return the weights of what the means of releases lack, per metric and compared value."""
         if self._compared is None:
             return {}
-        population = [metric for metric, stratum in self._declared if stratum is None]
+        population = [metric for metric, source in self._declared if source is None]
         found = {(metric, value): Weights() for metric in population for value in self._compared.known(metric)}
         return {labels_of_compared(*told): of for told, of in {**found, **self._counted().compared}.items()}
 
@@ -281,12 +281,12 @@ class Telemetry:
         return getattr(self._collected, "counted", None) or self.counts.counted()
 
     def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, str | None]]:
-        return ((metric, outcome, stratum) for (metric, stratum), outcome in product(self._declared, outcomes))
+        return ((metric, outcome, source) for (metric, source), outcome in product(self._declared, outcomes))
 
     def _per_metric(self, number: Callable[[Counted], Mapping[str, int]]) -> dict[Labels, float]:
         told = dict.fromkeys(self._declared, 0)
-        for stratum, counted in self._counted().parts:
-            told |= {(metric, stratum): units for metric, units in number(counted).items()}
+        for source, counted in self._counted().parts:
+            told |= {(metric, source): units for metric, units in number(counted).items()}
         return {labels_of_metric(*one): units for one, units in told.items()}
 
     def reading(self, name: str) -> dict[Labels, float]:
@@ -328,5 +328,7 @@ def _weight(score: Score) -> float:
 
 
 def _quality(score: Score) -> float | None:
-    """Return the quality; None also for one outside [0, 1], or NaN, which a foreign metric may claim and the SDK would drop."""
+    """Return the quality; None also for one outside [0, 1], or NaN, which an external metric may claim and the SDK would
+    drop.
+    """
     return score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None

@@ -23,7 +23,7 @@ __all__ = ["DURATION_BUCKETS", "MeterInstruments", "instruments_of"]
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Seconds; those of the GenAI conventions for a model's call."""
 WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-"""Seconds; the last is the usual ``max_wait``."""
+"""Seconds; the last is the usual ``queue_timeout``."""
 
 
 class _Told(Protocol):
@@ -59,7 +59,7 @@ class MeterInstruments:
         self._make_observable(meter)
         self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
         self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
-        self._wait = _histogram(meter, semconv.JUDGE_WAIT, WAIT_BUCKETS)
+        self._wait = _histogram(meter, semconv.JUDGE_QUEUE_DURATION, WAIT_BUCKETS)
 
     def join(self, one: _Told) -> None:
         """Add up the numbers of one more."""
@@ -89,10 +89,10 @@ class MeterInstruments:
             semconv.ELIGIBLE: lambda of: of.eligible(),
             semconv.EVALUATIONS: lambda of: of.evaluations(),
             semconv.PENDING: lambda of: of.pending(),
-            semconv.EXCLUDED_WEIGHT: lambda of: _weights(of.excluded(), "w"),
-            semconv.EXCLUDED_WEIGHT2: lambda of: _weights(of.excluded(), "w2"),
-            semconv.COMPARED_EXCLUDED_WEIGHT: lambda of: _weights(of.compared_excluded(), "w"),
-            semconv.COMPARED_EXCLUDED_WEIGHT2: lambda of: _weights(of.compared_excluded(), "w2"),
+            semconv.MISSING_WEIGHT: lambda of: _weights(of.excluded(), "w"),
+            semconv.MISSING_WEIGHT2: lambda of: _weights(of.excluded(), "w2"),
+            semconv.COMPARED_MISSING_WEIGHT: lambda of: _weights(of.compared_excluded(), "w"),
+            semconv.COMPARED_MISSING_WEIGHT2: lambda of: _weights(of.compared_excluded(), "w2"),
             **{name: methodcaller("sums", name) for name in SUMS},
             **{name: methodcaller("reading", name) for name in READ},
         }

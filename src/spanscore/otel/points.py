@@ -27,11 +27,11 @@ Points: TypeAlias = Callable[[], Mapping[Hashable, Point]]
 """Reads what there is: by what tells one from every other in this process."""
 
 _WORST: Mapping[str, Callable[[float, float], float]] = {
-    semconv.JUDGE_BREAKER: max,
+    semconv.JUDGE_CIRCUIT_BREAKER_STATE: max,
     semconv.BUDGET_FACTOR: min,
-    semconv.CANARY_AGREEMENT: min,
-    semconv.CANARY_FIRST_AGREEMENT: min,
-    semconv.CANARY_P: min,
+    semconv.JUDGE_CHECK_AGREEMENT: min,
+    semconv.JUDGE_CHECK_FIRST_AGREEMENT: min,
+    semconv.JUDGE_CHECK_P: min,
 }
 """Of these the worst stands for all that have the same attributes; others add up."""
 

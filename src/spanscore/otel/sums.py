@@ -20,7 +20,7 @@ __all__ = [
     "BoundedSums",
     "Labels",
     "add_up",
-    "checked_segments",
+    "checked_dimensions",
     "labels_of_applicability",
     "labels_of_calls",
     "labels_of_compared",
@@ -37,18 +37,18 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 SDK_SETS: Final = 2_000
 """Attribute sets per instrument, observable ones too, past which the SDK makes one of all, and says nothing."""
 MAX_SETS: Final = 1_000
-"""Of them, those that nobody declared: series, models, agents."""
+"""Of them, those that nobody declared: evaluator versions, models, agents."""
 _FOR_OTHERS: Final = 100
 """Of them, those that are kept for what stands for all past these."""
 MOST_DECLARED: Final = 1_500
-"""Of them, those that metrics and segments may declare; the rest is room for series that come later."""
+"""Of them, those that metrics and segments may declare; the rest is room for evaluator versions that come later."""
 OTHER = "other"
 _CLOSED = frozenset(
     {
         semconv.EVALUATION_NAME,
         semconv.EVALUATION_SCORE_LABEL,
         semconv.OUTCOME,
-        semconv.STRATUM,
+        semconv.EVALUATION_SOURCE,
         semconv.TOKEN_TYPE,
         semconv.APPLICABLE,
     }
@@ -58,8 +58,8 @@ _OF_SCORES = {
     semconv.COMPARED,
     semconv.EVALUATION_NAME,
     semconv.EVALUATION_SCORE_LABEL,
-    semconv.SERIES,
-    semconv.STRATUM,
+    semconv.EVALUATOR_VERSION,
+    semconv.EVALUATION_SOURCE,
 }
 """Attributes of a score's sums."""
 
@@ -153,31 +153,35 @@ def add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:
         total[labels] = total.get(labels, 0) + value
 
 
-def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def checked_dimensions(dimensions: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Return segments with their values as text, each once.
 
     Raises:
         ConfigurationError: one has the name of an attribute of ours, or would be the label that names the scorer's service.
     """
-    if taken := {semconv.SERVICE_NAME, "service_name"} & set(segments):
+    if taken := {semconv.SERVICE_NAME, "service_name"} & set(dimensions):
         raise ConfigurationError(
             f"the segment {min(taken)!r} would be the label service_name, which is the scorer's own: tell applications "
             "apart by another attribute of their resource, such as service.namespace"
         )
-    ours = _OF_SCORES & set(segments)
+    ours = _OF_SCORES & set(dimensions)
     if ours:
         raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")
-    return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in segments.items()}
+    return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in dimensions.items()}
 
 
-def labels_of_metric(name: str, stratum: str | None = None) -> Labels:
+def labels_of_metric(name: str, source: str | None = None) -> Labels:
     """Return the attributes of what is counted per metric."""
-    return ((semconv.EVALUATION_NAME, name), *within(stratum))
+    return ((semconv.EVALUATION_NAME, name), *within(source))
 
 
-def labels_of_applicability(name: str, series: str, applies: bool) -> Labels:
+def labels_of_applicability(name: str, evaluator_version: str, applies: bool) -> Labels:
     """Return the attributes of the sums of whether a metric applies."""
-    return (*labels_of_metric(name), (semconv.SERIES, series), (semconv.APPLICABLE, str(applies).lower()))
+    return (
+        *labels_of_metric(name),
+        (semconv.EVALUATOR_VERSION, evaluator_version),
+        (semconv.APPLICABLE, str(applies).lower()),
+    )
 
 
 def labels_of_calls(metric: str, model: str) -> Labels:
@@ -185,9 +189,9 @@ def labels_of_calls(metric: str, model: str) -> Labels:
     return (semconv.EVALUATION_NAME, metric), (semconv.REQUEST_MODEL, model)
 
 
-def labels_of_outcome(name: str, outcome: Outcome, stratum: str | None = None) -> Labels:
+def labels_of_outcome(name: str, outcome: Outcome, source: str | None = None) -> Labels:
     """Return the attributes of what is counted per metric and outcome."""
-    return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *within(stratum))
+    return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *within(source))
 
 
 def labels_of_compared(name: str, value: str) -> Labels:
@@ -195,20 +199,28 @@ def labels_of_compared(name: str, value: str) -> Labels:
     return (*labels_of_metric(name), (semconv.COMPARED, value))
 
 
-def labels_of_score(name: str, label: str | None, series: str, segments: Labels, stratum: str | None = None) -> Labels:
+def labels_of_score(
+    name: str, label: str | None, evaluator_version: str, dimensions: Labels, source: str | None = None
+) -> Labels:
     """Return the attributes of a score's sums."""
     labelled = ((semconv.EVALUATION_SCORE_LABEL, label),) if label else ()
-    return (*labels_of_metric(name), *labelled, (semconv.SERIES, series), *segments, *within(stratum))
+    return (
+        *labels_of_metric(name),
+        *labelled,
+        (semconv.EVALUATOR_VERSION, evaluator_version),
+        *dimensions,
+        *within(source),
+    )
 
 
-def within(stratum: str | None) -> Labels:
-    """Return the attribute of a stratum; the population, which alone alerts and means read, is what has none."""
-    return ((semconv.STRATUM, stratum),) if stratum else ()
+def within(source: str | None) -> Labels:
+    """Return the attribute of a source; the population, which alone alerts and means read, is what has none."""
+    return ((semconv.EVALUATION_SOURCE, source),) if source else ()
 
 
 def labels_of_run(unit: Unit | None, score: Score) -> Labels:
     """Return the attributes of the histogram: those of the score, and the scored application's model and workflow or agent."""
-    labels = labels_of_score(score.metric, score.label, score.series, (), score.stratum)
+    labels = labels_of_score(score.metric, score.label, score.evaluator_version, (), score.source)
     if unit is None:
         return labels
     attributes: Mapping[str, Any] = unit.root.attributes if unit.root is not None else {}

@@ -21,7 +21,7 @@ _MOST_SCOPES: Final = 100
 _NOT_JOINED: Final = NoContent(
     "content is in log records, and none of the span had come when its unit was closed",
     "send log records as soon as spans (OTEL_BLRP_SCHEDULE_DELAY of the traced application), or have units wait for longer"
-    " (units.quiet); or have the content on the spans",
+    " (units.idle_timeout); or have the content on the spans",
 )
 
 

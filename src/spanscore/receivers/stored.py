@@ -8,9 +8,9 @@ from spanscore.model.job import Decision
 from spanscore.model.replayed import ReplayState
 from spanscore.model.score import Outcome
 from spanscore.model.span import Unit
-from spanscore.protocols import Metric, Receiver, Recorded, Sampler
+from spanscore.protocols import Metric, Receiver, Sampler, UnitListener
 from spanscore.receivers.when_read import WhenRead
-from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.event_queue import EventQueue
 
 __all__ = ["StoredUnits"]
 
@@ -19,7 +19,7 @@ class StoredUnits(WhenRead):
     """Hands units on that nothing more will come of; their spans have left long ago.
 
     Args:
-        inbox: the way to the span thread.
+        event_queue: the way to the span thread.
         port: where units are handed on.
         sampler: decides on them, there and in ``decisions``.
         metrics: that score units.
@@ -34,15 +34,15 @@ class StoredUnits(WhenRead):
 
     def __init__(
         self,
-        inbox: Inbox[Receiver],
-        port: Recorded,
+        event_queue: EventQueue[Receiver],
+        port: UnitListener,
         sampler: Sampler,
         *,
         metrics: Sequence[Metric],
         open_units: Callable[[], int],
         ready: Callable[[], None],
     ) -> None:
-        self._inbox = inbox
+        self._event_queue = event_queue
         self._port = port
         self._sampler = sampler
         self._open_units = open_units
@@ -71,14 +71,14 @@ class StoredUnits(WhenRead):
             return
         self._ready()
         self.units += 1
-        self._inbox.put(self, unit, must=True)
-        self._inbox.nudge()
+        self._event_queue.put(self, unit, must=True)
+        self._event_queue.nudge()
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
     def handle(self, event: Unit, now_ns: int) -> None:
         """Hand on one unit."""
-        self._port.assembled(event, {}, now_ns, lost=Outcome.INCOMPLETE)
+        self._port.unit_complete(event, {}, now_ns, lost=Outcome.INCOMPLETE)
         self._read += 1
 
     def unread(self) -> int:

@@ -13,9 +13,9 @@ from spanscore.model.sample import Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.live_span import LiveSpan
-from spanscore.protocols import Admission, PendingSpan, Receiver, Recorded
+from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
 from spanscore.receivers.when_read import WhenRead
-from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.event_queue import EventQueue
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.session_ids import SessionIds
 
@@ -41,7 +41,7 @@ class SubmittedSamples(WhenRead):
     """The receiver of ``submit()``: a sample is a whole unit at once.
 
     Args:
-        inbox: the way to the span thread.
+        event_queue: the way to the span thread.
         port: where units are handed on.
         admission: counts the samples that are turned away here.
         tracer: gives the tracer of the capture scope.
@@ -53,14 +53,14 @@ class SubmittedSamples(WhenRead):
 
     def __init__(
         self,
-        inbox: Inbox[Receiver],
-        port: Recorded,
-        admission: Admission,
+        event_queue: EventQueue[Receiver],
+        port: UnitListener,
+        admission: RejectionCounter,
         *,
         tracer: Callable[[], Tracer],
         turns: SessionIds | None = None,
     ) -> None:
-        self._inbox = inbox
+        self._event_queue = event_queue
         self._port = port
         self._admission = admission
         self._tracer = tracer
@@ -76,13 +76,13 @@ class SubmittedSamples(WhenRead):
         """Take a sample by value; return its trace id, 32 hex digits, or None when it was turned away. Does not block."""
         if self._closed:
             return None
-        if not self._inbox.admits():
-            self._turn_away(Outcome.REFUSED)
+        if not self._event_queue.admits():
+            self._turn_away(Outcome.EVENT_QUEUE_FULL)
             return None
         span, end_ns, pending = self._span()
         ids = span.get_span_context()
         if not ids.trace_flags & 1:
-            self._turn_away(Outcome.NOT_EXPORTED)
+            self._turn_away(Outcome.TRACE_NOT_SAMPLED)
             return None
         session = context.current_session()
         unit, samples = _unit_of(span, end_ns, session), Samples.of(by_value(item))
@@ -90,8 +90,8 @@ class SubmittedSamples(WhenRead):
             self._turns.began(session, unit.spans[0].start_ns)
         self._submitted += 1
         submission = _Submission(unit, samples, pending, sampled)
-        self._inbox.put(self, submission, size_bytes_of(unit, samples), must=True)
-        self._inbox.nudge()
+        self._event_queue.put(self, submission, size_bytes_of(unit, samples), must=True)
+        self._event_queue.nudge()
         return f"{ids.trace_id:032x}"
 
     # --- Receiver ----------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class SubmittedSamples(WhenRead):
         self._read += 1
         unit, samples, pending, sampled = event
         self.unsampled += not sampled
-        self._port.submitted(unit, samples, pending, sampled=sampled, now_ns=now_ns)
+        self._port.sample_submitted(unit, samples, pending, sampled=sampled, now_ns=now_ns)
 
     def unread(self) -> int:
         """Return how many samples were never read."""

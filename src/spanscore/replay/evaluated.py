@@ -10,13 +10,13 @@ from spanscore import semconv
 from spanscore.cases.case import FoundScore
 from spanscore.codec.text import as_text, plain_number
 from spanscore.model.score import Outcome, score_id
-from spanscore.model.span import Decided, SpanData, UnitKey
+from spanscore.model.span import SpanData, UnitKey, UpstreamDecision
 from spanscore.protocols import Metric
 from spanscore.sampling.threshold import decode_threshold
 
 __all__ = ["EvaluatedUnit", "EvaluatedUnits"]
 
-_OF_NO_UNIT: Final = frozenset({semconv.STRATUM_SHADOW, semconv.STRATUM_CANARY, semconv.STRATUM_FEEDBACK})
+_OF_NO_UNIT: Final = frozenset({semconv.SOURCE_SHADOW, semconv.SOURCE_JUDGE_CHECK, semconv.SOURCE_FEEDBACK})
 _FAILED: Final = frozenset(outcome.value for outcome in Outcome if outcome.failed)
 _ANNOTATOR: Final = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
 
@@ -31,7 +31,7 @@ class EvaluatedUnit:
         found: metric → its latest score.
     """
 
-    decided: dict[str, Decided] = field(default_factory=dict)
+    decided: dict[str, UpstreamDecision] = field(default_factory=dict)
     scores: dict[str, dict[str, tuple[int, bool]]] = field(default_factory=dict)
     found: dict[str, FoundScore] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class EvaluatedUnits:
         unit = self._units.setdefault(key, EvaluatedUnit())
         scores = unit.scores.setdefault(metric, {})
         is_latest = revision >= max((known for known, _ in scores.values()), default=0)
-        scores[as_text(held.get(semconv.SCORE_ID))] = revision, held.get(semconv.REASON) in _FAILED
+        scores[as_text(held.get(semconv.SCORE_ID))] = revision, held.get(semconv.OUTCOME) in _FAILED
         if not is_latest:
             return
         unit.found[metric] = _found(held, metric)
@@ -83,22 +83,22 @@ def _is_of_unit(span: SpanData) -> bool:
     return (
         semconv.EVALUATION_NAME in held
         and semconv.SESSION_END not in held
-        and held.get(semconv.STRATUM) not in _OF_NO_UNIT
+        and held.get(semconv.EVALUATION_SOURCE) not in _OF_NO_UNIT
         and held.get(_ANNOTATOR) != semconv.ANNOTATOR_HUMAN
     )
 
 
-def _decided(held: Mapping[str, object]) -> Decided | None:
+def _decided(held: Mapping[str, object]) -> UpstreamDecision | None:
     threshold, rule = held.get(semconv.SAMPLING_THRESHOLD), held.get(semconv.SAMPLING_RULE)
     known = decode_threshold(threshold) if isinstance(threshold, str) else None
-    return None if known is None or not isinstance(rule, str) else Decided(True, known, rule)
+    return None if known is None or not isinstance(rule, str) else UpstreamDecision(True, known, rule)
 
 
 def _found(held: Mapping[str, object], metric: str) -> FoundScore:
-    label, series = held.get(semconv.EVALUATION_SCORE_LABEL), held.get(semconv.SERIES)
+    label, evaluator_version = held.get(semconv.EVALUATION_SCORE_LABEL), held.get(semconv.EVALUATOR_VERSION)
     return FoundScore(
         plain_number(held.get(semconv.EVALUATION_SCORE_VALUE)),
         label if isinstance(label, str) else None,
-        series if isinstance(series, str) else None,
+        evaluator_version if isinstance(evaluator_version, str) else None,
         plain_number(held.get(semconv.PROBABILITY + metric)),
     )

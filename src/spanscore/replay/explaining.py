@@ -223,7 +223,7 @@ class TraceExplainer:
 def _other_names(span: SpanData) -> str:
     """Return what to do about texts under names that no translation reads; empty if the span has none."""
     lacking = conventional(span, nothing=lambda: _NOTHING).no_content
-    return "" if lacking is None else lacking.remedy
+    return "" if lacking is None else lacking.hint
 
 
 def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from spanscore.model.job import Decision
-from spanscore.model.span import Decided, Unit
+from spanscore.model.span import Unit, UpstreamDecision
 from spanscore.protocols import Metric
 from spanscore.replay.reading import StoredUnit
 
@@ -68,7 +68,7 @@ def _revision(stored: StoredUnit, metric: Metric, *, again: bool) -> int | None:
 def _only(unit: Unit, decisions: Mapping[str, Decision], names: Set[str], revision: int) -> Unit:
     """Return a unit which, of those that take it, only these metrics score."""
     others = {
-        name: Decided(False, one.threshold, one.rule)
+        name: UpstreamDecision(False, one.threshold, one.rule)
         for name, one in decisions.items()
         if one.take and name not in names
     }

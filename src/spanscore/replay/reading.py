@@ -106,7 +106,7 @@ class UnitReader:
 
     def _dialect(self, unit: Unit, came: Mapping[int, WireSpan]) -> str:
         """Return the translation of the first span with content, the speaker before others; empty if none reads the unit."""
-        order = [span for span in (unit.speaker, *unit.spans) if span is not None and span.operation is not None]
+        order = [span for span in (unit.content_span, *unit.spans) if span is not None and span.operation is not None]
         named = next((span for span in order if span.no_content is None), unit.root)
         raw = None if named is None else came.get(named.span_id)
         read = [] if raw is None else _read(raw)

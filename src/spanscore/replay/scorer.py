@@ -25,7 +25,7 @@ __all__ = ["ReplayScorer", "replay_scorer"]
 _NOT_LIVE: Final[Mapping[str, Any]] = {
     "capture": False,
     "capture_metrics": False,
-    "canary": None,
+    "judge_check": None,
     "collect": None,
     "feedback_sampling": None,
     "shadows": (),
@@ -37,7 +37,7 @@ _NOT_LIVE: Final[Mapping[str, Any]] = {
 }
 """Option → what it is here. The queue has room for all that are under way, which are few: none is to be lost for it."""
 
-_EMITTING: Final[Mapping[str, Any]] = {"attach": ("evaluation_span",)}
+_EMITTING: Final[Mapping[str, Any]] = {"outputs": ("evaluation_span",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def replay_scorer(
         judge = settings.judge.model_copy(update={"cache": str(answers)})
         settings = settings.model_copy(update={"judge": judge})
     with read.as_written.told():
-        given = {**given_in(settings), "spool": None, "elsewhere": None}  # else nobody's judge would be made here
+        given = {**given_in(settings), "spool": None, "remote_scoring": None}  # else nobody's judge would be made here
         made = metrics_in(settings, given) if metrics is None else {"metrics": metrics}
         if not made["metrics"]:
             raise ConfigurationError(f"{config} scores whole conversations alone, and these are not replayed")
@@ -97,14 +97,16 @@ def replay_scorer(
 
 
 def _budgets(given: Sequence[Budget]) -> Sequence[Budget]:
-    """Return budgets that lower no rate: the configuration's rates decide, and the rest of a window ends ``budget``."""
+    """Return budgets that lower no rate: the configuration's rates decide, and the rest of a window ends
+    ``budget_exhausted``.
+    """
     return [replace(budget, lowers_rates=False) for budget in given]
 
 
 def _silent() -> Mapping[str, Any]:
     """Return options by which nothing leaves the process, whatever the environment says of exporters."""
     return {
-        "attach": (),
+        "outputs": (),
         "trace_judges": False,
         "tracer_provider": TracerProvider(),
         "meter_provider": NoOpMeterProvider(),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.report import findings as say
-from spanscore.report.labels import PersonLabel
+from spanscore.report.annotations import PersonAnnotation
 from spanscore.report.rows import ReportRow
 from spanscore.report.summaries import ReportSummary
 
@@ -44,19 +44,19 @@ def chip(row: ReportRow) -> Chip:
     return Chip(f"{say.readable(row.metric)} {_scored(row)}", row.label or "")
 
 
-def label_chip(label: PersonLabel) -> Chip:
+def label_chip(label: PersonAnnotation) -> Chip:
     """Return what a person said in few words."""
     good = "" if label.quality in (None, _MIDDLE) else "pass" if (label.quality or 0.0) > _MIDDLE else "fail"
     by = "" if label.annotator == semconv.ANNOTATOR_HUMAN else f" ({label.annotator})"
     return Chip(f"{say.readable(label.name)}: {label.told}{by}", f"{good} person".strip())
 
 
-def comments(said: Sequence[PersonLabel]) -> list[str]:
+def comments(said: Sequence[PersonAnnotation]) -> list[str]:
     """Return what people wrote beside their labels, and who it was where that is known."""
     return [f"{_who(label)}{cut(label.comment, _COMMENT_CHARS)}" for label in said if label.comment]
 
 
-def _who(label: PersonLabel) -> str:
+def _who(label: PersonAnnotation) -> str:
     return "" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: "
 
 

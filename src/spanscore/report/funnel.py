@@ -11,8 +11,8 @@ from spanscore.report.unscored import TURNED_AWAY
 
 __all__ = ["FunnelStep", "funnel"]
 
-_NOT_CHOSEN = TURNED_AWAY | {"refused"}
-_NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete", "too_late"})
+_NOT_CHOSEN = TURNED_AWAY | {"event_queue_full"}
+_NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from spanscore.report import findings as say
+from spanscore.report.annotations import PersonAnnotation
 from spanscore.report.cells import Chip, chip, comments, label_chip, rough, when
-from spanscore.report.labels import PersonLabel
 from spanscore.report.rows import ReportRow
 from spanscore.report.story import UnitBook
 from spanscore.report.summaries import ReportSummary
 
-__all__ = ["LabelledUnit", "People", "people"]
+__all__ = ["AnnotatedUnit", "People", "people"]
 
 MOST_UNITS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledUnit:
+class AnnotatedUnit:
     """One unit of which somebody said something; its labels come before its scores."""
 
     when: str
@@ -43,7 +43,7 @@ class People:
     note: str
     metrics: Sequence[str]
     values: Sequence[Sequence[str]]
-    units: Sequence[LabelledUnit]
+    units: Sequence[AnnotatedUnit]
 
 
 def people(units: UnitBook, summary: ReportSummary) -> People | None:
@@ -67,7 +67,9 @@ def people(units: UnitBook, summary: ReportSummary) -> People | None:
 
 
 def _values(
-    labelled: Sequence[tuple[str, PersonLabel]], scored: Mapping[str, Mapping[str, ReportRow]], metrics: Sequence[str]
+    labelled: Sequence[tuple[str, PersonAnnotation]],
+    scored: Mapping[str, Mapping[str, ReportRow]],
+    metrics: Sequence[str],
 ) -> Iterator[list[str]]:
     of_value: dict[tuple[str, str], set[str]] = {}
     for unit, label in sorted(labelled, key=lambda one: (one[1].name, _quality(one[1]), one[1].told)):
@@ -81,9 +83,9 @@ def _mean(metric: str, own: set[str], scored: Mapping[str, Mapping[str, ReportRo
     return f"{say.figure(fmean(values))} ({len(values):,})" if values else "–"
 
 
-def _unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], summary: ReportSummary) -> LabelledUnit:
+def _unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], summary: ReportSummary) -> AnnotatedUnit:
     said = units.labels[unit]
-    return LabelledUnit(
+    return AnnotatedUnit(
         when=when(said[-1].when_ns, summary),
         title=rough(units.tell(unit).question) or "(question not in this file)",
         chips=[*map(label_chip, said), *map(chip, rows.values())],
@@ -92,9 +94,9 @@ def _unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], summary: Re
     )
 
 
-def _lowest(said: Sequence[PersonLabel]) -> float:
+def _lowest(said: Sequence[PersonAnnotation]) -> float:
     return min(map(_quality, said))
 
 
-def _quality(label: PersonLabel) -> float:
+def _quality(label: PersonAnnotation) -> float:
     return 1.0 if label.quality is None else label.quality

@@ -26,7 +26,11 @@ def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]
     values, found = ComparedValues(by, most=inf), dict[str, list[ReportRow]]()
     for spans in files:
         for row in spans.rows():
-            value = row.series or UNTOLD if by == semconv.SERIES else safe_text(values.of_unit(_unit_of(spans, row)))
+            value = (
+                row.evaluator_version or UNTOLD
+                if by == semconv.EVALUATOR_VERSION
+                else safe_text(values.of_unit(_unit_of(spans, row)))
+            )
             found.setdefault(value, []).append(row)
     return found
 
@@ -34,16 +38,16 @@ def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]
 def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
     """Return what rows say of a release, minute by minute; rows without a time are left out.
 
-    A series that no row tells is the empty one.
+    An evaluator version that no row tells is the empty one.
     """
     of_metric: dict[str, list[ReportRow]] = {}
     for row in rows:
         of_metric.setdefault(row.metric, []).append(row)
-    fallback = {metric: name_within(metric, semconv.STRATUM_FALLBACK) for metric in of_metric}
+    fallback = {metric: name_within(metric, semconv.SOURCE_FALLBACK) for metric in of_metric}
     own = of_metric.keys() - {*fallback.values()}
     return ReleaseScores(
         name,
-        scored={metric: _by_series(of_metric[metric]) for metric in own},
+        scored={metric: _by_evaluator_version(of_metric[metric]) for metric in own},
         lost={metric: _lost(of_metric[metric], of_metric.get(fallback[metric], [])) for metric in own},
     )
 
@@ -54,13 +58,16 @@ def release_pair(a: ReleaseScores, b: ReleaseScores) -> ReleasePair:
     return ReleasePair(a, b, max(ends, default=0))
 
 
-def _by_series(rows: Sequence[ReportRow]) -> dict[str, Steps]:
+def _by_evaluator_version(rows: Sequence[ReportRow]) -> dict[str, Steps]:
     found: dict[str, dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if row.quality is not None and row.time_ns is not None:
-            minutes = found.setdefault(row.series or "", {})
+            minutes = found.setdefault(row.evaluator_version or "", {})
             minutes.setdefault(_minute(row.time_ns), []).append((row.quality, 1.0 / row.weight))
-    return {series: {start: moments(of) for start, of in minutes.items()} for series, minutes in found.items()}
+    return {
+        evaluator_version: {start: moments(of) for start, of in minutes.items()}
+        for evaluator_version, minutes in found.items()
+    }
 
 
 def _lost(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Steps:

@@ -32,7 +32,7 @@ class ReportRow:
         probability: with which this (unit × metric) was chosen, (0, 1]; None = it was not sampled.
         range: lowest and highest value; None = open or not known.
         pass_at: lowest quality that passes; None = not known.
-        series: metric version, judge and votes; None = the spans do not tell.
+        evaluator_version: metric version, judge and votes; None = the spans do not tell.
         name: of the unit.
         trace_id: 32 hex digits.
         question: None where it was not captured; likewise ``answer`` and ``contexts``.
@@ -56,7 +56,7 @@ class ReportRow:
     range: tuple[float, float] | None = None
     direction: Direction = "higher"
     pass_at: float | None = None
-    series: str | None = None
+    evaluator_version: str | None = None
     judge_model: str | None = None
     input_tokens: int = 0
     output_tokens: int = 0
@@ -86,9 +86,9 @@ def default_threshold(kind: Kind) -> float:
     return BINARY.pass_at if kind == "binary" else UNIT_INTERVAL.pass_at
 
 
-def name_within(metric: str, stratum: Any) -> str:
-    """Return how rows call a metric whose score is of a stratum: ``faithfulness (fallback)``; None = the population."""
-    return f"{metric} ({as_text(stratum)})" if stratum else metric
+def name_within(metric: str, source: Any) -> str:
+    """Return how rows call a metric whose score is of a source: ``faithfulness (fallback)``; None = the population."""
+    return f"{metric} ({as_text(source)})" if source else metric
 
 
 def unit_name(key: UnitKey) -> str:

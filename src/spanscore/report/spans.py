@@ -2,8 +2,8 @@
 
 A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation, range,
 judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span: its
-outcome is what the unit's span says of the metric (``spanscore.unscored.…``), or else what ``spanscore.reason`` names and
-nothing accounts for.
+outcome is what the unit's span says of the metric (``spanscore.outcome.…``), or else ``pending``, ``delegated`` or
+``not_sampled``, by its ``spanscore.status``.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Spans:
 
     def _add_evaluation(self, span: SpanData) -> None:
         held, unit = span.attributes, UnitKey(span.trace_id, span.parent_id or 0)
-        name, stratum = as_text(held[semconv.EVALUATION_NAME]), as_text(held.get(semconv.STRATUM) or "")
+        name, source = as_text(held[semconv.EVALUATION_NAME]), as_text(held.get(semconv.EVALUATION_SOURCE) or "")
         if held.get(_ANNOTATOR_KIND) == semconv.ANNOTATOR_HUMAN:
             whose = as_text(held.get(semconv.ANNOTATOR) or semconv.ANNOTATOR_HUMAN)
             _keep_last(self.labels, unit, (name, whose), span, by=_when_said)
@@ -123,9 +123,9 @@ class Spans:
                 _keep_last(self.going_on, conversation, name, span, by=turns_of)
             else:
                 _keep_last(self.conversations, conversation, name, span)
-        elif stratum != semconv.STRATUM_CANARY:
-            apart = {semconv.STRATUM_SHADOW: self.shadows, semconv.STRATUM_FEEDBACK: self.after_feedback}
-            _keep_last(apart.get(stratum, self.evaluations), unit, name, span)
+        elif source != semconv.SOURCE_JUDGE_CHECK:
+            apart = {semconv.SOURCE_SHADOW: self.shadows, semconv.SOURCE_FEEDBACK: self.after_feedback}
+            _keep_last(apart.get(source, self.evaluations), unit, name, span)
 
     def _scales(self) -> dict[str, Scale]:
         """Return each metric's scale as its evaluation spans say; a score that stands on unit spans alone borrows it."""
@@ -176,7 +176,7 @@ def _on_span_alone(
     said = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _scored(span)}
     said |= {metric: _without_score(key, span, metric, *why) for metric, why in _unscored(span).items()}
     yield from (row for metric, row in said.items() if metric not in evaluations)
-    left = _left_over(span, evaluations.values())
+    left = _left_over(span)
     known = {*evaluations, *said}
     if left is not None:
         others = [metric for metric in metrics if metric not in known] if known or metrics else [""]
@@ -236,18 +236,16 @@ def _scored(span: SpanData) -> list[str]:
 def _unscored(span: SpanData) -> dict[str, tuple[str, str]]:
     """Return metric → outcome and missing fields, as a unit's span says of those that it names."""
     plain = span.without_content().attributes
-    said = {name: as_text(why).partition(" ") for name, why in plain.items() if name.startswith(semconv.UNSCORED)}
-    return {name.removeprefix(semconv.UNSCORED): (outcome, fields) for name, (outcome, _, fields) in said.items()}
+    said = {name: as_text(why).partition(" ") for name, why in plain.items() if name.startswith(semconv.METRIC_OUTCOME)}
+    return {name.removeprefix(semconv.METRIC_OUTCOME): (outcome, fields) for name, (outcome, _, fields) in said.items()}
 
 
-def _left_over(span: SpanData, evaluations: Iterable[SpanData]) -> str | None:
-    """Return how the metrics of a unit of which nothing tells by name ended; None when nothing says that there are any."""
-    reasons = {reason for reason in as_text(span.attributes.get(semconv.REASON) or "").split(",") if reason}
-    explained = {as_text(evaluation.attributes.get(semconv.REASON) or "") for evaluation in evaluations}
-    left = sorted(reasons - explained - {outcome for outcome, _ in _unscored(span).values()})
-    if span.attributes.get(semconv.STATUS) == PENDING and not left:
-        return PENDING
-    return " or ".join(left) or None
+def _left_over(span: SpanData) -> str | None:
+    """Return how those metrics of a unit ended that its span does not name; None if it has no status."""
+    status = span.attributes.get(semconv.STATUS)
+    if status in (PENDING, Outcome.DELEGATED.value):
+        return str(status)
+    return None if status is None else Outcome.NOT_SAMPLED.value
 
 
 def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:
@@ -261,8 +259,8 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
     explanation = held.get(semconv.EVALUATION_EXPLANATION)
     return ReportRow(
         unit=unit_name(key),
-        metric=safe_text(name_within(metric, held.get(semconv.STRATUM))),
-        outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.REASON) or "judge_error"),
+        metric=safe_text(name_within(metric, held.get(semconv.EVALUATION_SOURCE))),
+        outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.OUTCOME) or "judge_error"),
         value=value,
         quality=given if given is not None or value is None else scale.quality(value),
         label=_label(held.get(semconv.EVALUATION_SCORE_LABEL)),
@@ -273,7 +271,9 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         range=scale.range,
         direction=scale.direction,
         pass_at=_finite(held.get(semconv.METRIC_PASS_AT)),
-        series=None if held.get(semconv.SERIES) is None else as_text(held[semconv.SERIES]),
+        evaluator_version=None
+        if held.get(semconv.EVALUATOR_VERSION) is None
+        else as_text(held[semconv.EVALUATOR_VERSION]),
         judge_model=None if held.get(semconv.JUDGE_MODEL) is None else as_text(held[semconv.JUDGE_MODEL]),
         input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
         output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
@@ -294,7 +294,7 @@ def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> Repor
     value = float(span.attributes[semconv.SCORE + metric])
     return ReportRow(
         unit=unit_name(key),
-        metric=safe_text(name_within(metric, span.attributes.get(semconv.STRATUM))),
+        metric=safe_text(name_within(metric, span.attributes.get(semconv.EVALUATION_SOURCE))),
         value=value,
         quality=scale.quality(value),
         label=_label(span.attributes.get(semconv.LABEL + metric)),

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.model.span import SpanData, SpanStatus, Unit, UnitKey
-from spanscore.report.labels import PersonLabel
+from spanscore.report.annotations import PersonAnnotation
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
 
@@ -70,7 +70,7 @@ class UnitBook(NamedTuple):
     """
 
     rows: Mapping[str, Sequence[ReportRow]]
-    labels: Mapping[str, Sequence[PersonLabel]]
+    labels: Mapping[str, Sequence[PersonAnnotation]]
     tell: Callable[[str], Story]
 
 
@@ -92,7 +92,7 @@ def story_of_spans(unit: str, spans: Spans) -> Story:
     """Return the story that a unit's spans tell, as far as their content was captured."""
     key, own = spans.unit(unit)
     branches = _branches(key, own)
-    single = GenAIDialect().samples(Unit(key, own)).single if own else None
+    single = GenAIExtractor().extract(Unit(key, own)).single if own else None
     captured = any(semconv.is_content(name) for span in own for name in span.attributes)
     story = Story(captured=captured, branches=branches, more=len(own) - len(branches))
     if single is None:

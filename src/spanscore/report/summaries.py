@@ -41,7 +41,7 @@ _Z = 1.96
 _Pair: TypeAlias = tuple[float, float]  # weight, quality
 _Scale: TypeAlias = Literal["binary", "unit", "open"]
 
-_NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "undefined", "pending"})
+_NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "not_applicable", "no_value", "pending"})
 """These are no fault: an agent's turn without retrieval has no faithfulness."""
 _HARMLESS = TURNED_AWAY | _NOTHING_TO_SCORE
 
@@ -230,8 +230,8 @@ def _metrics(
         replace(
             _metric(name, own, edges),
             shadows=tuple(compared.get(name, ())),
-            excluded=_excluded(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
-            applies=population_applicability(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
+            excluded=_excluded(own, of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), [])),
+            applies=population_applicability(own, of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), [])),
             corrected=corrected_rate(own, calibrations.get(name)),
         )
         for name, own in sorted(of_metric.items())

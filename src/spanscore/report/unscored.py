@@ -9,7 +9,7 @@ from spanscore.report.rows import ReportRow
 
 __all__ = ["Unscored", "unscored"]
 
-TURNED_AWAY = frozenset({"not_sampled", "filtered", "not_exported", "handed_over"})
+TURNED_AWAY = frozenset({"not_sampled", "filtered", "trace_not_sampled", "delegated"})
 """Nobody asked for these scores here."""
 
 

@@ -11,8 +11,8 @@ from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import SpanData
 from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.report.annotations import labels
 from spanscore.report.conversations import conversations
-from spanscore.report.labels import labels
 from spanscore.report.page import page
 from spanscore.report.rows import ReportRow, by_unit
 from spanscore.report.spans import Spans

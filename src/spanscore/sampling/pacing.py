@@ -48,7 +48,7 @@ class Spending(Protocol):
     def paid(self) -> Mapping[str, Paid]:
         """Return metric → what its questions cost."""
 
-    def turned_away(self) -> int:
+    def not_attempted(self) -> int:
         """Return how many questions were not sent since the start, as a budget was spent."""
 
 
@@ -181,7 +181,7 @@ class _BudgetPace:
         steps_left = STEPS - now_s / self._step_s % STEPS
         wanted = [(limit(metric), demand.expected) for metric, demand in self._demands.items()]
         factor = min(highest, largest_factor(left / steps_left, wanted))
-        if factor > 0:  # else the last one chooses: 1/π must be finite, and who is chosen ends as ``budget``
+        if factor > 0:  # else the last one chooses: 1/π must be finite, and who is chosen ends as ``budget_exhausted``
             self.factor = factor
         self._planned = left / max(1.0, steps_left) if left > 0 else inf
 
@@ -192,7 +192,7 @@ class _BudgetPace:
 
     def _learn(self, now_s: float, spending: Spending, under_way: Mapping[str, int]) -> None:
         """Take what the last step had into what is expected; with it the time since, in which nothing came."""
-        paid, turned_away = spending.paid(), spending.turned_away()
+        paid, not_attempted = spending.paid(), spending.not_attempted()
         steps = (now_s - self._since_s) / self._step_s
         self._owed = 0.0
         for metric, demand in self._demands.items():
@@ -201,11 +201,11 @@ class _BudgetPace:
             demand.newest = demand.wanted / steps
             demand.per_step.add(demand.wanted, steps)
             waiting = under_way.get(metric, 0)
-            if turned_away == self._turned_away:  # a unit that was turned away looks like one that costs nothing
+            if not_attempted == self._turned_away:  # a unit that was turned away looks like one that costs nothing
                 demand.per_unit.add(spent - demand.spent, max(0, demand.taken - (waiting - demand.under_way)))
             self._owed += max(0.0, waiting * demand.per_unit.value - reserved)
             demand.spent, demand.wanted, demand.taken, demand.under_way = spent, 0, 0, waiting
-        self._since_s, self._turned_away = now_s, turned_away
+        self._since_s, self._turned_away = now_s, not_attempted
 
     def _is_next(self, now_s: float) -> bool:
         return now_s // self._step_s > self._since_s // self._step_s

@@ -10,7 +10,7 @@ from itertools import chain, islice, zip_longest
 from typing import Any, Final
 
 from spanscore.model.job import BASE, Decision
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.sampling.rules import Rule
 
@@ -88,7 +88,7 @@ class PreviewTally:
     Args:
         rates: metric → its own rate, [0, 1].
         rules: that raise it.
-        key: of the hash; likewise ``upstream_probability`` and ``service``, as of the sampler that would take them.
+        key: of the hash; likewise ``head_sampling_rate`` and ``service``, as of the sampler that would take them.
         metadata: keys that the units' metadata would show; None = all that they had.
 
     Attributes:
@@ -108,12 +108,12 @@ class PreviewTally:
         rules: Sequence[Rule] = (),
         *,
         key: bytes = DEFAULT_KEY,
-        upstream_probability: float | Mapping[str, Any] = 1.0,
+        head_sampling_rate: float | Mapping[str, Any] = 1.0,
         service: Callable[[], str] = str,
         metadata: Collection[str] | None = None,
     ) -> None:
         self._rates, self._given = dict(rates), tuple(rules)
-        self._make = partial(RateSampler, rates, key=key, upstream_probability=upstream_probability, service=service)
+        self._make = partial(RateSampler, rates, key=key, head_sampling_rate=head_sampling_rate, service=service)
         self._metadata = metadata
         self._samplers: dict[tuple[int, ...], RateSampler] = {}
         self._sampler(())  # refuses what is no rate
@@ -123,7 +123,7 @@ class PreviewTally:
         self.metrics = {name: TakerCount() for name in rates}
         self.scores: Counter[tuple[str, str]] = Counter()
 
-    def add(self, facts: Facts, began_ns: int | None = None) -> Mapping[str, Decision]:
+    def add(self, facts: SamplingContext, began_ns: int | None = None) -> Mapping[str, Decision]:
         """Count a unit; return the decisions on it. What another process decided on it does not stand here."""
         facts = facts._replace(decided=None)
         held = [self._holds(rule, facts) for rule in self._given]
@@ -177,7 +177,7 @@ class PreviewTally:
             self.rules[rule].taken += rule in takers
             self.rules[rule].expected += share
 
-    def _holds(self, rule: Rule, facts: Facts) -> bool | None:
+    def _holds(self, rule: Rule, facts: SamplingContext) -> bool | None:
         """Return whether a rule is for a unit; None where a fact at which it looks is not known, and no other says no."""
         if rule.score is not None and rule.score["metric"] not in (facts.scores or {}):
             facts = facts._replace(scores=None)

@@ -4,7 +4,7 @@ The OpenTelemetry rule (specification, ``trace/tracestate-probability-sampling.m
 when R ≥ T, and its probability is (2**56 − T) / 2**56, derived from T and never from the configured rate. All metrics and
 rules share one R per unit, so a smaller rate takes a subset of what a larger one takes.
 
-The probability of a score is over all traffic that upstream tells of, by ``ot=th`` or as ``upstream_probability``: its share
+The probability of a score is over all traffic that upstream tells of, by ``ot=th`` or as ``head_sampling_rate``: its share
 times ours, for a trace's root and for a unit with a remote parent alike. Else the one would stand for ten, the other for one.
 A unit with neither counts as if no head sampler had dropped any. ``Decision.upstream_by`` names the source, so that such units
 are counted beside those with ``ot=th``.
@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
-from spanscore.model.span import Facts
+from spanscore.model.span import SamplingContext
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold, upstream_of
@@ -71,7 +71,7 @@ class RateSampler:
     """One rate per metric, raised by the rules that match.
 
     Attributes:
-        screens: metrics at whose scores rules look.
+        gate_metrics: metrics at whose scores rules look.
 
     Args:
         rates: metric → rate in [0, 1].
@@ -80,7 +80,7 @@ class RateSampler:
         key: of the hash; at most 64 bytes.
         pacer: lowers the rate that comes out so that budgets last; None = there are none.
         feedback_rate: at which units are kept for feedback, [0, 1].
-        upstream_probability: with which a trace without ``ot=th`` came here at all, (0, 1]; or ``by_service`` and ``default``.
+        head_sampling_rate: with which a trace without ``ot=th`` came here at all, (0, 1]; or ``by_service`` and ``default``.
         service: returns the name of this process's service, for units without a resource of their own.
 
     Raises:
@@ -96,7 +96,7 @@ class RateSampler:
         key: bytes = DEFAULT_KEY,
         pacer: BudgetPacer | None = None,
         feedback_rate: float = 0.0,
-        upstream_probability: float | Mapping[str, Any] = 1.0,
+        head_sampling_rate: float | Mapping[str, Any] = 1.0,
         service: Callable[[], str] = str,
     ) -> None:
         for name, rate in [*rates.items(), *sessions.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
@@ -109,9 +109,9 @@ class RateSampler:
         most = max(sessions.values(), default=0.0)
         self._session_threshold = threshold(most) if most > 0 else None
         self._rules = tuple(rules)
-        self.screens = frozenset(rule.score["metric"] for rule in rules if rule.score is not None)
+        self.gate_metrics = frozenset(rule.score["metric"] for rule in rules if rule.score is not None)
         self._pacer = pacer
-        by_service, default = upstream_shares(upstream_probability)
+        by_service, default = upstream_shares(head_sampling_rate)
         self._upstream = threshold(default), CONFIGURED if default < 1 else UNKNOWN
         self._upstream_of_service = {name: (threshold(share), CONFIGURED) for name, share in by_service.items()}
         self._service = service
@@ -120,7 +120,7 @@ class RateSampler:
         self._most = max([feedback_rate, *self._rates.values()])
         self._most_threshold = threshold(self._most)
 
-    def may(self, facts: Facts) -> bool:
+    def may(self, facts: SamplingContext) -> bool:
         """Whether any metric could still take the unit, or its session, whatever is to come and whatever is left to spend."""
         if facts.decided is not None and any(decided.take for decided in facts.decided.values()):
             return True
@@ -136,13 +136,13 @@ class RateSampler:
         draw = self._draw(facts)
         return draw.r >= draw.met(t)
 
-    def would_sample(self, trace_id: bytes) -> bool | None:
+    def preview_trace(self, trace_id: bytes) -> bool | None:
         """Return what ``may`` will say of a trace's root; None where more decides than the id (16 bytes), of no trace state."""
         if self._rules or self._session_threshold is not None:
             return None
         return self._hash_of(trace_id) >= self._most_threshold
 
-    def decide(self, facts: Facts, metric: str) -> Decision:
+    def decide(self, facts: SamplingContext, metric: str) -> Decision:
         """Decide for one metric, once, when the unit closes; facts that are not known yet count as if they matched.
 
         A unit that the rate would take, and not the rate that budgets leave of it, has the rule ``budget``.
@@ -159,22 +159,22 @@ class RateSampler:
         self, draw: _Draw, metric: str, rate: float, rule: str, rates: tuple[tuple[str, float], ...]
     ) -> Decision:
         take = draw.r >= draw.met(threshold(rate))
-        if self._pacer is not None and take and metric not in self.screens:  # they ask no judge, and cost nothing
+        if self._pacer is not None and take and metric not in self.gate_metrics:  # they ask no judge, and cost nothing
             rate *= self._pacer.factor(metric)
             take = draw.r >= draw.met(threshold(rate))
             self._pacer.count(metric, taken=take)
             rule = rule if take else BUDGET
         return _decision(draw, take, rate, rule, rates)
 
-    def matches(self, facts: Facts) -> bool:
+    def matches(self, facts: SamplingContext) -> bool:
         """Whether some rule is for it."""
         return any(rule.matches(facts) for rule in self._rules)
 
-    def certain(self, facts: Facts, metric: str) -> Decision:
+    def certain(self, facts: SamplingContext, metric: str) -> Decision:
         """Decide for a unit that was submitted to be scored, whatever the rate: it stands for what upstream left out."""
         return _decision(self._draw(facts), True, 1.0, SUBMITTED, ())
 
-    def for_feedback(self, facts: Facts) -> Decision:
+    def for_feedback(self, facts: SamplingContext) -> Decision:
         """Decide whether a unit is kept for what somebody may say of it, by the same dice."""
         draw, rate = self._draw(facts), self._feedback_rate
         return _decision(draw, draw.r >= draw.met(threshold(rate)), rate, FEEDBACK, ())
@@ -193,7 +193,7 @@ class RateSampler:
     def _of_session(self, conversation_id: str) -> int:
         return self._hash_of(b"session/" + conversation_id.encode("utf-8", "surrogatepass"))
 
-    def _draw(self, facts: Facts) -> _Draw:
+    def _draw(self, facts: SamplingContext) -> _Draw:
         upstream = upstream_of(facts.trace_state) if facts.trace_state else None
         if upstream is None:
             return self._untold(facts)
@@ -201,7 +201,7 @@ class RateSampler:
             return _Draw(r, upstream, True, STATED)
         return _Draw(self._hashed(facts), upstream, False, STATED)
 
-    def _untold(self, facts: Facts) -> _Draw:
+    def _untold(self, facts: SamplingContext) -> _Draw:
         """Return the dice of a unit without ``ot=th``."""
         upstream, by = self._upstream
         if self._upstream_of_service:
@@ -209,7 +209,7 @@ class RateSampler:
             upstream, by = self._upstream_of_service.get(name, self._upstream)
         return _Draw(self._hashed(facts), upstream, False, by)
 
-    def _hashed(self, facts: Facts) -> int:
+    def _hashed(self, facts: SamplingContext) -> int:
         trace_id, span_id = facts.sampled_by or facts.key
         is_root = facts.is_trace_root
         return self._hash_of(

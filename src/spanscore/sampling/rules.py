@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from spanscore.codec.text import jsonable
 from spanscore.errors import ConfigurationError
-from spanscore.model.span import Facts
+from spanscore.model.span import SamplingContext
 
 __all__ = ["Rule"]
 
@@ -56,7 +56,7 @@ class Rule:
             told = "write score={'metric': …, 'below': …}, above 0, up to 1"
             raise ConfigurationError(f"the rule {self.name} has score={dict(self.score)}; {told}")
 
-    def matches(self, facts: Facts) -> bool:
+    def matches(self, facts: SamplingContext) -> bool:
         """Whether it applies; a fact that is not known yet counts as a match, so that nothing is ruled out too early."""
         if self.workflow is not None and facts.name is not None and facts.name != self.workflow:
             return False
@@ -73,7 +73,7 @@ class Rule:
             return True
         return all(_equal(known.get(key), value) for key, value in self.metadata.items())
 
-    def _matches_inside(self, facts: Facts) -> bool:
+    def _matches_inside(self, facts: SamplingContext) -> bool:
         if self.any_error and facts.any_error is False:
             return False
         if self.min_tool_calls is not None and facts.tool_calls is not None and facts.tool_calls < self.min_tool_calls:

@@ -237,9 +237,9 @@ class JobAtWork:
         taken, self.scores = self.scores, []
         return taken
 
-    def take_in(self, name: str, score: Score, stratum: str | None = None) -> None:
-        """Add the score of a metric, whatever it calls itself there; the stratum is that of one that has none."""
-        self.scores.append(_signed(score, name, self.job, stratum))
+    def take_in(self, name: str, score: Score, source: str | None = None) -> None:
+        """Add the score of a metric, whatever it calls itself there; the source is that of one that has none."""
+        self.scores.append(_signed(score, name, self.job, source))
 
     def follow(self, name: str, one: MetricAtWork) -> None:
         """Take in the score of a metric when it is there, or when it is late."""
@@ -263,7 +263,7 @@ class JobAtWork:
         paid = (
             (one, _unscored(one.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(one.calls))) for one in self._given_up
         )
-        return [_signed(score, one.asker.metric, self.job, one.asker.stratum) for one, score in paid if one.calls]
+        return [_signed(score, one.asker.metric, self.job, one.asker.source) for one, score in paid if one.calls]
 
     def _ended(self, name: str) -> None:
         if name in self._unfinished:  # else it was late, or given up
@@ -291,9 +291,9 @@ class JobAtWork:
 
     def _finish(self, name: str, one: MetricAtWork, come_to: Callable[[], Score]) -> None:
         try:
-            with asked_by(one.asker):  # the series is that of the judge that was asked
+            with asked_by(one.asker):  # the evaluator version is that of the judge that was asked
                 score = come_to()
-            self.take_in(name, score, one.asker.stratum)
+            self.take_in(name, score, one.asker.source)
         except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
             self.take_in(name, _broken(name, error))
         self._on_change()
@@ -341,7 +341,7 @@ def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> S
     if score.outcome is not Outcome.MISSING_FIELD:
         return score
     missing = absent_fields(metric, samples)
-    places = [f"{name} was looked for in {where}" for name, where in samples.looked_in if name in missing]
+    places = [f"{name} was looked for in {where}" for name, where in samples.searched if name in missing]
     return replace(score, missing=missing, reason="; ".join([score.reason or score.outcome.value, *places]))
 
 
@@ -364,7 +364,7 @@ def _unscored(
     return Score(
         metric=metric.name,
         version=metric.version,
-        series=metric.series,
+        evaluator_version=metric.evaluator_version,
         scale=metric.scale,
         outcome=outcome,
         reason=reason,
@@ -388,7 +388,7 @@ def _unknown(name: str, samples: Samples) -> Score:
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type="unknown_metric")
 
 
-def _signed(score: Score, name: str, job: Job, stratum: str | None) -> Score:
+def _signed(score: Score, name: str, job: Job, source: str | None) -> Score:
     decision = job.decisions[name]
     return signed(
         score,
@@ -397,6 +397,6 @@ def _signed(score: Score, name: str, job: Job, stratum: str | None) -> Score:
         probability=decision.probability,
         threshold=decision.threshold,
         rule=decision.rule,
-        stratum=score.stratum or stratum,
+        source=score.source or source,
         revision=job.unit.revision,
     )

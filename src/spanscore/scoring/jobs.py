@@ -10,7 +10,7 @@ from spanscore.model.job import Job, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
 from spanscore.model.span import UNIT_KINDS, Unit, UnitKind
-from spanscore.protocols import Dialect
+from spanscore.protocols import SampleExtractor
 from spanscore.runtime.timebox import Hung, Timebox
 from spanscore.scoring.hooks import Hooks
 
@@ -29,7 +29,7 @@ class Pipeline:
         kinds: kinds of units that are scored; others are ``filtered``.
     """
 
-    dialects: Sequence[Dialect]
+    dialects: Sequence[SampleExtractor]
     hooks: Hooks = field(default_factory=Hooks)
     box: Timebox = field(default_factory=Timebox)
     kinds: Sequence[UnitKind] = UNIT_KINDS
@@ -64,8 +64,8 @@ class Pipeline:
         if root is not None and unit.kind not in self.kinds:
             return Samples(outcome=Outcome.FILTERED, reason=f"units.kinds leaves out {_KINDS[unit.kind]}")
         for dialect in self.dialects:
-            if root is not None and dialect.claims(root):
-                return dialect.samples(unit)
+            if root is not None and dialect.accepts(root):
+                return dialect.extract(unit)
         return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
 
 

@@ -11,7 +11,7 @@ from math import inf
 from spanscore import semconv
 from spanscore.model.evolve import evolve
 from spanscore.model.job import Job, JobResult
-from spanscore.model.score import Outcome, in_stratum
+from spanscore.model.score import Outcome, from_source
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation, JobAtWork
 from spanscore.scoring.memory_queue import MemoryQueue
@@ -29,7 +29,7 @@ class Shadows:
         ledger: of them alone: a unit is eligible from the moment in which its metrics are begun.
         room: holds the units of which their scores are to come; those past it are ``queue_full``.
         post: gives their scores to the span thread.
-        stratum: of their scores.
+        source: of their scores.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class Shadows:
         ledger: Ledger,
         room: MemoryQueue,
         post: Callable[[JobResult], None],
-        stratum: str = semconv.STRATUM_SHADOW,
+        source: str = semconv.SOURCE_SHADOW,
     ) -> None:
         self._metrics = frozenset(metrics)
         self._evaluation = evaluation
         self._ledger = ledger
         self._room = room
         self._post = post
-        self._stratum = stratum
+        self._source = source
         self.reset()
 
     def reset(self) -> None:
@@ -100,7 +100,7 @@ class Shadows:
 
     def _changed(self, at_work: JobAtWork) -> None:
         unit = at_work.job.unit
-        if scores := [in_stratum(score, unit, self._stratum) for score in at_work.take()]:
+        if scores := [from_source(score, unit, self._source) for score in at_work.take()]:
             self._post(JobResult(unit, scores, over=at_work.is_over))
         if at_work.is_over:
             self._leave(at_work)

@@ -1,7 +1,7 @@
 """SpoolQueue: jobs on a disk, where they outlive the process, and as many of them in memory as are soon begun.
 
     put ─▶ on the disk ─▶ ours, in memory ─▶ begun ─▶ scores kept ─▶ emitted, exported ─▶ deleted
-                 └─▶ nobody's: ``handed_over`` ─▶ taken, here or by another process ─▶ begun …
+                 └─▶ nobody's: ``delegated`` ─▶ taken, here or by another process ─▶ begun …
 
 What finds no room in memory is nobody's from the start, and is taken when there is: so a backlog costs disk, and no memory.
 """
@@ -41,8 +41,11 @@ _COME_AGAIN: Final = {
     Put.DONE: "it came again: its scores have been exported (spanscore.redelivered)",
 }
 _ENDS: Final = {
-    RowEnd.EXPIRED: (Outcome.TOO_LATE, "it waited in the spool for longer than max_age"),
-    RowEnd.POISON: (Outcome.METRIC_ERROR, "three processes crashed while they scored it: it is put aside in the spool"),
+    RowEnd.EXPIRED: (Outcome.EXPIRED, "it waited in the spool for longer than max_age"),
+    RowEnd.DEAD_LETTER: (
+        Outcome.METRIC_ERROR,
+        "three processes crashed while they scored it: it is put aside in the spool",
+    ),
 }
 
 
@@ -55,7 +58,7 @@ def row_key(unit: Unit) -> RowKey:
 
 
 class SpoolQueue:
-    """Implements ``SharedQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``emitted``.
+    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``emitted``.
 
     Args:
         spool: holds them.
@@ -136,7 +139,7 @@ class SpoolQueue:
         """Return why the spool takes nothing. Any thread."""
         return self.spool.room(1)
 
-    def outlives(self, key: UnitKey) -> bool:
+    def is_durable(self, key: UnitKey) -> bool:
         """Whether a unit's job is in memory and on the disk: it is scored here, or where this process ends. Any thread."""
         return key in self._kept
 
@@ -221,7 +224,7 @@ class SpoolQueue:
             self._hand_over(job, own=own)
         elif put in _COME_AGAIN:
             self.redelivered += 1
-            self._told(job, Outcome.HANDED_OVER, _COME_AGAIN[put])
+            self._told(job, Outcome.DELEGATED, _COME_AGAIN[put])
         else:
             self._told(job, Outcome.QUEUE_FULL, reason)
 
@@ -229,7 +232,7 @@ class SpoolQueue:
         if own:  # it was closed meanwhile
             self.spool.give_back([row_key(job.unit)])
         self._more = self.scores_here
-        self._told(job, Outcome.HANDED_OVER, None)
+        self._told(job, Outcome.DELEGATED, None)
 
     # --- what is taken -----------------------------------------------------------------------------------------
 

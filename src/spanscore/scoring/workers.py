@@ -4,7 +4,7 @@ Jobs are made a little ahead of the workers and not as units arrive: a burst of 
 while it still runs. A unit of which nothing computes any more needs no worker: as many units as the queue holds may wait for
 judges, and none of them keeps another from being begun. Each score is posted when it is there.
 Whatever happens to a job on the way, its place in the queue is given back, and it is posted. Where others may have it, too, its
-scores are kept before they are posted (``SharedQueue``): after a crash they are emitted again, and no judge is asked again.
+scores are kept before they are posted (``DurableQueue``): after a crash they are emitted again, and no judge is asked again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Unit, UnitKey
-from spanscore.protocols import Queue, SharedQueue
+from spanscore.protocols import DurableQueue, Queue
 from spanscore.runtime import loop
 from spanscore.runtime.duty_cycle import Turns
 from spanscore.runtime.gil import yield_gil
@@ -82,7 +82,7 @@ class Engine:
     ) -> None:
         self._turns = turns
         self._queue = queue
-        self._shared = queue if isinstance(queue, SharedQueue) else None
+        self._shared = queue if isinstance(queue, DurableQueue) else None
         self._pipeline = pipeline
         self._evaluation = evaluation
         self._post = post
@@ -135,7 +135,7 @@ class Engine:
     async def _hand_back(self) -> None:
         for job in self._queue.close():
             if self._shared is not None and not job.handed_over:  # else it has not come yet
-                self._post(JobResult(job.unit, (), rest=Outcome.HANDED_OVER, reason=_LEFT))
+                self._post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
         """Cancel the workers, empty the queue; what swallows its cancellation is left behind. Any thread but the loop's."""
@@ -366,7 +366,7 @@ class Engine:
         begun.lost = True
         if begun in self._begun:
             self._leave(begun)
-        self._post(JobResult(begun.job.job.unit, (), rest=Outcome.HANDED_OVER, reason=reason))
+        self._post(JobResult(begun.job.job.unit, (), rest=Outcome.DELEGATED, reason=reason))
 
     def _leave(self, begun: BegunJob) -> None:
         self._begun.discard(begun)

@@ -4,7 +4,7 @@ Messages of logs have other keys than those of spans, or none, so a trace's reco
 all of them, outside its group, and commits nothing. Both topics are aligned by the times of their messages:
 
     records ───────────────────●──────────▶ paused if many wait, and this far ahead of the slowest partition of spans
-    spans   ────────●──▶ a message waits until records are read for ``units.quiet`` beyond it, or to their end
+    spans   ────────●──▶ a message waits until records are read for ``units.idle_timeout`` beyond it, or to their end
 
 A partition that another worker has read, or this one before it died, begins with older spans: then records are read anew,
 from ``units.orphan_wait`` before them.
@@ -75,7 +75,7 @@ class LogsTopic:
         self._kafka: KafkaSettings = settings.kafka.model_copy(update={"topic": self.name or ""})
         self._spans = spans
         self._most_bytes = settings.serve.limits.inflated
-        self._quiet_ns = int(settings.units.quiet * 1e9)
+        self._quiet_ns = int(settings.units.idle_timeout * 1e9)
         self._wait_ns = int(settings.units.orphan_wait * 1e9)
         self._reach_end = reach_end
         self._over = Event()

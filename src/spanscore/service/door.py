@@ -17,7 +17,7 @@ from spanscore.codec.log_content import ContentRecord
 from spanscore.codec.wire import Taken, UnreadableRequest, WireSpan, from_json, taken_apart
 from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.evaluations import LogResults, results_in_logs
-from spanscore.receivers.otlp.foreign_scores import ForeignScores
+from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.runtime.log import log_internal_error
 from spanscore.service.answers import JSON, LATER_S, PROTOBUF, Answer, accepted, later, refusal
 from spanscore.service.limits import NotCompressedError, TooLargeError, gunzipped
@@ -50,7 +50,7 @@ _UNFIT: Final = (TooLargeError, NotCompressedError, UnreadableRequest)
 _OVERLOADED: Final = {
     "bytes": "too many bytes of spans wait for their units; send again",
     "traces": "too many traces are open; send again",
-    "inbox": "spans come faster than they are read; send again",
+    "event_queue": "spans come faster than they are read; send again",
     "forward": "spans wait for the backend; send again",
     "spool": "units wait for the disk; send again",
     "bodies": "too many requests are being read; send again",
@@ -89,7 +89,7 @@ class SpanTaker(Protocol):
         """Where requests are counted."""
 
     @property
-    def foreign(self) -> ForeignScores | None:
+    def external(self) -> ExternalScores | None:
         """Where the scores of others are; None where they are not read."""
 
     def overloaded(self) -> str | None:
@@ -241,8 +241,8 @@ class Door:
     def _read_logs(self, request: ExportRequest) -> tuple[int, LogResults]:
         """Take what is read of a request of logs; return its bytes without compression, and what was found."""
         size, found = self._results_in(request)
-        if self._spans.foreign is not None:
-            self._spans.foreign.read_logs(found)
+        if self._spans.external is not None:
+            self._spans.external.read_logs(found)
         if found.content:
             self._spans.take_logs(found.content)
         return size, found

@@ -74,7 +74,7 @@ class KafkaSource:
             self._line,
             spans,
             most_bytes=most_bytes,
-            max_pinned_s=self._kafka.max_pinned,
+            max_open_age_s=self._kafka.max_open_age,
             by_conversation=self._is_keyed,
         )
         self._logs = LogsTopic(settings, spans, self._topic.reach_end)
@@ -127,7 +127,7 @@ class KafkaSource:
         """Commit what was settled when the scorer had ended, and leave the group."""
         if self._thread is None:
             return
-        self._thread.join(self._kafka.revoke_grace + _FLUSH_S)
+        self._thread.join(self._kafka.revoke_timeout + _FLUSH_S)
         if not self._thread.is_alive():
             self._commit_left({one: left for one, left in self._topic.left_at_end().items() if one in self._next})
             self._next = {}
@@ -341,7 +341,7 @@ class KafkaSource:
     def _revoked(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
             self._topic.stand(partition)
-        until = monotonic() + self._kafka.revoke_grace
+        until = monotonic() + self._kafka.revoke_timeout
         while self._topic.at_work(partitions) and monotonic() < until and not self._over.wait(_LOOK_S):
             pass
         left = self._topic.leave(partitions)

@@ -79,7 +79,7 @@ def starting(config: Path, **overrides: Any) -> OnlineScorer:
         config: the configuration's file; that of an application may name where units are scored, and it is here.
         overrides: arguments of the scorer that replace those of the file.
     """
-    return OnlineScorer._from_config(config, {**overrides, "elsewhere": None}, unready="starting")
+    return OnlineScorer._from_config(config, {**overrides, "remote_scoring": None}, unready="starting")
 
 
 def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str], told: Sequence[str] = ()) -> None:
@@ -89,7 +89,7 @@ def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str
         unready: why no work is to be sent here, before a signal asks for a drain; empty where it may.
         told: what ``/status`` says below the scorer's own, a line each.
     """
-    page = scorer.scrape_endpoint
+    page = scorer.metrics_endpoint
     if page is not None:
         page.unready = lambda: _DRAINING if signals.heard else unready()
         page.pages = {
@@ -101,7 +101,7 @@ def open_pages(scorer: OnlineScorer, signals: Signals, unready: Callable[[], str
 def scores_told(scorer: OnlineScorer) -> Iterator[str]:
     """Yield where the scores go, and where the pages are."""
     yield "scores: " + "; ".join(f"{what} to {where}" for what, where in own_endpoints().items())
-    page = scorer.scrape_endpoint
+    page = scorer.metrics_endpoint
     if page is not None:
         yield f"metrics on {page.url}, beside them /status, /explain/TRACE_ID, /healthz and /readyz"
 

@@ -87,7 +87,7 @@ def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits) -> tu
 def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: WireUnits) -> Callable[[], bool] | None:
     """Return what waits until the units of a request outlive the process; None where none can close with a request."""
     line = scorer._line  # what feeds a scorer is a part of it
-    if line.delivery is None or units.quiet:
+    if line.delivery is None or units.idle_timeout:
         return None
     return lambda: spans.wait_until_safe(line.when_safe, _FOR_DISK_S)
 

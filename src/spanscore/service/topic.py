@@ -19,7 +19,7 @@ from spanscore.codec.wire import Taken, UnreadableRequest, taken_apart
 from spanscore.line.build import Line
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
-from spanscore.protocols import SharedQueue
+from spanscore.protocols import DurableQueue
 from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.runtime.clock import steady_ns
@@ -55,7 +55,7 @@ class Topic:
         line: of the scorer.
         spans: its receiver.
         most_bytes: of a message; a larger one is passed.
-        max_pinned_s: how old a unit becomes at most.
+        max_open_age_s: how old a unit becomes at most.
         by_conversation: whether all turns of a conversation are in one partition; else they may be in any.
 
     Attributes:
@@ -63,13 +63,13 @@ class Topic:
     """
 
     def __init__(
-        self, line: Line, spans: OtlpSpans, *, most_bytes: int, max_pinned_s: float, by_conversation: bool = False
+        self, line: Line, spans: OtlpSpans, *, most_bytes: int, max_open_age_s: float, by_conversation: bool = False
     ) -> None:
         self._line = line
         self._spans = spans
-        self._outlives = line.queue.outlives if isinstance(line.queue, SharedQueue) else _ends_with_us
+        self._outlives = line.queue.is_durable if isinstance(line.queue, DurableQueue) else _ends_with_us
         self._most_bytes = most_bytes
-        self._max_age_ns = int(max_pinned_s * 1e9)
+        self._max_age_ns = int(max_open_age_s * 1e9)
         self._full = False
         self._settled: dict[int, Collection[int]] = {}
         self._read: list[StreamRead] = []  # of one partition, to be handed over
@@ -174,12 +174,12 @@ class Topic:
         The answer is empty where that has not changed, or where they could not be exported: nothing is to be committed.
         """
         told: Future[Mapping[int, int]] = Future()
-        self._line.inbox.post(lambda: self._tell_settled(told))
+        self._line.event_queue.post(lambda: self._tell_settled(told))
         return told
 
     def not_committed(self, settled: Mapping[int, int]) -> None:
         """Have these told again by ``settled``."""
-        self._line.inbox.post(lambda: self._told_again(settled))
+        self._line.event_queue.post(lambda: self._told_again(settled))
 
     @property
     def is_over(self) -> bool:
@@ -282,7 +282,7 @@ class Topic:
             for partition in partitions
             if partition in self._offsets
         }
-        self._line.units.give_up(self._keys_of(partitions), steady_ns(), Outcome.HANDED_OVER)
+        self._line.units.give_up(self._keys_of(partitions), steady_ns(), Outcome.DELEGATED)
         for partition in partitions:
             self.dropped += self._spans.streams.end(partition)
             self._offsets.pop(partition, None)
@@ -306,7 +306,7 @@ class Topic:
         for partition, offsets in self._offsets.items():
             self._left[partition] = _left(offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__)
         if waited:
-            self._line.units.give_up(self._keys_of(self._offsets), steady_ns(), Outcome.HANDED_OVER)
+            self._line.units.give_up(self._keys_of(self._offsets), steady_ns(), Outcome.DELEGATED)
             self._flushed = self._line.providers.start_flush_of_spans()
 
     def _is_open(self, partition: int, at_work: Collection[bytes]) -> Callable[[bytes], bool]:

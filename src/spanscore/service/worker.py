@@ -120,7 +120,7 @@ async def _until_signal(scorer: OnlineScorer, sources: Sequence[StreamSource], s
     """Read until a signal says otherwise; return when the drain is to be over, on the steady clock."""
     signals = Signals()
     spare_collections()
-    told = [*_reading(settings, sources), *_series(scorer)]
+    told = [*_reading(settings, sources), *_evaluator_versions(scorer)]
     open_pages(scorer, signals, partial(_unready, scorer, sources), told)
     for line in (*told, *scores_told(scorer)):
         say(line)
@@ -155,7 +155,7 @@ def _reading(settings: Settings, sources: Iterable[StreamSource]) -> Iterator[st
         yield from source.told()
 
 
-def _series(scorer: OnlineScorer) -> Iterator[str]:
+def _evaluator_versions(scorer: OnlineScorer) -> Iterator[str]:
     """Yield which scores are made here: where two workers say otherwise, they are not of one configuration."""
-    series = scorer.status().series
-    yield f"series: {', '.join(f'{metric} {one}' for metric, one in series.items())}"
+    evaluator_version = scorer.status().evaluator_version
+    yield f"evaluator version: {', '.join(f'{metric} {one}' for metric, one in evaluator_version.items())}"

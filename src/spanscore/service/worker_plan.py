@@ -47,8 +47,8 @@ def told(settings: Settings) -> Iterator[str]:
         yield f"reads the topic {kafka.topic} of {where} ({kafka.security.protocol}), in the group {kafka.group}"
         if kafka.logs_topic is not None:
             yield f"joins the content of log records in the topic {kafka.logs_topic} to their spans"
-    if value_at(settings, "elsewhere") is not None:
-        yield "sends nothing elsewhere: it is the one that scores"
+    if value_at(settings, "remote_scoring") is not None:
+        yield "sends nothing to another process: it is the one that scores"
 
 
 def is_keyed_by_conversation(settings: Settings) -> bool:

@@ -80,8 +80,8 @@ class AlertSettings(SettingsPart):
             of every window. None = what the file of the baseline has learned, else 0.
         min_scores: least effective scores of a window that an alert compares; None = 30.
         z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
-        series: only this series (metric version, judge and votes), which the metric must have, is watched; None = whatever
-            is scored.
+        evaluator_version: only this evaluator version (metric version, judge and votes), which the metric must have, is
+            watched; None = whatever is scored.
         severity: label of the alerts on drops and on the threshold.
         labels: more labels of every alert on the metric: who is told.
         runbook: address that every alert on the metric links to; None = none.
@@ -94,7 +94,7 @@ class AlertSettings(SettingsPart):
     threshold: Rate | None = None
     min_scores: int | None = Field(default=None, ge=1)
     z: Annotated[float, Field(gt=0)] | None = None
-    series: str | None = None
+    evaluator_version: str | None = None
     severity: Annotated[str, Field(min_length=1)] = "warning"
     labels: dict[str, str] = Field(default_factory=dict)
     runbook: WebAddress | None = None
@@ -120,7 +120,7 @@ class MonitoringSettings(SettingsPart):
     """What sums are told apart by, and what all alerts share.
 
     Attributes:
-        segments: key of the metadata, the root's attributes or its resource's → values that are told apart in sums and
+        dimensions: key of the metadata, the root's attributes or its resource's → values that are told apart in sums and
             watched by alerts of their own.
         interval: between two evaluations of the rules; at most Prometheus' look-back, 5 min.
         windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
@@ -131,11 +131,11 @@ class MonitoringSettings(SettingsPart):
         max_failed: highest acceptable share of failed evaluations.
         dashboard_url: what an alert links to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
         trace_url: where the traces of failed units are listed, with the same places. None = no link.
-        calibrations: files of ``spanscore calibrate``, one per metric: the pass rate of its series, and of no other, is
-            recorded as humans would tell it, too. Alerts are not corrected.
+        calibrations: files of ``spanscore calibrate``, one per metric: the pass rate of its evaluator version, and of no other,
+            is recorded as humans would tell it, too. Alerts are not corrected.
     """
 
-    segments: dict[str, list[str]] = Field(default_factory=dict)
+    dimensions: dict[str, list[str]] = Field(default_factory=dict)
     interval: PositiveSeconds = 60.0
     windows: list[PositiveSeconds] = Field(default=[300.0, 900.0, 3_600.0, 21_600.0, 86_400.0], min_length=1)
     no_scores_after: PositiveSeconds | None = None
@@ -161,10 +161,10 @@ class MonitoringSettings(SettingsPart):
             raise ValueError(f"a window of {short[0]:g} s needs at least 4 evaluations, one in {self.interval:g} s")
         return self
 
-    @field_validator("segments")
+    @field_validator("dimensions")
     @classmethod
-    def _has_values(cls, segments: dict[str, list[str]]) -> dict[str, list[str]]:
-        empty = [key for key, values in segments.items() if not values]
+    def _has_values(cls, dimensions: dict[str, list[str]]) -> dict[str, list[str]]:
+        empty = [key for key, values in dimensions.items() if not values]
         if empty:
             raise ValueError(f"{empty[0]} lists no values; write for example {{user_tier: [gold, free]}}")
-        return segments
+        return dimensions

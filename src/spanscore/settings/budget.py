@@ -61,7 +61,7 @@ class Budget:
         calls: requests that may be billed, repeated ones included.
         per: the window, ``"1m"`` to ``"30d"``, or its seconds. Windows are aligned to UTC.
         metric: the one metric that it is for; None = all of the scorer together.
-        lowers_rates: False for stored samples, whose rates stay as they are: the rest of a window ends ``budget``.
+        lowers_rates: False for stored samples, whose rates stay as they are: the rest of a window ends ``budget_exhausted``.
 
     Raises:
         ConfigurationError: not exactly one unit is given, or it is not above 0, or the window is too short or too long.
@@ -150,6 +150,6 @@ def checked_share(share: float) -> float:
     """
     if not isinstance(share, int | float) or not 0 < share <= 1:
         raise ConfigurationError(
-            f"judge.share is {share!r}; allowed is above 0, up to 1: 0.25 for one of four replicas"
+            f"judge.replica_share is {share!r}; allowed is above 0, up to 1: 0.25 for one of four replicas"
         )
     return share

@@ -20,9 +20,9 @@ class Compare:
 
     Attributes:
         by: an attribute of the resource (``service.version``), a key of the run's metadata, an attribute of the unit's root
-            (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.series``. The first eight values that come are
-            told apart; any other is ``other``, none at all ``unknown``. They leave as a label: of metadata and attributes by
-            way of the redactor.
+            (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.evaluator.version``. The first eight values
+            that come are told apart; any other is ``other``, none at all ``unknown``. They leave as a label: of metadata and
+            attributes by way of the redactor.
 
     Raises:
         ConfigurationError: ``by`` is no text, is empty, or holds prompts or answers.
@@ -42,9 +42,9 @@ class CompareSettings(SettingsPart):
 
     Attributes:
         by: attribute of the resource (``service.version``), key of the run's metadata, attribute of the unit's root
-            (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.series``. The first eight values that come are
-            told apart; any other is ``other``, none at all ``unknown``. They leave as a label: of metadata and attributes by
-            way of the redactor.
+            (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.evaluator.version``. The first eight values
+            that come are told apart; any other is ``other``, none at all ``unknown``. They leave as a label: of metadata and
+            attributes by way of the redactor.
     """
 
     by: Annotated[str, Field(min_length=1)]

@@ -18,6 +18,7 @@ from spanscore.meant import did_you_mean
 from spanscore.settings.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
 from spanscore.settings.printable import printable
 from spanscore.settings.ready_forms import Place, paths_in, ready_form, section_at, yaml_of
+from spanscore.settings.renamed import renamed_key
 
 __all__ = ["Place", "place_of", "told", "written_place", "wrong_settings"]
 
@@ -41,7 +42,7 @@ _EXAMPLES = {
     "per": "per: 1d",
     "rate": "rate: 1",
     "rules": "[{when: {status: error}, rate: 1}]",
-    "segments": "{user_tier: [gold, free]}",
+    "dimensions": "{user_tier: [gold, free]}",
     "when": "when: {status: error}",
 }
 """Key → how it is written."""
@@ -88,8 +89,7 @@ def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
     if place[0] == "metrics":  # pydantic says of it which types it could have
         return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, entry['input'], given)}"
     if kind == "extra_forbidden":
-        allowed = list(section_at(tree, place[:-1]).model_fields)
-        return f"{key}: no such setting{_meant(str(place[-1]), tree, allowed, ready_form(place, entry['input'], tree))}"
+        return f"{key}: {_unknown(place, entry['input'], tree)}"
     if kind in ("model_type", "model_attributes_type"):
         fields = list(section_at(tree, place).model_fields)
         ready = ready_form(place, entry["input"], tree) if place else ""
@@ -98,6 +98,13 @@ def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
     ready = ready_form(place, entry["input"], tree) if kind in ("dict_type", "mapping_type", "list_type") else ""
     example = f"; write {ready}" if ready else _example(entry, place)
     return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else given}{example}"
+
+
+def _unknown(place: Place, value: Any, tree: type[BaseModel]) -> str:
+    if new := renamed_key(place):
+        return f"is now {new}"
+    allowed = list(section_at(tree, place[:-1]).model_fields)
+    return f"no such setting{_meant(str(place[-1]), tree, allowed, ready_form(place, value, tree))}"
 
 
 def _of_metrics(place: Place, kind: str, value: Any, given: str) -> str:

@@ -11,7 +11,7 @@ from spanscore.settings.sizes import bytes_of
 
 __all__ = ["FeedbackSampling", "FeedbackSettings", "feedback_in"]
 
-_BELOW, _WITHIN_S, _MAX_BYTES = 0.5, 600.0, 64_000_000
+_BELOW, _MAX_AGE_S, _MAX_BYTES = 0.5, 600.0, 64_000_000
 
 
 class FeedbackSettings(SettingsPart):
@@ -20,13 +20,13 @@ class FeedbackSettings(SettingsPart):
     Attributes:
         rate: share of the units that are kept, (0, 1], by the dice of the other rates.
         below: quality of a label, (0, 1], below which its unit is judged; a word counts by its place in its scale.
-        within: how long a sample is kept.
+        max_age: how long a sample is kept.
         max_bytes: of all that is kept; past it the oldest goes first.
     """
 
     rate: Share
     below: Share = _BELOW
-    within: PositiveSeconds = _WITHIN_S
+    max_age: PositiveSeconds = _MAX_AGE_S
     max_bytes: Size = _MAX_BYTES
 
 
@@ -37,7 +37,7 @@ class FeedbackSampling:
     Args:
         rate: share of the units that are kept, (0, 1].
         below: quality of a label, (0, 1], below which its unit is judged.
-        within: how long a sample is kept: seconds, or a text such as ``"10m"``.
+        max_age: how long a sample is kept: seconds, or a text such as ``"10m"``.
         max_bytes: of all that is kept: a number, or a text such as ``"64MB"``.
 
     Raises:
@@ -46,7 +46,7 @@ class FeedbackSampling:
 
     rate: float
     below: float = _BELOW
-    within: float | str = _WITHIN_S
+    max_age: float | str = _MAX_AGE_S
     max_bytes: int | str = _MAX_BYTES
 
     def __post_init__(self) -> None:
@@ -54,15 +54,15 @@ class FeedbackSampling:
             if not 0 < share <= 1:
                 raise ConfigurationError(f"sampling.feedback.{name} is {share}; allowed is above 0, up to 1")
         if self.within_s <= 0 or self.most_bytes <= 0:
-            raise ConfigurationError("sampling.feedback: within and max_bytes are above 0")
+            raise ConfigurationError("sampling.feedback: max_age and max_bytes are above 0")
 
     @property
     def within_s(self) -> float:
         """How long a sample is kept, seconds."""
         try:
-            return seconds_of(self.within) if isinstance(self.within, str) else self.within
+            return seconds_of(self.max_age) if isinstance(self.max_age, str) else self.max_age
         except ValueError as error:
-            raise ConfigurationError(f"sampling.feedback.within: {error}") from None
+            raise ConfigurationError(f"sampling.feedback.max_age: {error}") from None
 
     @property
     def most_bytes(self) -> int:
@@ -75,4 +75,4 @@ class FeedbackSampling:
 
 def feedback_in(given: FeedbackSettings | None) -> FeedbackSampling | None:
     """Return what a configuration says of it."""
-    return None if given is None else FeedbackSampling(given.rate, given.below, given.within, given.max_bytes)
+    return None if given is None else FeedbackSampling(given.rate, given.below, given.max_age, given.max_bytes)

@@ -46,8 +46,8 @@ class AskedSettings(SettingsPart):
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
     max_concurrency: Count | None = None
     timeout: PositiveSeconds | None = None
-    max_wait: PositiveSeconds | None = None
-    attempts: Count | None = None
+    queue_timeout: PositiveSeconds | None = None
+    max_attempts: Count | None = None
     requests_per_minute: PerMinute | None = None
     tokens_per_minute: PerMinute | None = None
     max_input_tokens: Count | None = None
@@ -85,7 +85,8 @@ class JudgeSettings(AskedSettings):
             openai:gpt-4o-mini}``: in the short form names with ``gpt-``, ``chatgpt-``, ``claude-`` or ``gemini-`` in front
             need no provider.
         fallback: who is asked in their order while the judge is away (its breaker is open): names, or sections as this one.
-            What is not set of one is as of the judge, but for address, key and parameters. What it says is a series of its own.
+            What is not set of one is as of the judge, but for address, key and parameters. What it says is an evaluator version
+            of its own.
         prices: model as its provider names it in the answer, or a pattern (``gpt-4o*``, the longest wins) → what it costs; a
             dated name has the price of the undated one. What is not in it has no cost.
     """

@@ -86,7 +86,8 @@ def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Pl
 
 def _spelt_alike(name: str, value: Any, section: type[BaseModel], tree: type[BaseModel]) -> tuple[str, ...] | None:
     """Return the path of what is spelt alike and does not take a number as it is: there more is wrong than a letter."""
-    near = get_close_matches(name, [*section.model_fields, *_python_names(tree)], n=1)
+    near = get_close_matches(name, [*section.model_fields, *_python_names(tree)])
+    near.sort(key=lambda other: other[0] != name[0])
     if not near or not isinstance(value, bool | int | float):
         return None
     field = section.model_fields.get(near[0])

@@ -153,7 +153,7 @@ class WireUnits(SettingsPart):
     """Whose spans are read, and when those that arrive from elsewhere are a whole unit.
 
     Attributes:
-        quiet: a unit whose root is there closes when no span of it has come for this long.
+        idle_timeout: a unit whose root is there closes when no span of it has come for this long.
         orphan_wait: spans whose parent never comes wait for this long after the latest span of their trace.
         max_age: a unit that is older closes incomplete.
         max_spans: of a unit, claimed ones; one with more closes incomplete.
@@ -161,11 +161,11 @@ class WireUnits(SettingsPart):
         traces: open ones with spans that may be of a unit; more are refused until some have closed.
         bytes: of spans that wait, likewise.
         late: of a span that comes after its unit was closed: ``count`` it, or ``rescore`` the unit, as its next revision.
-        foreign_scores: whether scores that others made, and that come with spans and logs, are counted beside ours: in the
-            stratum ``foreign``, which no alert and no mean of ours reads.
+        external_scores: whether scores that others made, and that come with spans and logs, are counted beside ours: in the
+            source ``external``, which no alert and no mean of ours reads.
     """
 
-    quiet: Seconds = 2.0
+    idle_timeout: Seconds = 2.0
     orphan_wait: Seconds = 60.0
     max_age: PositiveSeconds = 3_600.0
     max_spans: Count = 2_000
@@ -173,4 +173,4 @@ class WireUnits(SettingsPart):
     traces: Count = 100_000
     bytes: Size = 512_000_000
     late: Literal["count", "rescore"] = "count"
-    foreign_scores: bool = True
+    external_scores: bool = True

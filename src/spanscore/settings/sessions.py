@@ -20,21 +20,21 @@ class Sessions:
     """When a conversation ends, for the metrics that score whole ones, and how much of those that go on is kept.
 
     Attributes:
-        idle: seconds without a turn after which it has ended.
+        idle_timeout: seconds without a turn after which it has ended.
         max_turns: turns after which it has.
         max_open: conversations gathered at once; past it the one that was silent for longest ends (``evicted``).
         max_bytes: of their content, roughly; likewise.
         score_every: turns after which one that goes on gets a provisional score, on an evaluation span alone; 0 = never.
         replicas: how turns reach the processes of an application. ``one``: there is one. ``sticky``: all turns of a
-            conversation reach the same. ``any``: any may have any turn; then ``idle`` and ``score_every`` are off, and only
-            ``end_session`` and ``max_turns``, on a turn that brought the whole history along, end one: else it is
+            conversation reach the same. ``any``: any may have any turn; then ``idle_timeout`` and ``score_every`` are off, and
+            only ``end_session`` and ``max_turns``, on a turn that brought the whole history along, end one: else it is
             ``incomplete``.
 
     Raises:
         ConfigurationError: a number is too small, or ``replicas`` is none of these.
     """
 
-    idle: float = 300.0
+    idle_timeout: float = 300.0
     max_turns: int = 50
     max_open: int = 10_000
     max_bytes: int = 64_000_000
@@ -42,7 +42,7 @@ class Sessions:
     replicas: Replicas = "one"
 
     def __post_init__(self) -> None:
-        for name in ("idle", "score_every", *_AT_LEAST_ONE):
+        for name in ("idle_timeout", "score_every", *_AT_LEAST_ONE):
             if isinstance(getattr(self, name), str):  # as a file may have it: 5m, 64MB
                 raise ConfigurationError(f"sessions.{name} is {getattr(self, name)!r}; allowed is a number")
         for name in _AT_LEAST_ONE:
@@ -52,8 +52,8 @@ class Sessions:
             raise ConfigurationError(
                 f"sessions.score_every is {self.score_every}; allowed is 1 or more, or 0 for never"
             )
-        if not self.idle > 0:
-            raise ConfigurationError(f"sessions.idle is {self.idle}; allowed are seconds, above 0")
+        if not self.idle_timeout > 0:
+            raise ConfigurationError(f"sessions.idle_timeout is {self.idle_timeout}; allowed are seconds, above 0")
         if self.replicas not in get_args(Replicas):
             raise ConfigurationError(
                 f"sessions.replicas is {self.replicas!r}; allowed are {', '.join(get_args(Replicas))}"
@@ -67,7 +67,7 @@ class SessionSettings(SettingsPart):
     """How turns become conversations, for the metrics that score these (``per: session``).
 
     Attributes:
-        idle: time without a turn after which one has ended.
+        idle_timeout: time without a turn after which one has ended.
         max_turns: turns after which it has.
         max_open: conversations gathered at once; past it the one that was silent for longest ends.
         max_bytes: of their content, roughly; likewise.
@@ -76,7 +76,7 @@ class SessionSettings(SettingsPart):
             at the same; or ``any`` process may have any turn, and an end is known only where somebody tells it.
     """
 
-    idle: PositiveSeconds = Sessions().idle
+    idle_timeout: PositiveSeconds = Sessions().idle_timeout
     max_turns: Count = Sessions().max_turns
     max_open: Count = Sessions().max_open
     max_bytes: Size = Sessions().max_bytes

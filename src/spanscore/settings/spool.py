@@ -29,11 +29,11 @@ class Spool:
         sync: ``full``: what is in it survives the loss of power. ``normal``: the end of the process alone, ``kill -9`` too; a
             unit costs a third.
         max_bytes: of the file, bytes; past it units are ``queue_full``.
-        max_age: seconds after which a unit in it is ``too_late``.
+        max_age: seconds after which a unit in it is ``expired``.
         lease: seconds after which the units of a process that has stopped are others'; of one that has ended they are at once.
         allow_network_disk: whether it may lie on one, where locks hold only if the server is right.
         score_here: whether this process scores: its own units, and those that nobody does. False: it captures and writes, and
-            ``spanscore worker`` scores; then units end ``handed_over`` here.
+            ``spanscore worker`` scores; then units end ``delegated`` here.
 
     Raises:
         ConfigurationError: a number is too small, or ``sync`` is none of these.
@@ -65,7 +65,7 @@ class SpoolSettings(SettingsPart):
         sync: ``full``: what is in it survives the loss of power. ``normal``: the end of the process alone, ``kill -9`` too; a
             unit costs a third.
         max_bytes: of the file; past it units are ``queue_full``.
-        max_age: after which a unit in it is ``too_late``.
+        max_age: after which a unit in it is ``expired``.
         lease: after which the units of a process that has stopped are others'; of one that has ended they are at once.
         allow_network_disk: whether it may lie on one, where locks hold only if the server is right.
         score_here: whether the process that captures scores, too. ``false``: it captures and writes, and ``spanscore worker``

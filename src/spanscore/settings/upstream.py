@@ -40,7 +40,7 @@ class UpstreamShares(NamedTuple):
 
 
 def upstream_shares(given: Any) -> UpstreamShares:
-    """Return the shares of ``sampling.upstream_probability``, checked.
+    """Return the shares of ``sampling.head_sampling_rate``, checked.
 
     Args:
         given: one share, (0, 1], for all services; or a mapping with ``by_service`` and ``default``, each optional.
@@ -51,7 +51,7 @@ def upstream_shares(given: Any) -> UpstreamShares:
     try:
         return _shares(given)
     except ValueError as error:
-        raise ConfigurationError(f"sampling.upstream_probability{error}") from None
+        raise ConfigurationError(f"sampling.head_sampling_rate{error}") from None
 
 
 def upstream_in(given: float | UpstreamSettings) -> float | dict[str, Any]:

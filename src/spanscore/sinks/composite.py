@@ -7,11 +7,11 @@ from functools import partial
 
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, detach, set_value
 
+from spanscore.model.annotation import Annotation
 from spanscore.model.foreign import type_name
-from spanscore.model.label import HumanLabel
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
-from spanscore.protocols import LabelSink, Sink
+from spanscore.protocols import AnnotationSink, Sink
 from spanscore.runtime.log import log_internal_error
 
 __all__ = ["CompositeSink"]
@@ -37,11 +37,11 @@ class CompositeSink:
         for sink in self._sinks:
             _safely("publish scores through", sink, partial(sink.emit, unit, scores), marked)
 
-    def label(self, label: HumanLabel) -> None:
+    def label(self, label: Annotation) -> None:
         """Publish a label through every sink that takes labels, likewise."""
         marked = _unwatched()
         for sink in self._sinks:
-            if isinstance(sink, LabelSink):
+            if isinstance(sink, AnnotationSink):
                 _safely("publish a label through", sink, partial(sink.label, label), marked)
 
     def shutdown(self) -> None:

@@ -13,20 +13,25 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text, wire_values
-from spanscore.model.label import HumanLabel
-from spanscore.model.score import Score, Usage, id_of, score_attributes
+from spanscore.model.annotation import Annotation
+from spanscore.model.score import Score, id_of, score_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.deferred_span import readable_span
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope
 from spanscore.otel.span_factory import PresetSpanFactory
-from spanscore.sinks.emission import context_of, error_type_of, result_attributes
-from spanscore.sinks.label_span import LabelSpans
+from spanscore.sinks.annotation_span import AnnotationSpans
+from spanscore.sinks.emission import (
+    context_of,
+    error_type_of,
+    evaluator_type,
+    judge_model_of,
+    result_attributes,
+    unit_facts,
+)
 
 __all__ = ["EvaluationSpans"]
 
-_COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
-"""What queries group by, beside the unit's model: a structural query may see one block only, not the unit's span beside it."""
 _INTERNAL = SpanKind.INTERNAL
 _UNSET = Status(StatusCode.UNSET)
 _LASTS_NS = 1_000
@@ -46,7 +51,7 @@ class EvaluationSpans:
     def __init__(self, providers: Providers, content: bool = False) -> None:
         self._providers = providers
         self._content = content
-        self._labels = LabelSpans(providers)
+        self._labels = AnnotationSpans(providers)
         self._chosen: PresetSpanFactory | None = None
         self._latest: tuple[Any, Any] = (None, None)
 
@@ -55,7 +60,7 @@ class EvaluationSpans:
         root = unit.root
         if root is None or not root.sampled:
             return
-        tracer, of_unit = self._providers.tracer(semconv.SCOPE), _of_unit(unit, root)
+        tracer, of_unit = self._providers.tracer(semconv.SCOPE), unit_facts(unit, root)
         for score in scores:
             identity = score.id or id_of(score, unit)
             span_id, attributes = int(identity[:16], 16), self._attributes(of_unit, unit, score, identity)
@@ -65,7 +70,7 @@ class EvaluationSpans:
                 resource = self._resource_of(root.resource)
                 tracer.span_processor.on_end(_hand_built(unit, score, span_id, attributes, resource))
 
-    def label(self, label: HumanLabel) -> None:
+    def label(self, label: Annotation) -> None:
         """Write a span for what somebody said; none where nobody knows of which unit."""
         self._labels.write(label)
 
@@ -110,16 +115,10 @@ class EvaluationSpans:
                 **result,
                 **_openinference(score, result),
                 **_ours(score, identity),
-                **_judge(score.usage, score.judge_model),
+                **_judge(score),
                 **_session(unit),
             }
         )
-
-
-def _of_unit(unit: Unit, root: SpanData) -> dict[str, Any]:
-    """Return what the spans of all scores of a unit say of it."""
-    copied = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
-    return copied | {semconv.SCORED_REQUEST_MODEL: unit.request_model}
 
 
 _NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
@@ -136,8 +135,8 @@ def _openinference(score: Score, result: Mapping[str, Any]) -> dict[str, Any]:
         _SCORE: result[semconv.EVALUATION_SCORE_VALUE],
         _LABEL: score.label,
         _EXPLANATION: result[semconv.EVALUATION_EXPLANATION],
-        _ANNOTATOR: "LLM" if score.judge_model or score.usage.calls else "CODE",
-        _IDENTIFIER: score.series or score.version,
+        _ANNOTATOR: "LLM" if evaluator_type(score) == "llm_judge" else "CODE",
+        _IDENTIFIER: score.evaluator_version or score.version,
     }
 
 
@@ -145,14 +144,11 @@ def _ours(score: Score, identity: str) -> dict[str, Any]:
     return {
         semconv.VERDICT: None if score.is_shadow else score.label,
         semconv.METRIC_VERSION: score.version,
-        semconv.METRIC_KIND: score.kind,
-        semconv.METRIC_DIRECTION: score.direction,
         semconv.METRIC_RANGE: None if score.range is None else [float(bound) for bound in score.range],
         semconv.METRIC_PASS_AT: None if score.range is None else float(score.scale.pass_at),
         semconv.QUALITY: None if score.quality is None else float(score.quality),
         semconv.SAMPLING_RULE: score.rule,
-        semconv.SERIES: score.series or None,
-        semconv.JUDGE_CONTRADICTIONS_ATTRIBUTE: score.contradictions or None,
+        semconv.JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: score.contradictions or None,
         semconv.SCORE_ID: identity,
         semconv.SCORE_REVISION: score.revision,
     }
@@ -173,18 +169,17 @@ def _other(near: SpanContext, key: UnitKey) -> SpanContext:
     return SpanContext(key.trace_id, key.span_id, is_remote=True, trace_flags=near.trace_flags)
 
 
-def _judge(usage: Usage, judge_model: str | None) -> dict[str, Any]:
-    model = judge_model or next((call.model for call in usage.calls if call.model), None)
-    models = {semconv.JUDGE_MODEL: model, semconv.REQUEST_MODEL: model}
+def _judge(score: Score) -> dict[str, Any]:
+    model, usage = {semconv.REQUEST_MODEL: judge_model_of(score)}, score.usage
     if not usage.calls:
-        return models
-    return models | {
+        return model
+    return model | {
         semconv.JUDGE_INPUT_TOKENS: usage.input_tokens,
         semconv.JUDGE_OUTPUT_TOKENS: usage.output_tokens,
         semconv.JUDGE_COST_USD: None if usage.cost_usd is None else float(usage.cost_usd),
         semconv.JUDGE_CALLS_ATTRIBUTE: len(usage.calls),
         semconv.JUDGE_CACHED_CALLS: usage.cached_calls,
-        semconv.JUDGE_INPUT_LEFT_OUT: float(usage.input_left_out),
+        semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(usage.input_truncated_ratio),
         semconv.JUDGE_DURATION_ATTRIBUTE: float(usage.duration_s),
     }
 

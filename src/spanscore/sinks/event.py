@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import time_ns
 
 from opentelemetry.context import Context
 
 from spanscore import semconv
 from spanscore.codec.text import wire_values
-from spanscore.model.label import HumanLabel
+from spanscore.model.annotation import Annotation
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.otel.providers import Providers
-from spanscore.sinks.emission import context_above, context_of, label_attributes, result_attributes
+from spanscore.sinks.emission import annotation_attributes, context_above, context_of, result_attributes, unit_facts
 
 __all__ = ["Events"]
 
@@ -47,7 +48,7 @@ class Events:
             return
         from opentelemetry._logs import SeverityNumber
 
-        context = context_of(root)
+        context, facts = context_of(root), unit_facts(unit, root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
             if (
@@ -58,13 +59,15 @@ class Events:
             own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
             result = result_attributes(score, content=self._content)
             logger.emit(
+                timestamp=root.end_ns,
+                observed_timestamp=time_ns(),
                 context=context,
                 event_name=semconv.EVALUATION_EVENT,
-                attributes=wire_values(result | own),
+                attributes=wire_values(facts | result | own),
                 severity_number=SeverityNumber.WARN if score.outcome.failed else SeverityNumber.INFO,
             )
 
-    def label(self, label: HumanLabel) -> None:
+    def label(self, label: Annotation) -> None:
         """Write an event for what somebody said, in its unit's context where that is known; a changed one has its revision."""
         from opentelemetry._logs import SeverityNumber
 
@@ -72,7 +75,7 @@ class Events:
             timestamp=label.when_ns,
             context=Context() if label.unit is None else context_above(label.unit),
             event_name=semconv.EVALUATION_EVENT,
-            attributes=wire_values(label_attributes(label)),
+            attributes=wire_values(annotation_attributes(label)),
             severity_number=SeverityNumber.INFO,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spanscore import semconv
-from spanscore.model.label import HumanLabel
+from spanscore.model.annotation import Annotation
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.otel.instruments import Telemetry
@@ -31,10 +31,10 @@ class Instruments:
         for score in scores:
             self._telemetry.record(unit, score, context)
 
-    def label(self, label: HumanLabel) -> None:
+    def label(self, label: Annotation) -> None:
         """Count a unit's label once, and each change of it."""
         said = ((semconv.EVALUATION_SCORE_LABEL, label.text),) if label.text else ()
-        name = semconv.LABELS_CHANGED if label.revision else semconv.LABELS
+        name = semconv.ANNOTATION_CHANGES if label.revision else semconv.ANNOTATIONS
         self._telemetry.count(name, ((semconv.EVALUATION_NAME, label.name), *said))
 
     def shutdown(self) -> None:

@@ -17,7 +17,7 @@ from spanscore.spool.owners import LeaseHolder, LeaseOfOurs, LeaseWatch, boot_ns
 from spanscore.spool.rows import RowKey, SpoolState, metrics_of
 from spanscore.spool.table import SpoolBounds, SpoolTable
 
-__all__ = ["HeldRows", "PoisonRow", "SpoolInspection", "WaitingUnits", "drop_older", "inspected", "retry_poison"]
+__all__ = ["DeadLetter", "HeldRows", "SpoolInspection", "WaitingUnits", "drop_older", "inspected", "retry_dead_letters"]
 
 _WAITS_S: Final = 30.0
 _DAY_NS: Final = 86_400 * 1_000_000_000
@@ -44,7 +44,7 @@ class HeldRows(NamedTuple):
     has_ended: bool
 
 
-class PoisonRow(NamedTuple):
+class DeadLetter(NamedTuple):
     """A row that was put aside: after three crashes; with fewer, as it could not be read."""
 
     key: RowKey
@@ -71,13 +71,13 @@ class SpoolInspection(NamedTuple):
 
     Attributes:
         held: by process, the one with most rows first.
-        poison: the oldest first.
+        dead_letters: the oldest first.
         waiting: by metric, the one with the oldest unit first.
     """
 
     state: SpoolState
     held: list[HeldRows]
-    poison: list[PoisonRow]
+    dead_letters: list[DeadLetter]
     waiting: list[WaitingUnits]
 
 
@@ -90,17 +90,17 @@ def inspected(path: Path) -> SpoolInspection:
     return _asked(path, _inspection)
 
 
-def retry_poison(path: Path) -> int:
+def retry_dead_letters(path: Path) -> int:
     """Let rows that were put aside be taken again, as if they had never crashed; return how many.
 
     Raises:
         ConfigurationError: as ``inspected``.
     """
-    return _asked(path, lambda connection: _table(connection).retry_poison())
+    return _asked(path, lambda connection: _table(connection).retry_dead_letters())
 
 
 def drop_older(path: Path, age_s: float) -> int:
-    """Delete rows that are older, poison too; not what a process that runs holds. Return how many.
+    """Delete rows that are older, dead letters too; not what a process that runs holds. Return how many.
 
     Raises:
         ConfigurationError: as ``inspected``.
@@ -147,8 +147,10 @@ def _inspection(connection: sqlite3.Connection) -> SpoolInspection:
     table, now = _table(connection), time_ns()
     me = LeaseOfOurs(_ANY.lease_ns).holder
     held = [_held(holder, me, table.held_by(holder.id)) for holder in table.holders()]
-    poison = [PoisonRow(key, attempts, max(0, now - put_ns) / 1e9) for key, attempts, put_ns in table.poison()]
-    return SpoolInspection(table.state(), sorted(held, key=lambda one: -one.rows), poison, _waiting(table, now))
+    dead_letters = [
+        DeadLetter(key, attempts, max(0, now - put_ns) / 1e9) for key, attempts, put_ns in table.dead_letters()
+    ]
+    return SpoolInspection(table.state(), sorted(held, key=lambda one: -one.rows), dead_letters, _waiting(table, now))
 
 
 def _waiting(table: SpoolTable, now_ns: int) -> list[WaitingUnits]:

@@ -43,7 +43,7 @@ class RowKey(NamedTuple):
 class RowEnd(StrEnum):
     """Why a row is not to be worked on, but counted."""
 
-    POISON = "poison"
+    DEAD_LETTER = "dead_letter"
     """Three crashes, each while it was in work. It stays in the file, put aside."""
     EXPIRED = "expired"
     """Older than ``max_age``."""
@@ -103,7 +103,7 @@ class SpoolState(NamedTuple):
         bytes: of the file that are in use.
         oldest_s: age of the oldest of them, by the wall clock; 0 where there is none.
         owners: processes that hold leases.
-        poison: rows put aside, after three crashes or as nobody could read them.
+        dead_letters: rows put aside, after three crashes or as nobody could read them.
         expired: rows that nobody works on, and which are past ``max_age``.
         fault: what an operator must know, in one line; None = all is well.
     """
@@ -112,6 +112,6 @@ class SpoolState(NamedTuple):
     bytes: int = 0
     oldest_s: float = 0.0
     owners: int = 0
-    poison: int = 0
+    dead_letters: int = 0
     expired: int = 0
     fault: str | None = None

@@ -25,7 +25,7 @@ SCHEMA: Final = (
     "CREATE INDEX put_aside ON rows (id) WHERE aside > 0",
     "CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
 )
-"""``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = poison that nobody has counted yet, 2 = that was counted,
+"""``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = dead letters that nobody has counted yet, 2 = that was counted,
 or cannot be read."""
 ADDED: Final = (
     "CREATE TABLE IF NOT EXISTS done (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, done_ns INTEGER NOT NULL)",
@@ -132,9 +132,9 @@ class SpoolTable:
         self._release_of_others()
         oldest_ns = self._wall_ns() - self._bounds.max_age_ns
         if ended:
-            poison = self._waiting(f"aside > 0 AND aside = {_UNTOLD}", (), kind, most)
-            expired = self._waiting("aside = 0 AND put_ns < ?", (oldest_ns,), kind, most - len(poison))
-            return [*self._leased(poison, RowEnd.POISON), *self._leased(expired, RowEnd.EXPIRED)]
+            dead_letters = self._waiting(f"aside > 0 AND aside = {_UNTOLD}", (), kind, most)
+            expired = self._waiting("aside = 0 AND put_ns < ?", (oldest_ns,), kind, most - len(dead_letters))
+            return [*self._leased(dead_letters, RowEnd.DEAD_LETTER), *self._leased(expired, RowEnd.EXPIRED)]
         young = "aside = 0 AND put_ns >= ?"
         sets = [metrics for (metrics,) in self._run(_SETS_OF_METRICS, {"kind": kind})]
         workable = [metrics for metrics in sets if has(metrics)]
@@ -152,7 +152,7 @@ class SpoolTable:
     def keep_scores(self, key: RowKey, scores: bytes) -> bool:
         """Keep what a row was given; False: it is not this holder's any more. Crashes do not count from here on.
 
-        Of poison nothing is kept: that it was given no scores must not stand when it is tried again.
+        Of dead letters nothing is kept: that it was given no scores must not stand when it is tried again.
         """
         held = self._run(
             "UPDATE rows SET scores = CASE WHEN aside THEN scores ELSE ? END, begun = 0 WHERE key = ? AND owner = ?",
@@ -161,7 +161,7 @@ class SpoolTable:
         return bool(held.rowcount) or (self._anew and not self._is_there(key))
 
     def delete(self, keys: Iterable[RowKey]) -> None:
-        """Delete rows of this holder; poison is put aside for good instead."""
+        """Delete rows of this holder; dead letters is put aside for good instead."""
         mine = [(key.to_bytes(), self._me) for key in keys]
         self._run_each(f"UPDATE rows SET aside = {_TOLD}, owner = NULL WHERE key = ? AND owner = ? AND aside", mine)
         self._run_each("DELETE FROM bodies WHERE id = (SELECT id FROM rows WHERE key = ? AND owner = ?)", mine)
@@ -199,15 +199,15 @@ class SpoolTable:
 
     def state(self) -> SpoolState:
         """Return what there is. Some microseconds, two milliseconds for 160,000 rows."""
-        poison = self._number("SELECT count(*) FROM rows WHERE aside > 0")
+        dead_letters = self._number("SELECT count(*) FROM rows WHERE aside > 0")
         oldest = self._run("SELECT put_ns FROM rows WHERE aside = 0 ORDER BY id LIMIT 1").fetchone()
         age_ns = 0 if oldest is None else max(0, self._wall_ns() - oldest[0])
         return SpoolState(
-            depth=self._number("SELECT count(*) FROM rows") - poison,
+            depth=self._number("SELECT count(*) FROM rows") - dead_letters,
             bytes=self.used_bytes(),
             oldest_s=age_ns / 1e9,
             owners=self._number("SELECT count(*) FROM owners"),
-            poison=poison,
+            dead_letters=dead_letters,
             expired=self._expired() if age_ns > self._bounds.max_age_ns else 0,
         )
 
@@ -247,14 +247,14 @@ class SpoolTable:
         rows, in_work = self._run("SELECT count(*), total(begun) FROM rows WHERE owner = ?", (holder,)).fetchone()
         return int(rows), int(in_work)
 
-    def poison(self) -> Iterator[tuple[RowKey, int, int]]:
+    def dead_letters(self) -> Iterator[tuple[RowKey, int, int]]:
         """Yield the key, the crashes and the time of each row that was put aside."""
         for key, attempts, put_ns in self._run(
             "SELECT key, attempts, put_ns FROM rows WHERE aside > 0 ORDER BY put_ns"
         ):
             yield RowKey.from_bytes(key), attempts, put_ns
 
-    def retry_poison(self) -> int:
+    def retry_dead_letters(self) -> int:
         """Let what was put aside be taken again; return how many rows."""
         return self._run("UPDATE rows SET aside = 0, attempts = 0, owner = NULL WHERE aside > 0").rowcount
 

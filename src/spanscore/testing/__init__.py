@@ -1,7 +1,7 @@
 """The public test kit: contract suites, prepared judges and embeddings, metrics by name, clock, sink, builders."""
 
 from spanscore.testing.build import build_metric
-from spanscore.testing.builders import a_score, a_span, a_unit
+from spanscore.testing.builders import make_score, make_span, make_unit
 from spanscore.testing.clock import ManualClock
 from spanscore.testing.contracts.dialect import DialectContract
 from spanscore.testing.contracts.judge import JudgeContract
@@ -25,9 +25,9 @@ __all__ = [
     "SharedQueueContract",
     "SinkContract",
     "TranslationContract",
-    "a_score",
-    "a_span",
-    "a_unit",
     "assert_quality",
     "build_metric",
+    "make_score",
+    "make_span",
+    "make_unit",
 ]

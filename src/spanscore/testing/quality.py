@@ -28,13 +28,13 @@ def assert_quality(
     max_drop: Mapping[str, float] | None = None,
     max_unscored: float = MAX_UNSCORED,
 ) -> Result:
-    """Score samples, and fail where they are not good enough: ``spanscore score --min … --max-drop …``, as a test.
+    """Score samples, and fail where they are not good enough: ``spanscore evaluate --min … --max-drop …``, as a test.
 
     Args:
         samples: samples, records (dicts), or a file of them.
         metrics: metrics, or names, which the offline judge scores.
         least: metric → the lowest mean quality, [0, 1].
-        baseline: rows of an earlier run, as ``Result.to_jsonl`` or ``spanscore score --out`` writes them.
+        baseline: rows of an earlier run, as ``Result.to_jsonl`` or ``spanscore evaluate --out`` writes them.
         max_drop: metric → how far the mean quality of the same cases may fall, [0, 1]; a drop inside the noise does not fail.
         max_unscored: share of a metric's cases that may have no score, [0, 1]. Every case counts that has none, also one of the
             baseline that is gone, and a record that cannot be read; cases that the metric's ``applies_when`` leaves out do not.

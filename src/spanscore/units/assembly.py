@@ -1,6 +1,6 @@
 """Assembler: single spans in any order → whole units.
 
-A unit closes when its root has ended, no known span of it is open and ``quiet`` has passed since the last one; or
+A unit closes when its root has ended, no known span of it is open and ``idle_timeout`` has passed since the last one; or
 incomplete, by age or size. Closed units are remembered for a while, so that a late span is counted and opens no second
 unit. Pure: the clock is an argument.
 """

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Facts
+from spanscore.model.span import SamplingContext
 
 __all__ = ["AtWork"]
 
-_NOT_BEGUN: Final = frozenset({Outcome.HANDED_OVER, Outcome.QUEUE_FULL})
+_NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class AtWork:
     """
 
     others: dict[str, Outcome]
-    undecided: Facts | None = None
+    undecided: SamplingContext | None = None
     scores: list[Score] = field(default_factory=list)
     made: Mapping[str, Any] = field(default_factory=dict)
     has_left: bool = False

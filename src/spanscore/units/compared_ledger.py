@@ -46,10 +46,10 @@ class ComparedLedger(Ledger):
             for metric in self._metrics * units if outcome.lost else ():
                 self._lose(metric, None, 1.0)
 
-    def settle(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None = None) -> bool:
+    def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
         """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted."""
         with self._lock:
-            settled = super().settle(key, metric, outcome, stratum)
+            settled = super().settle(key, metric, outcome, source)
             self._forget(key)
             return settled
 
@@ -70,8 +70,8 @@ class ComparedLedger(Ledger):
         with self._lock:
             return dict(self._by_value)
 
-    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None, weight: float) -> bool:
-        lost = super()._weigh(key, metric, outcome, stratum, weight)
+    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
+        lost = super()._weigh(key, metric, outcome, source, weight)
         if lost:
             self._lose(metric, self._values.get(key), weight)
         return lost

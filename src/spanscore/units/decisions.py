@@ -13,7 +13,7 @@ from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import BASE, Decision
 from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.protocols import Sampler
 from spanscore.units.known import KnownUnits
 from spanscore.units.ledger import Ledger
@@ -40,14 +40,14 @@ class _Closed:
     decisions: dict[str, Decision] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    facts: Facts | None = None
+    facts: SamplingContext | None = None
 
 
 class Decisions:
     """Throws the dice for units and settles how they end. Span thread, but for ``explain``.
 
     Attributes:
-        screens: metrics at whose scores rules look: the others are decided on when these are in.
+        gate_metrics: metrics at whose scores rules look: the others are decided on when these are in.
 
     Args:
         metrics: names of all.
@@ -63,7 +63,7 @@ class Decisions:
         ledger: Ledger,
         *,
         known: KnownUnits | None = None,
-        noticed: Callable[[Facts], None] = lambda facts: None,
+        noticed: Callable[[SamplingContext], None] = lambda facts: None,
         kept: int = _KEPT,
     ) -> None:
         self._metrics = tuple(metrics)
@@ -72,8 +72,8 @@ class Decisions:
         self._known = known or KnownUnits()
         self._noticed = noticed
         self._kept = kept
-        self.screens = sampler.screens
-        self._rest = tuple(name for name in metrics if name not in self.screens) if self.screens else ()
+        self.gate_metrics = sampler.gate_metrics
+        self._rest = tuple(name for name in metrics if name not in self.gate_metrics) if self.gate_metrics else ()
         self._first = tuple(name for name in metrics if name not in self._rest)
         self._unsampled = dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED.value)
         self.reset()
@@ -83,11 +83,11 @@ class Decisions:
         self._known.reset()
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
-        self._excluded: deque[Facts] = deque(maxlen=self._kept)
+        self._excluded: deque[SamplingContext] = deque(maxlen=self._kept)
 
     # --- deciding ----------------------------------------------------------------------------------------------
 
-    def first(self, facts: Facts, eligible: Collection[str] | None = None) -> dict[str, Decision]:
+    def first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
         """Return the decisions on a unit that has closed: of all metrics, or of the screens, which wait for no score.
 
         Args:
@@ -98,11 +98,11 @@ class Decisions:
         names = self._first if eligible is None else tuple(eligible)
         return self._decided(facts._replace(scores={}), names, self._sampler.decide)
 
-    def rest(self, facts: Facts, scores: Mapping[str, float | None]) -> dict[str, Decision]:
+    def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
         """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
         return self._decided(facts._replace(scores=scores), self._rest, self._sampler.decide)
 
-    def submitted(self, facts: Facts) -> dict[str, Decision]:
+    def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
         """Return the decisions on a unit that every metric takes."""
         self._noticed(facts)
         return self._decided(facts, self._metrics, self._sampler.certain)
@@ -120,7 +120,7 @@ class Decisions:
             self._of(key).decisions |= decisions
         return True
 
-    def skipped(self, facts: Facts) -> dict[str, Decision]:
+    def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
         """Settle a unit that could not be taken when it began; return its decisions where a rule matched, else none."""
         decisions, kept = self._matched(facts)
         closed = _Closed(decisions, self._unsampled, facts=None if decisions else kept)
@@ -129,7 +129,7 @@ class Decisions:
         self._ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
         return decisions
 
-    def unfollowed(self, facts: Facts) -> dict[str, Decision]:
+    def unfollowed(self, facts: SamplingContext) -> dict[str, Decision]:
         """Count a unit that could not be taken when it began, and has not entered; return the same."""
         decisions, kept = self._matched(facts)
         self._ledger.record_rejected(Outcome.NOT_SAMPLED)
@@ -140,7 +140,7 @@ class Decisions:
             self._excluded.append(kept)
         return decisions
 
-    def _matched(self, facts: Facts) -> tuple[dict[str, Decision], Facts]:
+    def _matched(self, facts: SamplingContext) -> tuple[dict[str, Decision], SamplingContext]:
         """Notice a unit that could not be taken; return its decisions where a rule is for it, and the facts that are kept."""
         self._noticed(facts)
         self._known.closed(facts)
@@ -149,7 +149,7 @@ class Decisions:
             return {}, kept
         return {name: self._sampler.decide(facts, name) for name in self._metrics}, kept
 
-    def excluded(self, facts: Facts) -> None:
+    def excluded(self, facts: SamplingContext) -> None:
         """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""
         self._ledger.record_rejected(Outcome.NOT_SAMPLED)
         self._noticed(facts)
@@ -158,7 +158,7 @@ class Decisions:
         self._excluded.append(facts)
 
     def _decided(
-        self, facts: Facts, names: Sequence[str], decide: Callable[[Facts, str], Decision]
+        self, facts: SamplingContext, names: Sequence[str], decide: Callable[[SamplingContext, str], Decision]
     ) -> dict[str, Decision]:
         self._known.closed(facts)
         decisions = {name: decide(facts, name) for name in names}
@@ -169,7 +169,7 @@ class Decisions:
             self._of(facts.key).decisions |= decisions
         return decisions
 
-    def lost(self, facts: Facts, outcome: Outcome) -> dict[str, Outcome]:
+    def lost(self, facts: SamplingContext, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
         """End what is left of a unit that closed before its time, and return how its metrics ended.
 
         The dice are thrown for it, too: only what they may take is followed this far, so that it stands for others like it.
@@ -180,7 +180,7 @@ class Decisions:
             decisions = self.first(facts) | self.rest(facts, {})
             others = {name: Outcome.NOT_SAMPLED for name, decision in decisions.items() if not decision.take}
             self.settle(facts.key, others)
-        return others | self.settle_rest(facts.key, outcome)
+        return others | self.settle_rest(facts.key, outcome, reason)
 
     # --- how they end ------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Decisions:
     def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
         """End the metrics of these scores by them; return those that had no outcome before."""
         settle = self._ledger.settle
-        counted = [one for one in scores if settle(key, one.metric, one.outcome, one.stratum)]
+        counted = [one for one in scores if settle(key, one.metric, one.outcome, one.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
         self._note(key, {score.metric: score.outcome for score in counted}, reasons)
         return counted
@@ -270,7 +270,7 @@ _TOLD: Mapping[str, Callable[[Decision], Any]] = {
     "threshold_met": lambda of: _hex(of.met),
     "threshold": lambda of: _hex(of.threshold),
     "probability": lambda of: of.probability,
-    "upstream_probability": lambda of: of.upstream,
+    "head_sampling_rate": lambda of: of.upstream,
 }
 
 

@@ -24,8 +24,8 @@ _WHAT = {
     Outcome.JUDGE_ERROR: "the judge gave no usable answer",
     Outcome.METRIC_ERROR: "a metric failed",
     Outcome.REDACTION_ERROR: "the redactor failed",
-    Outcome.RATE_LIMITED: "the judge's limit was reached",
-    Outcome.BUDGET: "the judge's budget is spent",
+    Outcome.JUDGE_UNAVAILABLE: "the judge's limit was reached",
+    Outcome.BUDGET_EXHAUSTED: "the judge's budget is spent",
 }
 
 _WHY = {

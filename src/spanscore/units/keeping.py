@@ -7,8 +7,8 @@ from collections.abc import Callable
 from spanscore.model.job import SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, Unit, UnitKey
-from spanscore.protocols import Queue, SampleKeeper
+from spanscore.model.span import SamplingContext, Unit, UnitKey
+from spanscore.protocols import Queue, SampleObserver
 from spanscore.units.content_size import size_bytes_of
 
 __all__ = ["Keeping"]
@@ -27,30 +27,30 @@ class Keeping:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self.keepers: list[SampleKeeper] = []
-        self.noticed: list[Callable[[Facts], None]] = []
+        self.keepers: list[SampleObserver] = []
+        self.noticed: list[Callable[[SamplingContext], None]] = []
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
-        self._making: dict[UnitKey, Facts] = {}
+        self._making: dict[UnitKey, SamplingContext] = {}
 
-    def closed(self, facts: Facts) -> None:
+    def closed(self, facts: SamplingContext) -> None:
         """Tell of a unit, once, whatever comes of it."""
         for notice in self.noticed:
             notice(facts)
 
-    def wants(self, facts: Facts) -> bool:
+    def wants(self, facts: SamplingContext) -> bool:
         """Whether anybody wants the samples of a unit that has closed."""
         return any(keeper.wants(facts) for keeper in self.keepers)
 
-    def handed_over(self, facts: Facts) -> bool:
+    def handed_over(self, facts: SamplingContext) -> bool:
         """Note that the samples of a unit will be made; return whether anybody wants them."""
         if wanted := self.wants(facts):
             self._making[facts.key] = facts
         return wanted
 
-    def to_make(self, unit: Unit, facts: Facts, samples: Samples | None, now_s: float) -> list[SampledUnit]:
+    def to_make(self, unit: Unit, facts: SamplingContext, samples: Samples | None, now_s: float) -> list[SampledUnit]:
         """Return what the engine shall do of a unit that no metric takes: nothing, or make its samples."""
         if not self.wants(facts):
             return []
@@ -75,7 +75,7 @@ class Keeping:
         if facts is not None:
             self._tell(facts, unit, samples)
 
-    def missed(self, facts: Facts, unit: Unit, outcome: Outcome) -> None:
+    def missed(self, facts: SamplingContext, unit: Unit, outcome: Outcome) -> None:
         """Tell who wants a unit that there will be no samples of it, and why."""
         if self.wants(facts):
             self._tell(facts, unit.without_content(), _none(outcome))
@@ -85,7 +85,7 @@ class Keeping:
         for facts in [*self._making.values()]:
             self.made(Unit(facts.key, ()), _none(Outcome.SHUTDOWN))
 
-    def _tell(self, facts: Facts, unit: Unit, samples: Samples) -> None:
+    def _tell(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         for keeper in self.keepers:
             if keeper.wants(facts):
                 keeper.made(facts, unit, samples)

@@ -11,7 +11,7 @@ from typing import Final
 from spanscore.model.job import Decision
 from spanscore.model.sample import Samples
 from spanscore.model.score import Score, Usage
-from spanscore.model.span import Facts, Unit, UnitKey
+from spanscore.model.span import SamplingContext, Unit, UnitKey
 from spanscore.runtime.clock import steady_ns
 from spanscore.units.content_size import size_bytes_of
 
@@ -49,7 +49,7 @@ class KeptUnit:
 
 
 class KeptSamples:
-    """Keeps samples until they are asked for, are too old, or have to make room; a ``SampleKeeper``. Span thread.
+    """Keeps samples until they are asked for, are too old, or have to make room; a ``SampleObserver``. Span thread.
 
     They are kept as bytes: of objects nobody could say how much they hold, and most are never looked at again.
 
@@ -62,7 +62,7 @@ class KeptSamples:
 
     def __init__(
         self,
-        decide: Callable[[Facts], Decision],
+        decide: Callable[[SamplingContext], Decision],
         *,
         within_ns: int,
         max_bytes: int,
@@ -85,11 +85,11 @@ class KeptSamples:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def wants(self, facts: Facts) -> bool:
+    def wants(self, facts: SamplingContext) -> bool:
         """Whether the dice keep a unit."""
         return self._decide(facts).take
 
-    def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
+    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Keep the samples of a unit, where there are some."""
         if samples.outcome is not None or facts.key in self._kept:
             return

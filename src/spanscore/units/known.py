@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from spanscore import semconv
 from spanscore.model.foreign import plain_text
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.units.recent import RecentUnits
 
 __all__ = ["KnownUnits", "feedback_key_of"]
@@ -43,7 +43,7 @@ class KnownUnits:
         self._keys: OrderedDict[str, UnitKey] = OrderedDict()
         self.recent.reset()
 
-    def closed(self, facts: Facts) -> None:
+    def closed(self, facts: SamplingContext) -> None:
         """Remember a unit, and its key where its metadata hold one. O(1)."""
         _keep(self._units, facts.key, None, self._kept)
         if key := feedback_key_of(facts.metadata):

@@ -20,7 +20,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """Counts how each eligible (unit × metric) ended; also the ``Admission`` and ``Counts`` of the library.
+    """Counts how each eligible (unit × metric) ended; also the ``RejectionCounter`` and ``Counts`` of the library.
 
     Every method is O(1) in the units counted (``settle_all``: in the metrics) and safe from any thread.
 
@@ -46,7 +46,7 @@ class Ledger:
         self._whole: Counter[Outcome] = Counter()
         self._rejected: Counter[Outcome] = Counter()
         self._single: Counter[tuple[str, Outcome]] = Counter()
-        self._of_strata: Counter[tuple[str, Outcome, str | None]] = Counter()
+        self._of_sources: Counter[tuple[str, Outcome, str | None]] = Counter()
         self._excluded: dict[tuple[str, Outcome, str | None], Weights] = {}
 
     def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
@@ -77,20 +77,20 @@ class Ledger:
             self._whole[outcome] += units
             self._rejected[outcome] += units
 
-    def settle(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None = None) -> bool:
+    def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
         """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted.
 
         Args:
-            stratum: of its score (``Score.stratum``).
+            source: of its score (``Score.source``).
         """
         with self._lock:
             waiting = self._open.get(key)
             if waiting is None or metric not in waiting:
                 return False
-            self._weigh(key, metric, outcome, stratum, waiting.pop(metric))
+            self._weigh(key, metric, outcome, source, waiting.pop(metric))
             self._single[metric, outcome] += 1
-            if stratum is not None:
-                self._of_strata[metric, outcome, stratum] += 1
+            if source is not None:
+                self._of_sources[metric, outcome, source] += 1
             if not waiting:
                 del self._open[key]
             return True
@@ -111,8 +111,8 @@ class Ledger:
 
     @property
     def refused(self) -> int:
-        """Units that were turned away as the inbox was full."""
-        return self._whole[Outcome.REFUSED]
+        """Units that were turned away as the event queue was full."""
+        return self._whole[Outcome.EVENT_QUEUE_FULL]
 
     def is_open(self, key: UnitKey) -> bool:
         """Whether a unit has a metric still to end."""
@@ -137,18 +137,18 @@ class Ledger:
                 counts.update({(metric, outcome): units for metric in self._metrics})
             return counts
 
-    def outcomes_by_stratum(self) -> Mapping[tuple[str, Outcome, str | None], int]:
-        """(metric, outcome, stratum) → units that ended so; None = the population. All of one moment."""
+    def outcomes_by_source(self) -> Mapping[tuple[str, Outcome, str | None], int]:
+        """(metric, outcome, source) → units that ended so; None = the population. All of one moment."""
         with self._lock:
-            counts = Counter(self._of_strata)
+            counts = Counter(self._of_sources)
             for (metric, outcome), units in self.outcomes().items():
                 counts[metric, outcome, None] = units
-            for (metric, outcome, _), units in self._of_strata.items():
+            for (metric, outcome, _), units in self._of_sources.items():
                 counts[metric, outcome, None] -= units
             return counts
 
     def excluded(self) -> Mapping[tuple[str, Outcome, str | None], Weights]:
-        """(metric, outcome, stratum) → the weights of the units that the mean of the population lacks.
+        """(metric, outcome, source) → the weights of the units that the mean of the population lacks.
 
         These are the lost ones, and those that another judge than the configured one scored.
         """
@@ -162,7 +162,7 @@ class Ledger:
             return weights
 
     def lost(self) -> Mapping[str, Weights]:
-        """Metric → the sum of these, over outcomes and strata."""
+        """Metric → the sum of these, over outcomes and sources."""
         weights = dict.fromkeys(self._metrics, Weights())
         for (metric, _, _), (w, w2) in self.excluded().items():
             so_far = weights.get(metric, Weights())
@@ -172,7 +172,7 @@ class Ledger:
     def counted(self) -> Counted:
         """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
         with self._lock:
-            return Counted(self.eligible(), self.outcomes_by_stratum(), self.pending(), self.excluded())
+            return Counted(self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded())
 
     def pending(self) -> Mapping[str, int]:
         """Metric → units between entry and outcome."""
@@ -182,11 +182,11 @@ class Ledger:
                 between.update(waiting.keys())
             return between
 
-    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None, weight: float) -> bool:
+    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
         """Weigh what the mean lacks; False: it has it. ``key``: whose loss it is, for who tells them apart."""
-        lost = outcome.lost or (outcome is Outcome.SCORED and stratum is not None)
+        lost = outcome.lost or (outcome is Outcome.SCORED and source is not None)
         if lost:
-            at = metric, outcome, stratum
+            at = metric, outcome, source
             self._excluded[at] = _plus(self._excluded.get(at), 1, weight)
         return lost
 

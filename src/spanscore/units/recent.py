@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from spanscore.model.foreign import is_a
-from spanscore.model.span import Facts, Unit
+from spanscore.model.span import SamplingContext, Unit
 
 __all__ = ["RecentUnit", "RecentUnits", "WholeUnits"]
 
@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 4_000_000
 _SPAN_BYTES: Final = 2_000
 """What a span takes beside its content."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_METADATA: Final = Facts._fields.index("metadata")
+_METADATA: Final = SamplingContext._fields.index("metadata")
 
 
 class RecentUnit(NamedTuple):
@@ -34,7 +34,7 @@ class RecentUnit(NamedTuple):
         closed_ns: since the epoch; None of one of which nothing is known but its ids.
     """
 
-    facts: Facts
+    facts: SamplingContext
     closed_ns: int | None
 
 
@@ -57,19 +57,19 @@ class RecentUnits:
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
-        self._units: deque[tuple[Facts, int | None, bool]] = deque(maxlen=self._kept)
+        self._units: deque[tuple[SamplingContext, int | None, bool]] = deque(maxlen=self._kept)
 
-    def followed(self, facts: Facts) -> None:
+    def followed(self, facts: SamplingContext) -> None:
         """Remember a unit of which all is known."""
         self._units.append((self._listed(facts), self._clock(), True))
 
-    def skipped(self, facts: Facts) -> Facts:
+    def skipped(self, facts: SamplingContext) -> SamplingContext:
         """Remember a unit that was not followed, as it could not be taken; return what is kept of it."""
         kept = self._listed(facts)
         self._units.append((kept, self._clock(), False))
         return kept if kept.metadata is not None else kept._replace(metadata=_NOTHING)
 
-    def excluded(self, facts: Facts) -> None:
+    def excluded(self, facts: SamplingContext) -> None:
         """Remember a unit of which no more is known than when it began."""
         self._units.append((facts, None, True))
 
@@ -80,9 +80,9 @@ class RecentUnits:
             for facts, closed_ns, followed in self._units.copy()
         ]
 
-    def _listed(self, facts: Facts) -> Facts:
+    def _listed(self, facts: SamplingContext) -> SamplingContext:
         """Return facts with the metadata that are kept; ``_replace`` takes three times as long."""
-        return Facts._make((*facts[:_METADATA], self._kept_of(facts.metadata), *facts[_METADATA + 1 :]))
+        return SamplingContext._make((*facts[:_METADATA], self._kept_of(facts.metadata), *facts[_METADATA + 1 :]))
 
     def _kept_of(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if metadata is None:

@@ -13,7 +13,7 @@ from time import monotonic
 
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, Unit, UnitKey
+from spanscore.model.span import SamplingContext, Unit, UnitKey
 from spanscore.protocols import Queue, Sampler, Sink
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.ledger import Ledger
@@ -86,7 +86,7 @@ class Revisions:
     def settled(self, result: JobResult) -> None:
         """Take in scores of a job: count and emit them."""
         key, settle = _entry(result.unit), self.ledger.settle
-        scores = [one for one in result.scores if settle(key, one.metric, one.outcome, one.stratum)]
+        scores = [one for one in result.scores if settle(key, one.metric, one.outcome, one.source)]
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self._sink, result.unit, emitted)
             self._hold.enqueue(batch, batch.spans)
@@ -129,7 +129,7 @@ class Revisions:
         now_s = self._clock()
         self._handover([SampledUnit(unit, chosen, None, held, now_s, -inf)])
 
-    def _chosen(self, key: UnitKey, facts: Facts) -> Mapping[str, Decision]:
+    def _chosen(self, key: UnitKey, facts: SamplingContext) -> Mapping[str, Decision]:
         """Return the decisions of the metrics that take a unit and have room for it; settle the others."""
         decisions = {name: self._sampler.decide(facts._replace(scores={}), name) for name in self._metrics}
         taken = {name: decision for name, decision in decisions.items() if decision.take}

@@ -62,4 +62,8 @@ class ShadowBatch(ScoreBatch):
 
 def has_span(score: Score) -> bool:
     """Whether the sinks are told of a score: it came to something, or cost something."""
-    return score.outcome in (Outcome.SCORED, Outcome.UNDEFINED) or score.outcome.failed or bool(score.usage.calls)
+    return (
+        score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
+        or score.outcome.failed
+        or bool(score.usage.calls)
+    )

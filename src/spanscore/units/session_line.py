@@ -19,7 +19,7 @@ from spanscore import semconv
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, SpanData, Unit, UnitKey
+from spanscore.model.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.protocols import Queue, Sampler, Sink
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.log import log_internal_error
@@ -149,11 +149,11 @@ class SessionLine:
 
     # --- SampleKeeper ------------------------------------------------------------------------------------------
 
-    def wants(self, facts: Facts) -> bool:
+    def wants(self, facts: SamplingContext) -> bool:
         """Whether a unit is a turn of a session that may be scored."""
         return self._sampler.wants_session(facts.conversation_id or "")
 
-    def noticed(self, facts: Facts) -> None:
+    def noticed(self, facts: SamplingContext) -> None:
         """Count a unit without a conversation; and a session that no metric takes, with its first turn. Any thread."""
         if facts.conversation_id == "":
             self.without_id += 1
@@ -161,7 +161,7 @@ class SessionLine:
             with self._lock:
                 self._leave_out(facts.conversation_id)
 
-    def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
+    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Take in a turn."""
         session_id, root, now_ns = facts.conversation_id or "", unit.root, self._clock_ns()
         if unit.shared:
@@ -236,7 +236,7 @@ class SessionLine:
         open_ones -= {score.metric for score in scores}
         if work.counts:
             for score in scores:
-                self.ledger.settle(work.key, score.metric, score.outcome, score.stratum)
+                self.ledger.settle(work.key, score.metric, score.outcome, score.source)
             self._lanes.settle(work.key, [score.metric for score in scores])
         self.notes.scored(unit.key, scores)
         log_failures(scores)

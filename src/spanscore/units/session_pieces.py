@@ -14,7 +14,7 @@ __all__ = ["MOVED", "RESUMED", "SessionPieces"]
 MOVED: Final = "its partition went to another worker, which reads its later turns"
 RESUMED: Final = "its turns bring along earlier ones that this worker has not read"
 _TAKEN_OVER: Final = (
-    "another worker may have read its first turns: it goes on within sessions.idle of a partition's change"
+    "another worker may have read its first turns: it goes on within sessions.idle_timeout of a partition's change"
 )
 
 

@@ -1,7 +1,7 @@
 """SessionTable: turns, in any order → whole conversations, each ended once.
 
     turn ─▶ open ─┬─ ``end`` ─▶ explicit               a turn after its end opens it again, as the next revision
-                  ├─ silent for ``idle`` ─▶ idle
+                  ├─ silent for ``idle_timeout`` ─▶ idle
                   ├─ its turn number ``max_turns`` ─▶ max_turns
                   ├─ too many, or too much is open ─▶ evicted, the one first that was silent for longest
                   └─ ``close_all`` ─▶ shutdown

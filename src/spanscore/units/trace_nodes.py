@@ -56,11 +56,11 @@ class ClosedUnit(NamedTuple):
     Attributes:
         root: its top-most span.
         spans: the claimed ones, root included, in the order in which they came; empty where it is not followed.
-        outcome: None = whole; INCOMPLETE (by age, spans, bytes, or a shutdown), TOO_LATE (spans of it had been given up
-            when it came), NOT_SAMPLED (it is not followed).
+        outcome: None = whole; INCOMPLETE (by age, spans, bytes, a shutdown, or a late root), NOT_SAMPLED (it is not followed).
         revision: how often it was closed before.
         bytes: of its spans, as ``TraceTable.bytes``.
         unread: ids of its spans that are not claimed → their parents' ids; empty if it is not followed.
+        has_late_root: its root came when other spans of it had been given up.
     """
 
     root: WireSpan
@@ -69,6 +69,12 @@ class ClosedUnit(NamedTuple):
     revision: int
     bytes: int
     unread: Links
+    has_late_root: bool = False
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not whole; None if no more is known than its outcome."""
+        return "late_root" if self.has_late_root and self.outcome is Outcome.INCOMPLETE else None
 
     @property
     def key(self) -> UnitKey:
@@ -98,15 +104,15 @@ class GatheredUnit:
         ids: of spans that are not claimed.
         since_ns: when the first of them came.
         last_ns: when the latest span of it came, claimed or not.
-        verdict: what its outcome will be if nothing worse happens to it; None = whole.
+        has_late_root: its root came when other spans of it had been given up.
         closed: it was handed on.
         kept: it was, and its spans are kept for a next revision.
         end_ns: the latest end among the root and the spans that came after it, since the epoch; 0 if no time is known.
     """
 
     __slots__ = (
-        "bytes", "closed", "count", "end_ns", "followed", "ids", "kept", "last_ns", "revision", "root", "since_ns", "spans",
-        "trace", "unread", "verdict",
+        "bytes", "closed", "count", "end_ns", "followed", "has_late_root", "ids", "kept", "last_ns", "revision", "root",
+        "since_ns", "spans", "trace", "unread",
     )  # fmt: skip
 
     def __init__(self, trace: OpenTrace, root: WireSpan, since_ns: int, last_ns: int, followed: bool) -> None:
@@ -118,8 +124,7 @@ class GatheredUnit:
         self.count = self.bytes = self.ids = self.revision = 0
         self.since_ns = since_ns
         self.last_ns = last_ns
-        self.verdict: Outcome | None = None
-        self.closed = self.kept = False
+        self.has_late_root = self.closed = self.kept = False
         times = times_of(root)
         self.end_ns = 0 if times is None else times[1]
 

@@ -269,7 +269,7 @@ class TraceTable:
         trace.nodes[span_id] = owner
         self.bytes += owner.add(span, arrival)
         if trace.gave_up and self._past.comes_late(trace.id, span_id):
-            owner.verdict = Outcome.TOO_LATE
+            owner.has_late_root = True
         return owner
 
     def _note(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit | None, above: bytes) -> GatheredUnit | None:
@@ -287,7 +287,7 @@ class TraceTable:
         if owner.followed:
             owner.unread[span_id] = above
         if trace.gave_up and self._past.comes_late(trace.id, span_id):
-            owner.verdict = Outcome.TOO_LATE
+            owner.has_late_root = True
         return owner
 
     def _begin_unit(self, trace: OpenTrace, root: WireSpan, arrival: int, *, followed: bool) -> GatheredUnit:
@@ -310,7 +310,7 @@ class TraceTable:
         self._ready += (brief := self._brief.over(now_ns - quiet_ns))
         self.bytes -= sum([unit.bytes for unit in brief])
         for unit in [*islice(takewhile(lambda unit: now_ns - unit.last_ns >= quiet_ns, self._quiet), most)]:
-            self._close(unit, unit.verdict)
+            self._close(unit)
         silent = takewhile(lambda trace: now_ns - trace.last_ns >= self._orphan_wait_ns, self._traces.by_id.values())
         for trace in [*silent]:
             if trace.bytes:
@@ -329,14 +329,14 @@ class TraceTable:
         for brief in [*self._brief]:
             self._touch(brief.root[0], None)
         for unit in [*self._quiet]:
-            self._close(unit, unit.verdict)
+            self._close(unit)
         for trace in [*self._traces.by_id.values()]:
             self._give_up(trace, verdict=Outcome.INCOMPLETE)
             self._traces.drop(trace)
         self._kept.let_old_go(self._now_ns)
         return self.due(now_ns)
 
-    def _close(self, unit: GatheredUnit, outcome: Outcome | None) -> None:
+    def _close(self, unit: GatheredUnit, outcome: Outcome | None = None) -> None:
         del self._quiet[unit]
         self._past.close(unit)
         unit.closed = True
@@ -344,9 +344,13 @@ class TraceTable:
         trace.over_ns = min(trace.over_ns, self._arrival)
         trace.units -= 1
         self.bytes -= unit.bytes
-        outcome = outcome if unit.followed else Outcome.NOT_SAMPLED
+        outcome = (
+            (outcome or (Outcome.INCOMPLETE if unit.has_late_root else None)) if unit.followed else Outcome.NOT_SAMPLED
+        )
         spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
-        self._ready.append(ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes, unit.unread))
+        self._ready.append(
+            ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes, unit.unread, unit.has_late_root)
+        )
         if outcome is None and self._bounds.late == "rescore":
             self._kept.keep(unit)
         else:
@@ -407,4 +411,4 @@ class TraceTable:
                 unit = trace.nodes[top[1]]
                 if isinstance(unit, GatheredUnit) and not unit.closed:
                     lost = Outcome.INCOMPLETE if unit.is_too_large(self._bounds) else None
-                    self._close(unit, lost or unit.verdict or verdict)
+                    self._close(unit, lost or verdict)

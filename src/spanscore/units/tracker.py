@@ -20,7 +20,7 @@ from spanscore import semconv
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score, unit_attributes
-from spanscore.model.span import Facts, SpanData, Unit, UnitKey
+from spanscore.model.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
@@ -45,7 +45,7 @@ _NO_RULE: Mapping[str, str] = MappingProxyType({})
 
 
 class Units:
-    """Implements ``Recorded``; owned by the span thread.
+    """Implements ``UnitListener``; owned by the span thread.
 
     Attributes:
         notes: what ``status()`` tells of scores.
@@ -133,16 +133,16 @@ class Units:
         """Note metrics that do not score a unit here, before it is opened."""
         self._shared[key] = frozenset(metrics)
 
-    def opened(self, key: UnitKey, now_ns: int) -> None:
+    def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         """Make the unit eligible."""
         shared = self._shared.get(key)
         self._ledger.enter(key, None if shared is None else frozenset(self._metrics) - shared)
 
-    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+    def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Keep the unit open until that span has ended."""
         self._assembler.started(key, span_id, now_ns)
 
-    def ended(
+    def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
     ) -> None:
         """Keep an ended span of a unit that may be scored; one whose unit has closed already leaves as it is."""
@@ -154,24 +154,30 @@ class Units:
         elif pending is not None:
             self._parking.keep(key, pending, now_ns, is_root=is_root)
 
-    def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
+    def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
         pending.end(self._said_of(self._decisions.skipped(facts)))
 
-    def unfollowed(self, facts: Facts) -> Mapping[str, Any]:
+    def unit_not_tracked(self, facts: SamplingContext) -> Mapping[str, Any]:
         """Count a unit that cannot be taken, in one step; return what its root says of it."""
         return self._said_of(self._decisions.unfollowed(facts))
 
-    def excluded(self, facts: Facts) -> None:
+    def unit_excluded(self, facts: SamplingContext) -> None:
         """Count the unit, and remember it for ``explain``. Any thread."""
         self._decisions.excluded(facts)
 
-    def broken(self, key: UnitKey, now_ns: int) -> None:
+    def events_lost(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""
         self._assembler.broken(key, now_ns)
 
-    def assembled(
-        self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int, *, lost: Outcome = Outcome.INCOMPLETE
+    def unit_complete(
+        self,
+        unit: Unit,
+        pending: Mapping[int, PendingSpan],
+        now_ns: int,
+        *,
+        lost: Outcome = Outcome.INCOMPLETE,
+        reason: str | None = None,
     ) -> None:
         """Take in a unit whose spans are all there; of one that has been scored before, or is, they leave: its root has."""
         key = unit.key
@@ -185,9 +191,9 @@ class Units:
         self._parking.ended(key)
         for span_id, span in pending.items():
             self._parking.keep(key, span, now_ns, is_root=span_id == key.span_id)
-        self._close(unit, now_ns, lost)
+        self._close(unit, now_ns, lost, reason)
 
-    def submitted(
+    def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
         """Take in a unit whose samples are there already."""
@@ -284,7 +290,7 @@ class Units:
             else:
                 beside.count()
 
-    def release_held(self) -> None:
+    def export_held_spans(self) -> None:
         """Let all that is held leave now, as a shutdown does."""
         for key in self._hold.parked():
             self._let_go(key, "shutdown")
@@ -299,7 +305,7 @@ class Units:
             self._at_work.pop(key, None)
             self._shared.pop(key, None)
             self._lanes.leave(key)
-            facts = Facts(key) if unit is None else unit.facts()
+            facts = SamplingContext(key) if unit is None else unit.facts()
             if unit is not None:
                 self._ledger.belongs(unit)
                 self._keeping.missed(facts, unit, outcome)
@@ -324,9 +330,7 @@ class Units:
         """Let a unit leave with the scores that are in: the others will find its spans gone."""
         at_work = self._at_work[key]
         at_work.has_left = True
-        attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made}
-        if reason == Outcome.SHUTDOWN:
-            attributes[semconv.REASON] = ",".join(filter(None, (attributes.get(semconv.REASON), reason)))
+        attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made, semconv.PENDING_REASON: reason}
         self._hold.release(key, attributes, reason)
 
     def _left_of(self, unit: Unit) -> Unit:
@@ -334,7 +338,7 @@ class Units:
         shared = self._shared.pop(unit.key, None)
         return unit if shared is None else replace(unit, shared=shared, eligible=frozenset(self._metrics) - shared)
 
-    def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE) -> None:
+    def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
         try:
             self._ledger.belongs(unit)
             facts = unit.facts()
@@ -342,13 +346,20 @@ class Units:
                 self._choose(unit, facts, self._decisions.first(facts, unit.eligible), None, now_ns)
             else:
                 self._keeping.missed(facts, unit, lost)
-                self._turn_back(unit.key, self._decisions.lost(facts, lost), now_ns)
+                outcomes = self._decisions.lost(facts, lost, reason)
+                self.notes.unscored(unit.key, {name: each for name, each in outcomes.items() if each is lost}, reason)
+                self._turn_back(unit.key, outcomes, now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             log_internal_error("decide on a unit", error)
             self._turn_back(unit.key, self._decisions.settle_rest(unit.key, Outcome.INCOMPLETE), now_ns)
 
     def _choose(
-        self, unit: Unit, facts: Facts, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int
+        self,
+        unit: Unit,
+        facts: SamplingContext,
+        decisions: Mapping[str, Decision],
+        samples: Samples | None,
+        now_ns: int,
     ) -> None:
         key, all_decided = unit.key, len(decisions) == len(self._metrics if unit.eligible is None else unit.eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
@@ -374,10 +385,10 @@ class Units:
         wanted = self._keeping.handed_over(facts)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
-    def _decide_rest(self, key: UnitKey, at_work: AtWork, facts: Facts) -> None:
+    def _decide_rest(self, key: UnitKey, at_work: AtWork, facts: SamplingContext) -> None:
         """Decide on the metrics that wait for scores at which rules look, when all of these are in."""
         scores = {score.metric: score.quality for score in at_work.scores}
-        if not self._decisions.screens <= scores.keys() | at_work.others.keys():
+        if not self._decisions.gate_metrics <= scores.keys() | at_work.others.keys():
             return
         at_work.undecided, chosen = None, dict[str, Decision]()
         try:

@@ -8,8 +8,8 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.sdk import structured
-from spanscore.dialects import GenAIDialect
-from spanscore.dialects.translations.genai import GenAITranslation
+from spanscore.dialects import GenAIExtractor
+from spanscore.dialects.translations.genai import GenAINormalizer
 from spanscore.dialects.translations.google_adk import GoogleADK
 from spanscore.dialects.translations.langfuse import Langfuse
 from spanscore.dialects.translations.logfire import Logfire
@@ -21,7 +21,7 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.dialects.translations.vercel_ai import VercelAI
 from spanscore.model.sample import Samples
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.testing import a_span
+from spanscore.testing import make_span
 from spanscore.units.roots import split
 
 QUESTION = "What is the capital of France?"
@@ -124,9 +124,9 @@ _OFF = (
 _EVENT = ("gen_ai.user.message", {"gen_ai.event.content": QUESTION})
 
 
-def foreign(attributes: Mapping[str, Any], scope: str = "some.scope", **fields: Any) -> SpanData:
+def external(attributes: Mapping[str, Any], scope: str = "some.scope", **fields: Any) -> SpanData:
     """A span as it comes over the wire."""
-    return replace(a_span(scope=scope, **fields), attributes=structured(dict(attributes)))
+    return replace(make_span(scope=scope, **fields), attributes=structured(dict(attributes)))
 
 
 def _silent(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,20 +134,20 @@ def _silent(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 SPANS: dict[type, Callable[[], SpanData]] = {
-    GenAITranslation: lambda: foreign(GENAI_CHAT, "opentelemetry.instrumentation.openai_v2", events=[_EVENT]),
-    OpenInference: lambda: foreign(OPENINFERENCE_CHAT, "openinference.instrumentation.openai", events=[_EVENT]),
-    OpenLLMetry: lambda: foreign(OPENLLMETRY_WORKFLOW, "opentelemetry.instrumentation.langchain", events=[_EVENT]),
-    VercelAI: lambda: foreign(VERCEL_RUN, "ai", events=[_EVENT]),
-    PydanticAI: lambda: foreign(PYDANTIC_RUN, "pydantic-ai", events=[_EVENT]),
-    GoogleADK: lambda: foreign(ADK_CALL, "gcp.vertex.agent", name="call_llm", events=[_EVENT]),
-    Langfuse: lambda: foreign(LANGFUSE_RUN, "langfuse-sdk", events=[_EVENT]),
-    MLflow: lambda: foreign(MLFLOW_RUN, "mlflow.tracing.provider", events=[_EVENT]),
-    Logfire: lambda: foreign(LOGFIRE_CHAT, "logfire.openai", events=[_EVENT]),
+    GenAINormalizer: lambda: external(GENAI_CHAT, "opentelemetry.instrumentation.openai_v2", events=[_EVENT]),
+    OpenInference: lambda: external(OPENINFERENCE_CHAT, "openinference.instrumentation.openai", events=[_EVENT]),
+    OpenLLMetry: lambda: external(OPENLLMETRY_WORKFLOW, "opentelemetry.instrumentation.langchain", events=[_EVENT]),
+    VercelAI: lambda: external(VERCEL_RUN, "ai", events=[_EVENT]),
+    PydanticAI: lambda: external(PYDANTIC_RUN, "pydantic-ai", events=[_EVENT]),
+    GoogleADK: lambda: external(ADK_CALL, "gcp.vertex.agent", name="call_llm", events=[_EVENT]),
+    Langfuse: lambda: external(LANGFUSE_RUN, "langfuse-sdk", events=[_EVENT]),
+    MLflow: lambda: external(MLFLOW_RUN, "mlflow.tracing.provider", events=[_EVENT]),
+    Logfire: lambda: external(LOGFIRE_CHAT, "logfire.openai", events=[_EVENT]),
 }
 """What each reads; one that is not here has no test."""
 SILENT: dict[type, Callable[[], SpanData]] = {
-    GenAITranslation: lambda: foreign(_silent(GENAI_CHAT), "opentelemetry.instrumentation.openai_v2"),
-    OpenInference: lambda: foreign(
+    GenAINormalizer: lambda: external(_silent(GENAI_CHAT), "opentelemetry.instrumentation.openai_v2"),
+    OpenInference: lambda: external(
         {
             **_silent(OPENINFERENCE_CHAT),
             "input.value": "__REDACTED__",
@@ -155,17 +155,17 @@ SILENT: dict[type, Callable[[], SpanData]] = {
             "output.mime_type": "text/plain",
         }
     ),
-    OpenLLMetry: lambda: foreign(_silent(OPENLLMETRY_WORKFLOW), "opentelemetry.instrumentation.langchain"),
-    VercelAI: lambda: foreign(_silent(VERCEL_RUN), "ai"),
-    PydanticAI: lambda: foreign(_silent(PYDANTIC_RUN), "pydantic-ai"),
-    GoogleADK: lambda: foreign(
+    OpenLLMetry: lambda: external(_silent(OPENLLMETRY_WORKFLOW), "opentelemetry.instrumentation.langchain"),
+    VercelAI: lambda: external(_silent(VERCEL_RUN), "ai"),
+    PydanticAI: lambda: external(_silent(PYDANTIC_RUN), "pydantic-ai"),
+    GoogleADK: lambda: external(
         {**_silent(ADK_CALL), "gcp.vertex.agent.llm_request": "{}", "gcp.vertex.agent.llm_response": "{}"},
         "gcp.vertex.agent",
         name="call_llm",
     ),
-    Langfuse: lambda: foreign(_silent(LANGFUSE_RUN), "langfuse-sdk"),
-    MLflow: lambda: foreign(_silent(MLFLOW_RUN), "mlflow.tracing.provider"),
-    Logfire: lambda: foreign(_silent(LOGFIRE_CHAT), "logfire.openai"),
+    Langfuse: lambda: external(_silent(LANGFUSE_RUN), "langfuse-sdk"),
+    MLflow: lambda: external(_silent(MLFLOW_RUN), "mlflow.tracing.provider"),
+    Logfire: lambda: external(_silent(LOGFIRE_CHAT), "logfire.openai"),
 }
 
 
@@ -191,7 +191,7 @@ def _top(span: SpanData, claimed: Mapping[int, SpanData]) -> int:
 def samples_of(*spans: SpanData) -> Samples:
     """The samples of the one unit that these spans make."""
     (unit,) = units_of(spans)
-    return GenAIDialect().samples(unit)
+    return GenAIExtractor().extract(unit)
 
 
 def is_sound(samples: Samples) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.dialects.translations.spans import foreign, samples_of
+from tests.dialects.translations.spans import external, samples_of
 
 from spanscore.model.sample import Samples
 from spanscore.model.span import SpanData
@@ -39,7 +39,7 @@ RESULTS = answers(("c1", "sun"), ("c2", "snow"))
 def span(operation: str, at: int = 0, more: dict[str, Any] | None = None, **fields: Any) -> SpanData:
     named = {"gen_ai.operation.name": operation, "gen_ai.provider.name": "openai", **(more or {})}
     known = {"span_id": 100 + at, "parent_id": ROOT, "end_ns": at + 1, **fields}
-    return foreign(named, trace_id=1, start_ns=at, **known)
+    return external(named, trace_id=1, start_ns=at, **known)
 
 
 def agent(asked: Sequence[Any] = (), said: Sequence[Any] = (), **fields: Any) -> SpanData:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.codec.payloads import MESSAGES, SCALARS, payloads
-from tests.dialects.translations.spans import ANSWER, QUESTION, content_of, foreign, is_sound, samples_of, units_of
+from tests.dialects.translations.spans import ANSWER, QUESTION, content_of, external, is_sound, samples_of, units_of
 
 from spanscore import semconv
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Outcome
@@ -92,7 +92,7 @@ EVENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 @pytest.mark.parametrize("form", ATTRIBUTES)
 @pytest.mark.parametrize("known_by", [OPERATION, SYSTEM], ids=["operation", "system"])
 def test_content_in_attributes_is_read_in_every_form_there_was(form: str, known_by: dict[str, str]) -> None:
-    made = samples_of(foreign({**known_by, **ATTRIBUTES[form]}))
+    made = samples_of(external({**known_by, **ATTRIBUTES[form]}))
 
     assert made.single == BOTH
     assert made.multi is None
@@ -100,7 +100,7 @@ def test_content_in_attributes_is_read_in_every_form_there_was(form: str, known_
 
 @pytest.mark.parametrize("form", EVENTS)
 def test_content_on_span_events_is_read_in_every_form_there_was(form: str) -> None:
-    made = samples_of(foreign(OPERATION, events=EVENTS[form]))
+    made = samples_of(external(OPERATION, events=EVENTS[form]))
 
     assert made.single == BOTH
     assert made.multi is None
@@ -121,7 +121,7 @@ def test_an_agents_tool_calls_are_read_of_flat_attributes() -> None:
         "gen_ai.completion.0.content": "5.",
     }
 
-    made = samples_of(foreign({**SYSTEM, **flat}))
+    made = samples_of(external({**SYSTEM, **flat}))
 
     assert made.multi is not None
     assert [(type(said).__name__, said.content) for said in made.multi.user_input] == [
@@ -142,7 +142,7 @@ def test_a_strands_agents_tools_are_read_of_its_events() -> None:
         ("gen_ai.choice", {"message": json.dumps([{"text": "5."}])}),
     ]
 
-    made = samples_of(foreign(OPERATION, events=events))
+    made = samples_of(external(OPERATION, events=events))
 
     assert made.multi is not None
     assert [said.content for said in made.multi.user_input] == ["What is 2 plus 3?", "", "5", "5."]
@@ -168,7 +168,7 @@ def test_a_strands_agents_tools_are_read_of_its_events() -> None:
     ],
 )
 def test_a_strands_tool_is_read_of_its_events(events: list[tuple[str, dict[str, Any]]]) -> None:
-    tool = foreign({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "add"}, events=events)
+    tool = external({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "add"}, events=events)
 
     found = content_of(tool)
 
@@ -180,7 +180,7 @@ def test_langsmiths_retriever_is_one_though_it_says_embeddings() -> None:
     retrieves = {"gen_ai.operation.name": "embeddings", "langsmith.span.kind": "retriever"}
     sides = {"gen_ai.prompt": '{"query": "q"}', "gen_ai.completion": json.dumps({"documents": [document]})}
 
-    found = content_of(foreign({**retrieves, **sides}))
+    found = content_of(external({**retrieves, **sides}))
 
     assert found == {semconv.RETRIEVAL_QUERY: "q", semconv.RETRIEVAL_DOCUMENTS: [{"content": "One.", "id": "d-1"}]}
 
@@ -194,7 +194,7 @@ def test_older_names_of_plain_attributes_are_read() -> None:
         "session.id": "s-1",
     }
 
-    translated = Translator().translate(foreign(older))
+    translated = Translator().translate(external(older))
 
     assert translated is not None
     assert dict(translated.attributes) == {
@@ -216,7 +216,7 @@ def test_older_names_of_plain_attributes_are_read() -> None:
 def test_a_unit_without_content_says_why(monkeypatch: pytest.MonkeyPatch, switch: str, reason: str) -> None:
     monkeypatch.setenv(semconv.CAPTURE_CONTENT_ENV, switch)
 
-    made = samples_of(foreign({**OPERATION, "gen_ai.tool.definitions": "[]"}))
+    made = samples_of(external({**OPERATION, "gen_ai.tool.definitions": "[]"}))
 
     assert (made.outcome, made.reason) == (Outcome.NO_SAMPLE, reason)
 
@@ -225,7 +225,7 @@ def test_the_switch_is_named_in_the_log(caplog: pytest.LogCaptureFixture, monkey
     monkeypatch.setattr("spanscore.runtime.log._logged_at", {})
 
     for _ in range(3):
-        samples_of(foreign(OPERATION))
+        samples_of(external(OPERATION))
 
     (line,) = [message for message in caplog.messages if "content is not on the spans" in message]
     assert semconv.CAPTURE_CONTENT_ENV in line
@@ -264,12 +264,12 @@ SPANS = st.tuples(
 @given(st.lists(SPANS, min_size=1, max_size=4))
 def test_no_span_makes_it_raise(spans: list[tuple[str, dict[str, Any], Any, int]]) -> None:
     made = [
-        foreign({"gen_ai.operation.name": kind, **held}, span_id=n, trace_id=1, parent_id=parent, events=events)
+        external({"gen_ai.operation.name": kind, **held}, span_id=n, trace_id=1, parent_id=parent, events=events)
         for n, (kind, held, events, parent) in enumerate(spans, start=1)
     ]
 
     for unit in units_of(made):
-        assert is_sound(GenAIDialect().samples(unit))
+        assert is_sound(GenAIExtractor().extract(unit))
 
 
 @pytest.mark.parametrize(
@@ -278,27 +278,27 @@ def test_no_span_makes_it_raise(spans: list[tuple[str, dict[str, Any], Any, int]
 def test_a_span_with_a_model_and_messages_is_a_model_s_call_whatever_it_is_called(operation: str) -> None:
     call = {"gen_ai.operation.name": operation, "gen_ai.request.model": "m", **ATTRIBUTES["JSON with content"]}
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "guide"}
-    below = foreign(call, trace_id=1, span_id=2, parent_id=1)
+    below = external(call, trace_id=1, span_id=2, parent_id=1)
 
-    assert samples_of(foreign(call)).single == BOTH
-    assert samples_of(foreign(agent, trace_id=1, span_id=1), below).single == BOTH
+    assert samples_of(external(call)).single == BOTH
+    assert samples_of(external(agent, trace_id=1, span_id=1), below).single == BOTH
 
 
 def test_an_agent_that_names_its_model_stays_an_agent() -> None:
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": "m", **ATTRIBUTES["JSON with content"]}
-    (unit,) = units_of([foreign(agent)])
+    (unit,) = units_of([external(agent)])
 
     assert unit.facts().operation == "invoke_agent"
 
 
 def test_a_system_alone_is_a_model_s_call_where_it_was_asked_something() -> None:
-    assert samples_of(foreign({**SYSTEM, **ATTRIBUTES["JSON with content"]})).single == BOTH
-    assert samples_of(foreign({**SYSTEM, "llm.request.type": "chat"})).reason == "content is not on the spans (genai)"
+    assert samples_of(external({**SYSTEM, **ATTRIBUTES["JSON with content"]})).single == BOTH
+    assert samples_of(external({**SYSTEM, "llm.request.type": "chat"})).reason == "content is not on the spans (genai)"
 
 
 def _run(asked: Any) -> Any:
     messages = {"gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": asked}]}])}
-    return foreign(
+    return external(
         {"gen_ai.operation.name": "invoke_workflow", **messages, "gen_ai.output.messages": json.dumps([SAID])}
     )
 
@@ -314,12 +314,12 @@ def test_a_message_of_a_run_that_happens_to_be_json_stays_text(text: str) -> Non
 
 
 def test_what_a_prompt_was_filled_with_is_asked_where_the_root_holds_nothing() -> None:
-    root = foreign({"gen_ai.operation.name": "invoke_workflow"}, trace_id=1, span_id=1)
+    root = external({"gen_ai.operation.name": "invoke_workflow"}, trace_id=1, span_id=1)
     prompt = [{"role": "user", "content": f"Answer from One.\n\n{QUESTION}"}]
     variables = {"gen_ai.prompt.variable.question": QUESTION, "gen_ai.prompt.variable.context": "One."}
     held = {**OPERATION, **variables, "gen_ai.input.messages": json.dumps(prompt), "gen_ai.output.messages": [SAID]}
 
-    assert samples_of(root, foreign(held, trace_id=1, span_id=2, parent_id=1)).single == SingleTurnSample(
+    assert samples_of(root, external(held, trace_id=1, span_id=2, parent_id=1)).single == SingleTurnSample(
         user_input=QUESTION, response=ANSWER, retrieved_contexts=["One."]
     )
 
@@ -342,14 +342,14 @@ def test_a_prompt_in_one_text_that_tells_its_speakers_apart_is_read_as_messages(
     events = [_event("prompt", prompt), _event("completion", ANSWER)]
     generation = {"langfuse.observation.type": "generation", "langfuse.observation.output": ANSWER}
 
-    assert samples_of(foreign({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events)).single == BOTH
-    assert samples_of(foreign({**generation, "langfuse.observation.input": prompt}, "langfuse-sdk")).single == BOTH
+    assert samples_of(external({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events)).single == BOTH
+    assert samples_of(external({**generation, "langfuse.observation.input": prompt}, "langfuse-sdk")).single == BOTH
 
 
 def test_a_shown_prompt_that_was_cut_gives_way_to_the_prompt_of_the_model_below() -> None:
     events = [_event("prompt", "messages=[HumanMessage(content='What is"), _event("completion", ANSWER)]
-    root = foreign({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events, trace_id=1, span_id=1)
-    below = foreign({**OPERATION, **ATTRIBUTES["JSON with content"]}, trace_id=1, span_id=2, parent_id=1)
+    root = external({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events, trace_id=1, span_id=1)
+    below = external({**OPERATION, **ATTRIBUTES["JSON with content"]}, trace_id=1, span_id=2, parent_id=1)
 
     assert samples_of(root, below).single == BOTH
 
@@ -361,7 +361,7 @@ def test_azure_s_agents_answer_in_a_block_and_in_the_messages(text: Any) -> None
     events = [("gen_ai.user.message", {"gen_ai.event.content": question})]
     events += [("gen_ai.assistant.message", {"gen_ai.event.content": answer})]
 
-    run = foreign({"gen_ai.operation.name": "process_thread_run", "gen_ai.system": "az.ai.agents"}, events=events)
+    run = external({"gen_ai.operation.name": "process_thread_run", "gen_ai.system": "az.ai.agents"}, events=events)
 
     assert samples_of(run).single == BOTH
 
@@ -369,7 +369,7 @@ def test_azure_s_agents_answer_in_a_block_and_in_the_messages(text: Any) -> None
 def test_content_under_names_that_nobody_reads_is_not_said_to_be_off() -> None:
     held = {**OPERATION, "my.request_data": '{"messages": []}', "gen_ai.output.type": "text"}
 
-    made = samples_of(foreign(held, "my.writer"))
+    made = samples_of(external(held, "my.writer"))
 
     assert made.reason == "the writer of the span is not known: its content stands under other names (genai)"
     assert made.outcome == Outcome.NO_SAMPLE
@@ -379,4 +379,4 @@ def test_a_file_behind_the_question_is_not_the_question() -> None:
     asked = [ASKED, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
     held = {**OPERATION, "gen_ai.input.messages": json.dumps(asked), "gen_ai.output.messages": [SAID]}
 
-    assert samples_of(foreign(held)).single == BOTH
+    assert samples_of(external(held)).single == BOTH

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.dialects.translations.spans import ANSWER, LOGFIRE_CHAT, QUESTION, content_of, foreign, samples_of, units_of
+from tests.dialects.translations.spans import ANSWER, LOGFIRE_CHAT, QUESTION, content_of, external, samples_of, units_of
 
 from spanscore import semconv
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData
@@ -23,7 +23,7 @@ SAID = {"role": "assistant", "content": ANSWER}
 def a_call(scope: str = "logfire.openai", **held: Any) -> SpanData:
     known = {name: value if isinstance(value, str) else json.dumps(value) for name, value in held.items()}
     plain = {name: value for name, value in LOGFIRE_CHAT.items() if not name.endswith("_data")}
-    return foreign({**plain, **known}, scope)
+    return external({**plain, **known}, scope)
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,17 @@ def test_a_streamed_call_is_one_unit_the_log_with_its_answer(parent: int | None)
     request = {"model": "m", "stream": True, "messages": [ASKED]}
     asked, both = a_call(request_data=request), a_call(request_data=request, response_data={"message": SAID})
     plain = {**both.attributes, "logfire.span_type": "log"}
-    first = foreign(dict(asked.attributes), "logfire.openai", trace_id=1, span_id=2, parent_id=parent)
-    log = foreign(plain, "logfire.openai", trace_id=1 if parent else 2, span_id=3, parent_id=parent)
+    first = external(dict(asked.attributes), "logfire.openai", trace_id=1, span_id=2, parent_id=parent)
+    log = external(plain, "logfire.openai", trace_id=1 if parent else 2, span_id=3, parent_id=parent)
 
     (unit,) = units_of([first, log])
 
-    assert GenAIDialect().samples(unit).single == BOTH
+    assert GenAIExtractor().extract(unit).single == BOTH
     assert units_of([first]) == []
 
 
 def test_a_request_that_failed_stays_a_unit() -> None:
-    failed = foreign(dict(a_call(request_data={"messages": [ASKED]}).attributes), "logfire.openai", status="error")
+    failed = external(dict(a_call(request_data={"messages": [ASKED]}).attributes), "logfire.openai", status="error")
 
     assert samples_of(failed).reason == "the run failed before it answered"
 
@@ -85,7 +85,7 @@ def test_the_agents_of_openai_are_read_from_their_models_calls() -> None:
         known = {name: value if isinstance(value, str) else json.dumps(value) for name, value in held.items()}
         common = {"logfire.span_type": "span", "gen_ai.system": "openai"}
         parent = span_id - 1 or None
-        return foreign({**common, **known}, AGENTS, name=named, trace_id=1, span_id=span_id, parent_id=parent)
+        return external({**common, **known}, AGENTS, name=named, trace_id=1, span_id=span_id, parent_id=parent)
 
     spans = [
         step(1, "OpenAI Agents trace: {name}", name="Agent workflow", group_id="null"),
@@ -104,7 +104,7 @@ def test_the_agents_of_openai_are_read_from_their_models_calls() -> None:
         "chat",
         "execute_tool",
     ]
-    assert GenAIDialect().samples(unit).single == BOTH
+    assert GenAIExtractor().extract(unit).single == BOTH
     assert unit.facts().conversation_id == ""
 
 
@@ -112,7 +112,7 @@ def test_the_agents_of_openai_are_read_from_their_models_calls() -> None:
 def test_speech_and_guardrails_are_no_part_of_a_unit(name: str) -> None:
     held = {"gen_ai.system": "openai", "input": "Hello", "output": "Hello"}
 
-    assert units_of([foreign(held, AGENTS, name=name)]) == []
+    assert units_of([external(held, AGENTS, name=name)]) == []
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_speech_and_guardrails_are_no_part_of_a_unit(name: str) -> None:
 def test_a_call_without_an_operation_is_known_by_its_name(name: str, is_read: bool) -> None:
     held = {name: value for name, value in LOGFIRE_CHAT.items() if name != "gen_ai.operation.name"}
 
-    assert bool(units_of([foreign(held, "logfire.openai", name=name)])) is is_read
+    assert bool(units_of([external(held, "logfire.openai", name=name)])) is is_read
 
 
 def test_images_are_no_unit() -> None:
@@ -131,7 +131,7 @@ def test_images_are_no_unit() -> None:
 
 
 def test_an_agent_without_sensitive_data_has_an_outcome_that_says_so() -> None:
-    silent = foreign({"gen_ai.system": "openai", "input": "null"}, AGENTS, name="Chat completion with 'm'")
+    silent = external({"gen_ai.system": "openai", "input": "null"}, AGENTS, name="Chat completion with 'm'")
 
     assert samples_of(silent).outcome == Outcome.NO_SAMPLE
     assert samples_of(silent).reason == "content is not on the spans (logfire)"

@@ -14,14 +14,14 @@ from tests.dialects.translations.spans import (
     OPENINFERENCE_CHAT,
     QUESTION,
     content_of,
-    foreign,
+    external,
     is_sound,
     samples_of,
     units_of,
 )
 
 from spanscore import semconv
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import SingleTurnSample
 
@@ -29,11 +29,11 @@ LANGCHAIN = "openinference.instrumentation.langchain"
 
 
 def of(kind: str, given: dict[str, Any] | None = None, scope: str = "x", **fields: Any) -> Any:
-    return foreign({"openinference.span.kind": kind, **(given or {})}, scope, **fields)
+    return external({"openinference.span.kind": kind, **(given or {})}, scope, **fields)
 
 
 def test_a_chat_says_its_model_tokens_conversation_and_metadata() -> None:
-    translated = Translator().translate(foreign(OPENINFERENCE_CHAT))
+    translated = Translator().translate(external(OPENINFERENCE_CHAT))
 
     assert translated is not None
     assert translated.metadata == {"tier": "gold", "thread_id": "t-1"}
@@ -258,7 +258,7 @@ def test_a_root_that_shows_pythons_objects_alone_leaves_the_word_to_its_models()
     }
     root = of("CHAIN", shows, "openinference.instrumentation.llama_index", span_id=1, trace_id=1)
 
-    made = samples_of(root, foreign(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1))
+    made = samples_of(root, external(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1))
 
     assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
@@ -272,7 +272,7 @@ def test_a_model_span_around_another_says_what_that_one_says() -> None:
     }
     outer = of("LLM", shows, span_id=1, trace_id=1)
 
-    made = samples_of(outer, foreign(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1))
+    made = samples_of(outer, external(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1))
 
     assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
@@ -313,7 +313,7 @@ def test_no_span_makes_it_raise(spans: list[tuple[str, dict[str, Any], int]]) ->
     ]
 
     for unit in units_of(made):
-        assert is_sound(GenAIDialect().samples(unit))
+        assert is_sound(GenAIExtractor().extract(unit))
 
 
 def test_two_thousand_attributes_are_read_in_their_order() -> None:

@@ -17,14 +17,14 @@ from tests.dialects.translations.spans import (
     OPENLLMETRY_WORKFLOW,
     QUESTION,
     content_of,
-    foreign,
+    external,
     is_sound,
     samples_of,
     units_of,
 )
 
 from spanscore import semconv
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import SingleTurnSample
 
@@ -35,11 +35,11 @@ PROMPT = json.dumps([{"role": "user", "parts": [{"type": "text", "content": f"Be
 def of(kind: str, given: Any = None, gave: Any = None, more: dict[str, Any] | None = None, **fields: Any) -> Any:
     sides = {"traceloop.entity.input": given, "traceloop.entity.output": gave}
     written = {name: json.dumps(side) for name, side in sides.items() if side is not None}
-    return foreign({"traceloop.span.kind": kind, **written, **(more or {})}, LANGCHAIN, **fields)
+    return external({"traceloop.span.kind": kind, **written, **(more or {})}, LANGCHAIN, **fields)
 
 
 def test_a_chain_is_a_workflow_whatever_it_is_called_there() -> None:
-    translated = Translator().translate(foreign(OPENLLMETRY_WORKFLOW, LANGCHAIN))
+    translated = Translator().translate(external(OPENLLMETRY_WORKFLOW, LANGCHAIN))
 
     assert translated is not None
     assert translated.metadata == {"thread_id": "t-1"}
@@ -123,7 +123,7 @@ def test_a_model_is_known_by_what_langchain_knows_of_it() -> None:
     unknown = {**GENAI_CHAT, "gen_ai.request.model": "unknown", "traceloop.workflow.name": "capital"}
 
     translated = Translator().translate(
-        foreign({**unknown, "traceloop.association.properties.ls_model_name": "gpt-4.1"}, LANGCHAIN)
+        external({**unknown, "traceloop.association.properties.ls_model_name": "gpt-4.1"}, LANGCHAIN)
     )
 
     assert translated is not None
@@ -140,7 +140,7 @@ def test_a_chat_whose_first_attributes_the_sdk_dropped_is_read_of_the_rest() -> 
         "gen_ai.completion.0.content": ANSWER,
     }
 
-    made = samples_of(foreign(rest, "opentelemetry.instrumentation.openai.v1"))
+    made = samples_of(external(rest, "opentelemetry.instrumentation.openai.v1"))
 
     assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
     assert made.multi is None
@@ -175,19 +175,19 @@ VALUES = SCALARS | WRAPPED | st.sampled_from(["chat", "execute_tool", "vector_db
 )
 def test_no_span_makes_it_raise(spans: list[tuple[Any, dict[str, Any], int]]) -> None:
     made = [
-        foreign({"traceloop.span.kind": kind, **held}, LANGCHAIN, span_id=n, trace_id=1, parent_id=parent)
+        external({"traceloop.span.kind": kind, **held}, LANGCHAIN, span_id=n, trace_id=1, parent_id=parent)
         for n, (kind, held, parent) in enumerate(spans, start=1)
     ]
 
     for unit in units_of(made):
-        assert is_sound(GenAIDialect().samples(unit))
+        assert is_sound(GenAIExtractor().extract(unit))
 
 
 def test_a_graph_that_runs_on_from_a_checkpoint_is_asked_what_its_state_holds() -> None:
-    root = foreign({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "poet"}, LANGCHAIN, span_id=7)
+    root = external({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "poet"}, LANGCHAIN, span_id=7)
     state = {"outputs": {"request": QUESTION, "answer": ANSWER}, "kwargs": {}}
     graph = of("workflow", {"inputs": None, "tags": []}, state, trace_id=root.trace_id, parent_id=7, span_id=8)
-    chat = foreign(GENAI_CHAT | {"gen_ai.input.messages": PROMPT}, LANGCHAIN, trace_id=root.trace_id, parent_id=8)
+    chat = external(GENAI_CHAT | {"gen_ai.input.messages": PROMPT}, LANGCHAIN, trace_id=root.trace_id, parent_id=8)
 
     assert samples_of(root, graph, chat).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 

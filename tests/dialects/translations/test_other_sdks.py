@@ -18,14 +18,14 @@ from tests.dialects.translations.spans import (
     SPANS,
     VERCEL_RUN,
     content_of,
-    foreign,
+    external,
     samples_of,
     units_of,
 )
 from tests.traces.recordings import RECORDINGS, Recording
 
 from spanscore import semconv
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import TRANSLATIONS, Translator
 from spanscore.model.sample import AIMessage, SingleTurnSample
 from spanscore.model.score import Outcome
@@ -77,14 +77,14 @@ def test_where_content_is_off_the_reason_says_so(recording: Recording) -> None:
 def test_a_run_alone_is_read(scope: str) -> None:
     name = "call_llm" if scope == "gcp.vertex.agent" else "capital"
 
-    assert samples_of(foreign(SCOPES[scope], scope, name=name)).single == SingleTurnSample(
+    assert samples_of(external(SCOPES[scope], scope, name=name)).single == SingleTurnSample(
         user_input=QUESTION, response=ANSWER
     )
 
 
 @pytest.mark.parametrize("scope", ["ai", "pydantic-ai", "gcp.vertex.agent", "langfuse-sdk"])
 def test_a_conversation_is_known_by_its_id(scope: str) -> None:
-    translated = Translator().translate(foreign(SCOPES[scope], scope, name="call_llm"))
+    translated = Translator().translate(external(SCOPES[scope], scope, name="call_llm"))
 
     assert translated is not None
     assert translated.attributes[semconv.CONVERSATION_ID] == "t-1"
@@ -98,9 +98,9 @@ def test_a_scope_is_known_whole_and_not_by_its_first_letters() -> None:
 
 
 def test_a_function_with_one_argument_was_asked_that_argument() -> None:
-    both = foreign({**LANGFUSE_RUN, "langfuse.observation.input": '{"args": ["a"], "kwargs": {"b": 1}}'})
+    both = external({**LANGFUSE_RUN, "langfuse.observation.input": '{"args": ["a"], "kwargs": {"b": 1}}'})
 
-    assert content_of(foreign(LANGFUSE_RUN))[semconv.INPUT_VALUE] == QUESTION
+    assert content_of(external(LANGFUSE_RUN))[semconv.INPUT_VALUE] == QUESTION
     assert content_of(both)[semconv.INPUT_VALUE] == {"args": ["a"], "kwargs": {"b": 1}}
 
 
@@ -111,7 +111,7 @@ def test_what_a_model_made_an_object_of_is_its_answer() -> None:
         "ai.response.object": '{"city": "Paris"}',
     }
 
-    assert samples_of(foreign(run, "ai")).single == SingleTurnSample(user_input="q", response='{"city": "Paris"}')
+    assert samples_of(external(run, "ai")).single == SingleTurnSample(user_input="q", response='{"city": "Paris"}')
 
 
 def test_gemini_s_calls_and_answers_are_read_where_they_stand_in_whole_requests() -> None:
@@ -121,7 +121,7 @@ def test_gemini_s_calls_and_answers_are_read_where_they_stand_in_whole_requests(
         ' {"role": "user", "parts": [{"function_response": {"id": "c-1", "name": "add", "response": {"result": 5}}}]}]}'
     )
     content = content_of(
-        foreign({**ADK_CALL, "gcp.vertex.agent.llm_request": asked}, "gcp.vertex.agent", name="call_llm")
+        external({**ADK_CALL, "gcp.vertex.agent.llm_request": asked}, "gcp.vertex.agent", name="call_llm")
     )
 
     assert [message["role"] for message in content[semconv.INPUT_MESSAGES]] == ["user", "assistant", "tool"]
@@ -138,10 +138,10 @@ VALUES = SCALARS | payloads().map(str) | st.sampled_from(['{"messages": [[', "[{
 
 @given(st.sampled_from(sorted(SCOPES)), st.dictionaries(NAMES, VALUES, max_size=6), st.integers(1, 3))
 def test_no_payload_makes_it_raise(scope: str, held: dict[str, Any], parent: int) -> None:
-    spans = [foreign({**SCOPES[scope], **held}, scope, span_id=n, trace_id=1, parent_id=parent) for n in (1, 2)]
+    spans = [external({**SCOPES[scope], **held}, scope, span_id=n, trace_id=1, parent_id=parent) for n in (1, 2)]
 
     for unit in units_of(spans):
-        samples = GenAIDialect().samples(unit)
+        samples = GenAIExtractor().extract(unit)
         assert (samples.outcome is None) == (samples.single is not None or samples.multi is not None)
 
 

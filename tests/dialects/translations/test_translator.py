@@ -15,26 +15,28 @@ from tests.dialects.translations.spans import (
     QUESTION,
     VERCEL_RUN,
     content_of,
-    foreign,
+    external,
     is_sound,
     samples_of,
     units_of,
 )
 
 from spanscore import semconv
-from spanscore.dialects import GenAIDialect
+from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.openinference import OpenInference
 from spanscore.dialects.translations.registry import TRANSLATIONS, Translated, Translator
 from spanscore.errors import ConfigurationError
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Outcome
-from spanscore.testing import a_span
+from spanscore.testing import make_span
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"
 
 
 def test_our_own_spans_stay_as_they_are() -> None:
-    ours = a_span(attributes={semconv.OPENINFERENCE_KIND: "CHAIN", semconv.INPUT_VALUE: "q", semconv.STATUS: "scored"})
+    ours = make_span(
+        attributes={semconv.OPENINFERENCE_KIND: "CHAIN", semconv.INPUT_VALUE: "q", semconv.STATUS: "scored"}
+    )
 
     assert Translator().translate(ours) is ours
 
@@ -57,7 +59,7 @@ def test_our_own_spans_stay_as_they_are() -> None:
     ],
 )
 def test_a_span_without_a_question_or_an_answer_keeps_its_operation_alone(attributes: dict[str, Any]) -> None:
-    translated = Translator().translate(foreign(attributes))
+    translated = Translator().translate(external(attributes))
 
     assert translated is None or translated.attributes.keys() == {semconv.OPERATION_NAME}
 
@@ -66,8 +68,8 @@ def test_of_several_that_claim_a_span_the_first_that_finds_content_translates_it
     both = {**OPENINFERENCE_CHAT, "gen_ai.operation.name": "chat", "gen_ai.system": "openai"}
     translator = Translator()
 
-    translator.translate(foreign(both))
-    translator.translate(foreign({**both, **GENAI_CHAT}))
+    translator.translate(external(both))
+    translator.translate(external({**both, **GENAI_CHAT}))
 
     assert translator.counted() == {"openinference": Translated(1, 0), "genai": Translated(1, 0)}
 
@@ -75,17 +77,17 @@ def test_of_several_that_claim_a_span_the_first_that_finds_content_translates_it
 def test_steps_which_have_no_text_of_their_own_are_not_counted() -> None:
     translator = Translator()
 
-    translator.translate(foreign({"traceloop.span.kind": "task", "traceloop.workflow.name": "capital"}, LANGCHAIN))
-    translator.translate(foreign({"traceloop.span.kind": "workflow"}, LANGCHAIN))
+    translator.translate(external({"traceloop.span.kind": "task", "traceloop.workflow.name": "capital"}, LANGCHAIN))
+    translator.translate(external({"traceloop.span.kind": "workflow"}, LANGCHAIN))
 
     assert translator.counted()["openllmetry"][:2] == (1, 1)
-    assert "TRACELOOP_TRACE_CONTENT" in translator.counted()["openllmetry"].remedy
+    assert "TRACELOOP_TRACE_CONTENT" in translator.counted()["openllmetry"].hint
 
 
 def test_where_none_finds_content_the_one_that_knows_the_writer_best_says_so() -> None:
     silent = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 
-    made = samples_of(foreign(silent, "opentelemetry.instrumentation.openai.v1"))
+    made = samples_of(external(silent, "opentelemetry.instrumentation.openai.v1"))
 
     assert (made.outcome, made.reason) == (Outcome.NO_SAMPLE, "content is not on the spans (openllmetry)")
 
@@ -111,7 +113,7 @@ def test_ones_own_is_asked_first_and_its_scopes_are_known() -> None:
 
     translator = Translator([Shop()])
 
-    translator.translate(foreign(OPENINFERENCE_CHAT, "shop"))
+    translator.translate(external(OPENINFERENCE_CHAT, "shop"))
 
     assert translator.knows("shop.checkout")
     assert translator.counted() == {"shop": Translated(1, 0)}
@@ -123,36 +125,36 @@ def test_what_is_no_translation_is_refused() -> None:
 
 
 def test_spans_of_several_dialects_in_one_trace_are_one_unit() -> None:
-    root = foreign(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=1, trace_id=1)
-    below = foreign(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1)
+    root = external(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=1, trace_id=1)
+    below = external(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1)
 
     (unit,) = units_of([below, root])
 
     assert [span.operation for span in unit.spans] == ["invoke_workflow", "chat"]
-    assert GenAIDialect().samples(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert GenAIExtractor().extract(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
 def test_a_root_without_content_lets_its_only_child_of_the_same_kind_speak() -> None:
     graph = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "LangGraph"}
-    root = foreign(graph, LANGCHAIN, span_id=1, trace_id=1)
-    workflow = foreign(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=2, trace_id=1, parent_id=1)
+    root = external(graph, LANGCHAIN, span_id=1, trace_id=1)
+    workflow = external(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=2, trace_id=1, parent_id=1)
 
     (unit,) = units_of([workflow, root])
 
-    assert GenAIDialect().samples(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert GenAIExtractor().extract(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
     assert (unit.facts().operation, unit.facts().name) == ("invoke_workflow", "LangGraph")
     assert unit.facts().metadata == {"thread_id": "t-1"}
 
 
 def test_a_root_without_content_lets_none_of_two_children_speak() -> None:
-    root = foreign({"gen_ai.operation.name": "invoke_agent"}, LANGCHAIN, span_id=1, trace_id=1)
-    children = [foreign(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=n, trace_id=1, parent_id=1) for n in (2, 3)]
+    root = external({"gen_ai.operation.name": "invoke_agent"}, LANGCHAIN, span_id=1, trace_id=1)
+    children = [external(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=n, trace_id=1, parent_id=1) for n in (2, 3)]
 
     assert samples_of(root, *children).outcome == Outcome.NO_SAMPLE
 
 
 def test_content_is_rendered_when_it_is_first_read() -> None:
-    translated = Translator().translate(foreign({**OPENINFERENCE_CHAT, "openinference.span.kind": "CHAIN"}))
+    translated = Translator().translate(external({**OPENINFERENCE_CHAT, "openinference.span.kind": "CHAIN"}))
 
     assert translated is not None
     assert translated.without_content().attributes[semconv.CONVERSATION_ID] == "t-1"
@@ -162,18 +164,18 @@ def test_content_is_rendered_when_it_is_first_read() -> None:
 def test_raw_content_weighs_until_it_is_rendered() -> None:
     from spanscore.units.content_size import size_bytes_of
 
-    (unit,) = units_of([foreign({**OPENINFERENCE_CHAT, "llm.output_messages.0.message.content": "x" * 100_000})])
+    (unit,) = units_of([external({**OPENINFERENCE_CHAT, "llm.output_messages.0.message.content": "x" * 100_000})])
 
     assert size_bytes_of(unit) > 100_000
 
 
 @pytest.mark.parametrize("parent", [1, 2])
 def test_spans_in_a_circle_of_parents_are_read(parent: int) -> None:
-    first = foreign(OPENINFERENCE_CHAT, span_id=1, trace_id=1, parent_id=parent)
-    second = foreign(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1)
+    first = external(OPENINFERENCE_CHAT, span_id=1, trace_id=1, parent_id=parent)
+    second = external(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1)
 
     for unit in units_of([first, second]):
-        assert is_sound(GenAIDialect().samples(unit))
+        assert is_sound(GenAIExtractor().extract(unit))
 
 
 WORKFLOW = {name: value for name, value in OPENLLMETRY_WORKFLOW.items() if name != "gen_ai.task.input"}
@@ -196,36 +198,36 @@ CUT = '[{"role": "user", "parts": [{"type": "te'
     ],
 )
 def test_content_that_a_limit_cut_is_no_question_and_no_answer(attributes: dict[str, Any], scope: str) -> None:
-    made = samples_of(foreign(attributes, scope))
+    made = samples_of(external(attributes, scope))
 
     assert (made.outcome, made.reason) == (Outcome.NO_SAMPLE, "cut at the attribute limit")
 
 
 def test_a_question_that_was_cut_is_read_where_it_stands_whole() -> None:
     cut = {"openinference.span.kind": "CHAIN", "input.value": '{"question": "What is', "output.value": ANSWER}
-    root = foreign(cut, trace_id=1, span_id=1)
-    below = foreign(GENAI_CHAT, trace_id=1, span_id=2, parent_id=1)
+    root = external(cut, trace_id=1, span_id=1)
+    below = external(GENAI_CHAT, trace_id=1, span_id=2, parent_id=1)
 
     assert samples_of(root, below).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
 def test_documents_that_a_limit_cut_are_a_missing_field_with_its_reason() -> None:
     kind = "openinference.span.kind"
-    root = foreign({kind: "CHAIN", "input.value": QUESTION, "output.value": ANSWER}, trace_id=1, span_id=1)
+    root = external({kind: "CHAIN", "input.value": QUESTION, "output.value": ANSWER}, trace_id=1, span_id=1)
     whole = {kind: "RETRIEVER", "input.value": "q", "retrieval.documents.0.document.content": "One."}
     cut = {kind: "RETRIEVER", "input.value": "q", "output.value": '{"documents": [{"page_content": "On'}
 
-    made = samples_of(root, *(foreign(held, trace_id=1, span_id=n, parent_id=1) for n, held in ((2, whole), (3, cut))))
+    made = samples_of(root, *(external(held, trace_id=1, span_id=n, parent_id=1) for n, held in ((2, whole), (3, cut))))
 
     assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
-    assert "cut at the attribute limit" in dict(made.looked_in)["retrieved_contexts"]
+    assert "cut at the attribute limit" in dict(made.searched)["retrieved_contexts"]
 
 
 def test_it_says_how_often_content_was_cut_and_which_limit_to_raise() -> None:
     translator = Translator()
 
     for held in (GENAI_CHAT, {**GENAI_CHAT, "gen_ai.input.messages": CUT}):
-        translator.translate(foreign(held))
+        translator.translate(external(held))
 
     (note,) = translator.notes()
     assert note.startswith("content of 1 of 2 spans of genai was cut at the attribute limit: ")
@@ -233,11 +235,11 @@ def test_it_says_how_often_content_was_cut_and_which_limit_to_raise() -> None:
 
 
 def test_the_translation_that_is_named_is_the_one_that_reads_the_span() -> None:
-    both = foreign({**OPENINFERENCE_CHAT, "gen_ai.operation.name": "chat", "gen_ai.system": "openai"})
+    both = external({**OPENINFERENCE_CHAT, "gen_ai.operation.name": "chat", "gen_ai.system": "openai"})
 
     assert Translator().reads(both) == "openinference"
-    assert Translator().reads(foreign({"http.route": "/"})) is None
+    assert Translator().reads(external({"http.route": "/"})) is None
 
 
 def test_the_newest_form_is_read_where_there_are_several() -> None:
-    assert content_of(foreign(GENAI_CHAT)).keys() == {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
+    assert content_of(external(GENAI_CHAT)).keys() == {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}

@@ -96,7 +96,7 @@ def test_a_question_to_another_model_or_drawn_another_way_is_another_question() 
 
 
 def test_a_question_with_another_key_of_the_same_account_is_the_same_question() -> None:
-    assert key_of(Placed(key="old"), QUESTION) == key_of(judge(Placed(key="new"), attempts=2), QUESTION)
+    assert key_of(Placed(key="old"), QUESTION) == key_of(judge(Placed(key="new"), max_attempts=2), QUESTION)
 
 
 def test_a_chat_model_says_how_it_draws_its_answers() -> None:

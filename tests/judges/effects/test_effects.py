@@ -128,7 +128,7 @@ async def test_what_may_pass_is_asked_again(error: JudgeError) -> None:
     naps = Naps()
     inner = Answers(error, error, GOOD)
 
-    reply = await Retrying(inner, attempts=3, sleep=naps).ask(QUESTION)
+    reply = await Retrying(inner, max_attempts=3, sleep=naps).ask(QUESTION)
 
     assert reply.text == GOOD
     assert len(inner.asked) == 3
@@ -140,7 +140,7 @@ async def test_what_will_not_pass_is_not_asked_again() -> None:
     inner = Answers(JudgeError("no", error_type="http_401"))
 
     with pytest.raises(JudgeError, match="no"):
-        await Retrying(inner, attempts=3, sleep=Naps()).ask(QUESTION)
+        await Retrying(inner, max_attempts=3, sleep=Naps()).ask(QUESTION)
 
     assert len(inner.asked) == 1
 
@@ -149,7 +149,7 @@ async def test_the_last_error_is_raised_when_the_attempts_are_used_up() -> None:
     inner = Answers(JudgeUnavailable("first"), JudgeUnavailable("second"))
 
     with pytest.raises(JudgeUnavailable, match="second"):
-        await Retrying(inner, attempts=2, sleep=Naps()).ask(QUESTION)
+        await Retrying(inner, max_attempts=2, sleep=Naps()).ask(QUESTION)
 
 
 async def test_a_longer_retry_after_is_honoured() -> None:
@@ -177,7 +177,8 @@ async def test_attempts_that_were_given_up_are_on_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrapper", "setting"), [(Limited, {"max_concurrency": 0}), (Timed, {"timeout_s": 0}), (Retrying, {"attempts": 0})]
+    ("wrapper", "setting"),
+    [(Limited, {"max_concurrency": 0}), (Timed, {"timeout_s": 0}), (Retrying, {"max_attempts": 0})],
 )
 def test_a_limit_of_nothing_is_refused(wrapper: Any, setting: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError, match="is 0; it must be"):

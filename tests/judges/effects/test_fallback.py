@@ -81,7 +81,7 @@ async def test_all_questions_of_a_score_are_asked_of_one_judge(begins: bool, mod
         replies.append(await falling.ask(QUESTION))
 
     assert [reply.text for reply in replies] == [model] * 2
-    assert score.stratum == ("fallback" if begins else None)
+    assert score.source == ("fallback" if begins else None)
 
 
 @pytest.mark.parametrize("step", ["extract_statements", "verify_statements"])
@@ -102,8 +102,8 @@ async def test_a_score_of_several_steps_has_one_judge_and_is_of_its_series(step:
 
     asked = "b" if step == "extract_statements" else "a"
     assert (score.value, score.judge_model) == (1.0, asked)
-    assert (score.series.split("/")[1], score.stratum) == (asked, "fallback" if asked == "b" else None)
-    assert metric.series.split("/")[1] == "a"
+    assert (score.evaluator_version.split("/")[1], score.source) == (asked, "fallback" if asked == "b" else None)
+    assert metric.evaluator_version.split("/")[1] == "a"
 
 
 class DownAtFirst(Of):
@@ -131,7 +131,7 @@ def test_while_a_breaker_is_open_scores_that_begin_have_another_judge_and_those_
 
 
 def test_a_users_own_judge_gets_the_breaker_that_a_fallback_goes_by_once() -> None:
-    made: Any = judge(judge(Of("a"), max_wait=60.0), fallback=[Of("b")])
+    made: Any = judge(judge(Of("a"), queue_timeout=60.0), fallback=[Of("b")])
 
     assert [type(one) for one in layers(made)].count(Gated) == 1
     assert [type(one) for one in layers(judge(Of("a"), fallback=[Of("b")]))].count(Gated) == 1
@@ -142,7 +142,11 @@ async def test_a_failure_of_the_fallback_is_of_its_stratum_too() -> None:
 
     score = await Faithfulness(FallingBack(first, [second], Away(first))).score(SAMPLE)
 
-    assert (score.outcome, score.stratum, score.series.split("/")[1]) == (Outcome.JUDGE_ERROR, "fallback", "b")
+    assert (score.outcome, score.source, score.evaluator_version.split("/")[1]) == (
+        Outcome.JUDGE_ERROR,
+        "fallback",
+        "b",
+    )
 
 
 async def test_rows_of_a_fallback_are_in_no_mean_of_the_configured_judge() -> None:
@@ -159,19 +163,19 @@ async def test_rows_of_a_fallback_are_in_no_mean_of_the_configured_judge() -> No
 
     result = await evaluate([SAMPLE, SAMPLE], [critic], concurrency=1)
 
-    assert [row.stratum for row in result.rows] == [None, "fallback"]
+    assert [row.source for row in result.rows] == [None, "fallback"]
     assert (result.mean(critic.name), result.summary(critic.name).fallback) == (1.0, 1)
 
 
 def test_a_fallback_that_asks_the_same_account_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="fallback asks a again"):
-        judge(Of("a"), fallback=[Of("b"), judge(Of("a"), attempts=2)])
+        judge(Of("a"), fallback=[Of("b"), judge(Of("a"), max_attempts=2)])
 
     judge(Of("a"), fallback=[Of("a", key="another"), Of("a", address="http://gateway")])
 
 
 def test_a_fallback_is_made_as_the_judge_is_and_none_where_there_is_none() -> None:
-    made = judge(PlainModel(), fallback=[{"model": PlainModel(model_name="other"), "attempts": 1}], timeout=7.0)
+    made = judge(PlainModel(), fallback=[{"model": PlainModel(model_name="other"), "max_attempts": 1}], timeout=7.0)
 
     assert isinstance(made, FallingBack)
     assert [type(one) for one in layers(made.judges[0])] == [type(one) for one in layers(made.judges[1])]

@@ -166,7 +166,7 @@ def test_waiting_is_no_time_in_which_a_judge_works() -> None:
 
 def test_who_waits_for_longer_than_max_wait_is_rate_limited_by_a_limit() -> None:
     async def scene() -> tuple[float, list[Reply | JudgeError]]:
-        judge = gated(Scripted(thread_that_hangs), max_concurrency=1, max_wait=20.0, attempts=1)
+        judge = gated(Scripted(thread_that_hangs), max_concurrency=1, queue_timeout=20.0, max_attempts=1)
         first = asyncio.create_task(asked(judge))
         await asyncio.sleep(0)
         error = await asked(judge, taken_s=-5.0)
@@ -175,14 +175,14 @@ def test_who_waits_for_longer_than_max_wait_is_rate_limited_by_a_limit() -> None
     ended_s, (waited, hung) = run(scene())
     assert ended_s == 15.0
     assert isinstance(waited, JudgeRateLimited)
-    assert (waited.error_type, waited.was_asked) == ("limit", False)
+    assert (waited.error_type, waited.request_sent) == ("rate_limit", False)
     assert isinstance(hung, JudgeTimeout)
 
 
 def test_a_call_that_hangs_keeps_its_place_until_it_has_really_ended() -> None:
     async def scene() -> list[float]:
         inner = Scripted(thread_that_hangs)
-        judge = gated(inner, max_concurrency=1, timeout=10.0, attempts=1)
+        judge = gated(inner, max_concurrency=1, timeout=10.0, max_attempts=1)
         assert isinstance(await asked(judge), JudgeTimeout)
         assert (now_s(), judge.gate.state.inflight) == (10.0, 1)
         inner.answer = at_once
@@ -248,7 +248,7 @@ def test_the_last_error_is_raised_when_the_attempts_are_used_up() -> None:
 def test_a_question_given_up_is_recorded_as_what_it_may_have_come_to() -> None:
     async def scene() -> None:
         with recorded_calls() as calls:
-            assert isinstance(await asked(gated(Scripted(never), attempts=2, timeout=5.0)), JudgeTimeout)
+            assert isinstance(await asked(gated(Scripted(never), max_attempts=2, timeout=5.0)), JudgeTimeout)
         (call,) = calls
         assert (call.error_type, call.estimated, call.input_tokens > 10) == ("timeout", True, True)
 
@@ -258,7 +258,7 @@ def test_a_question_given_up_is_recorded_as_what_it_may_have_come_to() -> None:
 def test_a_refusal_for_load_costs_no_attempt() -> None:
     inner = Scripted(raising(JudgeOverloaded("busy"), until=8))
 
-    assert run(asked(gated(inner, attempts=1))) is GOOD
+    assert run(asked(gated(inner, max_attempts=1))) is GOOD
     assert len(inner.sent_s) == 9
 
 
@@ -313,7 +313,7 @@ def test_where_a_key_is_wrong_those_who_wait_end_at_once_with_that_error() -> No
         judge = gated(inner, max_concurrency=1)
         errors = [*await many(judge, 5), await asked(judge)]
         assert [error.error_type for error in errors] == ["not_allowed"] * 6  # type: ignore[union-attr]
-        assert [error.was_asked for error in errors] == [True] + [False] * 5  # type: ignore[union-attr]
+        assert [error.request_sent for error in errors] == [True] + [False] * 5  # type: ignore[union-attr]
         assert (now_s(), len(inner.sent_s)) == (1.0, 1)
         await asyncio.sleep(300.0)
         await asked(judge)
@@ -325,7 +325,7 @@ def test_where_a_key_is_wrong_those_who_wait_end_at_once_with_that_error() -> No
 def test_an_account_without_money_is_asked_every_five_minutes_and_its_questions_name_the_quota() -> None:
     async def scene() -> None:
         inner = Scripted(raising(JudgeOutOfQuota("no money")))
-        errors = await many(gated(inner, max_wait=400.0), 2)
+        errors = await many(gated(inner, queue_timeout=400.0), 2)
         assert [type(error) for error in errors] == [JudgeRateLimited] * 2
         assert [error.error_type for error in errors] == ["quota"] * 2  # type: ignore[union-attr]
         assert all("quota" in str(error) for error in errors)
@@ -358,7 +358,7 @@ def test_while_a_judge_is_away_questions_wait_and_none_is_lost() -> None:
 def test_a_probe_needs_no_place_where_calls_that_hang_have_them_all() -> None:
     async def scene() -> None:
         inner = Scripted(thread_that_hangs)
-        judge = gated(inner, timeout=1.0, max_wait=50.0)
+        judge = gated(inner, timeout=1.0, queue_timeout=50.0)
         errors = await many(judge, 40)
         assert {error.error_type for error in errors} == {"breaker_open"}  # type: ignore[union-attr]
         assert judge.gate.state.inflight <= judge.gate.state.places + 16
@@ -374,7 +374,7 @@ def test_retries_of_an_account_are_bounded_by_its_answers() -> None:
         return GOOD
 
     async def scene() -> None:
-        judge = gated(Scripted(every_other), attempts=2)
+        judge = gated(Scripted(every_other), max_attempts=2)
         ends = [await asked(judge) for _ in range(200)]
         assert state(judge).retries <= 20 + 0.5 * ends.count(GOOD)
         assert DOWN in ends
@@ -416,7 +416,7 @@ def test_a_probe_for_which_no_money_was_left_says_nothing_of_the_judge() -> None
         raise DOWN if number <= 12 else JudgeBudgetSpent("none left: nothing was sent")
 
     async def breaker_after() -> str:
-        gated = Gated(Scripted(answer), attempts=1, max_wait=8.0)
+        gated = Gated(Scripted(answer), max_attempts=1, queue_timeout=8.0)
         await asyncio.gather(*(gated.ask(QUESTION) for _ in range(12)), return_exceptions=True)
         with pytest.raises(JudgeBudgetSpent):
             await gated.ask(QUESTION)
@@ -428,7 +428,7 @@ def test_a_probe_for_which_no_money_was_left_says_nothing_of_the_judge() -> None
 def test_a_question_that_fails_alone_is_not_excused_by_its_own_failures() -> None:
     inner = Scripted(raising(DOWN))
 
-    error = run(asked(gated(inner, attempts=8)))
+    error = run(asked(gated(inner, max_attempts=8)))
 
     assert error is DOWN
     assert len(inner.sent_s) == 8

@@ -51,7 +51,7 @@ class Voting:
             raise self.ends.pop(0)
         more = min(prompt.answers, self.at_most) - 1
         sibling = Reply(text=SAID, model="m", output_tokens=2)
-        return Reply(text=SAID, model="m", input_tokens=10, output_tokens=2, siblings=(sibling,) * more)
+        return Reply(text=SAID, model="m", input_tokens=10, output_tokens=2, other_completions=(sibling,) * more)
 
 
 def gated(judge: Any, **settings: Any) -> Any:
@@ -64,11 +64,11 @@ def gated(judge: Any, **settings: Any) -> Any:
     return made
 
 
-async def cast(judge: Any, ballots: int = 5, *, about: str = "a") -> list[Any]:
+async def cast(judge: Any, votes: int = 5, *, about: str = "a") -> list[Any]:
     """Cast a vote and return what each ballot got."""
     prompts = [
         Prompt(step="critique", instruction="Judge.", evidence={"answer": about}, output=Verdict, ballot=number)
-        for number in range(ballots)
+        for number in range(votes)
     ]
     return await asyncio.gather(*(replied(judge, prompt) for prompt in prompts), return_exceptions=True)
 
@@ -103,7 +103,7 @@ async def test_a_vote_that_fails_is_asked_again_as_a_whole() -> None:
 @pytest.mark.parametrize("error", [JudgeTimeout("late"), JudgeError("no", error_type="declined")])
 async def test_a_vote_that_is_lost_is_one_call_and_every_ballot_is_told(error: JudgeError) -> None:
     with recorded_calls() as calls:
-        vote = await cast(gated(Voting(error), attempts=1))
+        vote = await cast(gated(Voting(error), max_attempts=1))
 
     assert [(type(told), told.error_type) for told in vote] == [(type(error), error.error_type)] * 5
     assert [(call.error_type, call.estimated) for call in calls] == [
@@ -202,13 +202,13 @@ async def test_one_ballot_that_is_cancelled_leaves_the_others_their_answers() ->
     prompts = [
         Prompt(step="critique", instruction="", evidence={}, output=Verdict, ballot=number) for number in range(3)
     ]
-    ballots = [asyncio.ensure_future(replied(judge, prompt)) for prompt in prompts]
+    votes = [asyncio.ensure_future(replied(judge, prompt)) for prompt in prompts]
     await settled()
 
-    ballots[0].cancel()
+    votes[0].cancel()
     await settled()
     inner.holds.set()
-    replies = await asyncio.gather(*ballots[1:])
+    replies = await asyncio.gather(*votes[1:])
 
     assert inner.asked == [3]
     assert [reply.input_tokens for reply in replies] == [10, 0]  # who is left pays

@@ -40,7 +40,7 @@ class Endless:
         self.sent_s: list[float] = []
         self.out = self.most_out = 0
         self.takes_s = 0.1
-        self.judge = Gated(self, max_wait=1e9, **limits)  # type: ignore[arg-type]  # keywords of it
+        self.judge = Gated(self, queue_timeout=1e9, **limits)  # type: ignore[arg-type]  # keywords of it
 
     async def ask(self, prompt: Prompt) -> Reply:
         self.sent_s.append(now_s())

@@ -114,7 +114,7 @@ async def test_what_the_judge_fails_with_is_everybodys() -> None:
     ended = await asyncio.gather(*tasks, return_exceptions=True)
 
     assert [getattr(error, "error_type", None) for error in ended] == ["declined"] * 2
-    assert [getattr(error, "was_asked", None) for error in ended] == [True, False]  # the request is charged to one
+    assert [getattr(error, "request_sent", None) for error in ended] == [True, False]  # the request is charged to one
     assert len(request.askers) == 1
 
 

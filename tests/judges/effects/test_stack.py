@@ -26,8 +26,8 @@ IN_FOLDER = {
     if isinstance(thing, type) and hasattr(thing, "ask") and thing.__module__ == module.name
 }
 IN_STACK = {name: hint.__metadata__[0] for name, hint in get_type_hints(Effects, include_extras=True).items()}
-GATE: Effects = {"max_wait": 60.0, "requests_per_minute": 600.0, "tokens_per_minute": 1e6}
-LIMITS: Effects = {"attempts": 2, "max_concurrency": 4, "timeout": 9.0}
+GATE: Effects = {"queue_timeout": 60.0, "requests_per_minute": 600.0, "tokens_per_minute": 1e6}
+LIMITS: Effects = {"max_attempts": 2, "max_concurrency": 4, "timeout": 9.0}
 FALLBACK: Effects = {"fallback": [Answers("other")]}
 SETTINGS: Effects = {"cache": "memory", **LIMITS, "max_input_tokens": 9_000, "prices": {"answers-1": (1, 10)}}
 
@@ -67,7 +67,7 @@ def test_a_gate_takes_the_place_of_the_limits_that_it_has(name: str) -> None:
     cached, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in {**LIMITS, **FALLBACK})
     assert layers(made) == [cached, Budgeted, *inside, Reader]
     gated = made.judge.judge
-    assert (gated.attempts, gated.gate.ceiling, gated.timeout) == (2, 4, 9.0)
+    assert (gated.max_attempts, gated.gate.ceiling, gated.timeout) == (2, 4, 9.0)
 
 
 @pytest.mark.parametrize("name", IN_STACK)
@@ -100,7 +100,7 @@ def test_limits_around_a_judge_that_has_its_own_are_refused(name: str) -> None:
 
 
 def test_a_judge_that_stands_in_keeps_its_own_limits() -> None:
-    made: Any = judge(Reader("x"), attempts=2, fallback=[judge(PlainModel(), attempts=3)])
+    made: Any = judge(Reader("x"), max_attempts=2, fallback=[judge(PlainModel(), max_attempts=3)])
 
     kinds = layers(made.judges[1])
     assert (kinds.count(Gated), kinds.count(Retrying)) == (1, 0)
@@ -152,4 +152,4 @@ def test_the_offline_judge_is_the_offline_one_behind_its_limits() -> None:
 
     made: Any = [create(name, judge=limited) for name in ("response_relevancy", "faithfulness_with_hhem")]
 
-    assert [metric.series.split("/")[1] for metric in made] == [LexicalJudge.model] * 2
+    assert [metric.evaluator_version.split("/")[1] for metric in made] == [LexicalJudge.model] * 2

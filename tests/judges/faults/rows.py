@@ -140,7 +140,7 @@ def beside_a_metric_that_computes(pace: Pace) -> Told:
     """A metric that computes, a judge that hangs: 50 units/s for 40 s."""
     with (
         FaultyOpenAI(faults=[Fault(faults.hang)]) as server,
-        Stage(Computed(), _critic(server, pace, max_wait=4 * pace.timeout_s)) as stage,
+        Stage(Computed(), _critic(server, pace, queue_timeout=4 * pace.timeout_s)) as stage,
     ):
         stage.begin(server)
         units = round(2_000 * pace.units)
@@ -317,7 +317,9 @@ ROWS: Mapping[str, Row] = {
     "three tenths are 500": partial(a_share, play=faults.status(500), share=0.3, scored=0.99, per_score=1.50),
     "drips": drips,
     **{what: partial(ends_as, play=play, outcome=rest, requests=1, units=3) for what, (play, rest) in _LASTING.items()},
-    "quota gone": partial(ends_as, play=faults.out_of_quota, outcome="rate_limited quota", requests=1, max_wait=0.5),
+    "quota gone": partial(
+        ends_as, play=faults.out_of_quota, outcome="judge_unavailable quota", requests=1, queue_timeout=0.5
+    ),
     **{
         what: partial(ends_as, play=play, outcome=rest, requests=most, later=True)
         for what, (play, rest, most) in _NO_ANSWERS.items()

@@ -30,7 +30,7 @@ from spanscore.model.span import Unit
 MODEL = "gpt-4o-mini"
 PRICE = (0.15, 0.60)
 """USD per million tokens of question and answer."""
-_TOLD = {Outcome.SCORED, Outcome.UNDEFINED, *(outcome for outcome in Outcome if outcome.failed)}
+_TOLD = {Outcome.SCORED, Outcome.NO_VALUE, *(outcome for outcome in Outcome if outcome.failed)}
 """Outcomes that the sinks are told of."""
 _LOOK_S = 0.05
 """How often instruments and threads are looked at."""

@@ -56,9 +56,12 @@ def test_scores_that_begin_in_an_outage_are_the_fallbacks_and_in_no_mean_of_the_
         scorer.shutdown()
 
     told = Counter(
-        (str(one.attributes["spanscore.series"]).split("/")[1], one.attributes.get("spanscore.stratum"))
+        (
+            str(one.attributes["spanscore.evaluator.version"]).split("/")[1],
+            one.attributes.get("spanscore.evaluation.source"),
+        )
         for one in spans.get_finished_spans()
-        if one.attributes and "spanscore.series" in one.attributes
+        if one.attributes and "spanscore.evaluator.version" in one.attributes
     )
     assert told.keys() == {("a", None), ("b", "fallback")}
     assert (told.total(), told["a", None] >= BEGUN) == (BEGUN + MEANWHILE, True)

@@ -61,7 +61,7 @@ def test_a_minute_of_hanging_costs_no_score_and_few_requests():
 def test_one_that_hangs_for_good_is_asked_seldom_and_never_by_more_than_its_places():
     judge = Away(lambda *_: "hang")
 
-    came = run(asked(judge, 150, max_wait=60.0))
+    came = run(asked(judge, 150, queue_timeout=60.0))
 
     assert {error.error_type for error in came.errors} <= {"breaker_open", "timeout"}
     assert len(came.errors) == 150
@@ -73,7 +73,7 @@ def test_beside_one_that_hangs_for_good_another_is_not_delayed():
     hanging, well = Away(lambda *_: "hang"), Away(lambda *_: None)
 
     async def both():
-        return await asyncio.gather(asked(hanging, 150, max_wait=60.0), asked(well, 150))
+        return await asyncio.gather(asked(hanging, 150, queue_timeout=60.0), asked(well, 150))
 
     _, came = run(both())
 

@@ -143,14 +143,14 @@ async def test_the_last_ballot_that_is_given_up_ends_when_the_request_has():
             gate.wait(20)
             raise TimeoutError
 
-    ballots = [asyncio.ensure_future(LangChainJudge(Voting(tried=[])).ask(QUESTION))]
+    votes = [asyncio.ensure_future(LangChainJudge(Voting(tried=[])).ask(QUESTION))]
     await asyncio.to_thread(begun.wait, 20)
-    ballots[0].cancel()
-    done, _ = await asyncio.wait(ballots, timeout=0.05)
+    votes[0].cancel()
+    done, _ = await asyncio.wait(votes, timeout=0.05)
     gate.set()
-    await asyncio.wait(ballots, timeout=5)
+    await asyncio.wait(votes, timeout=5)
 
-    assert (done, ballots[0].cancelled()) == (set(), True)
+    assert (done, votes[0].cancelled()) == (set(), True)
 
 
 EXITING = """

@@ -64,8 +64,8 @@ async def test_a_redirect_loop_is_followed_three_times() -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("to", ["http://localhost:{port}", "http://127.0.0.1:{other}", "https://127.0.0.1:{port}"])
 async def test_a_redirect_to_another_scheme_host_or_port_is_not_followed(status: int, to: str) -> None:
-    with Wire(lambda asked: asked.say(CRITIQUE_JSON)) as elsewhere:
-        ports = {"other": urlsplit(elsewhere.url).port}
+    with Wire(lambda asked: asked.say(CRITIQUE_JSON)) as remote_scoring:
+        ports = {"other": urlsplit(remote_scoring.url).port}
 
         def away(asked: Exchanged) -> None:
             asked.send(status, b"", location=f"{to.format(port=urlsplit(wire.url).port, **ports)}/v1/chat/completions")
@@ -74,7 +74,7 @@ async def test_a_redirect_to_another_scheme_host_or_port_is_not_followed(status:
             error = await refused(LangChainJudge(chat(wire)))
 
     assert error.error_type == f"http_{status}"
-    assert (len(wire.requests), elsewhere.requests) == (1, [])
+    assert (len(wire.requests), remote_scoring.requests) == (1, [])
 
 
 async def test_a_redirect_within_the_same_origin_is_followed() -> None:
@@ -199,9 +199,9 @@ def test_a_client_whose_retries_cannot_be_switched_off_says_so_and_the_attempts_
         max_retries: int = 3
 
     made = LangChainJudge(Stubborn())
-    (gated,) = (layer for layer in layers(judge(Stubborn(), attempts=4)) if isinstance(layer, Gated))
+    (gated,) = (layer for layer in layers(judge(Stubborn(), max_attempts=4)) if isinstance(layer, Gated))
 
-    assert (made.own_attempts, gated.attempts) == (4, 1)
+    assert (made.own_attempts, gated.max_attempts) == (4, 1)
     assert made.notes == ("the own retries of Stubborn could not be switched off: an attempt may be 4 requests",)
 
 

@@ -49,7 +49,7 @@ def test_a_score_carries_value_quality_label_version_series_and_usage() -> None:
 
     assert (score.metric, score.value, score.quality, score.label) == ("faithfulness", 0.5, 0.5, "pass")
     assert score.explanation == "1 of 2 statements are supported.\nNot supported: two (no)"
-    assert score.series == f"{score.version}/scripted/1"
+    assert score.evaluator_version == f"{score.version}/scripted/1"
     assert score.judge_model == "scripted"
     assert [call.step for call in score.usage.calls] == ["extract_statements", "verify_statements"]
 
@@ -67,7 +67,7 @@ def test_a_number_is_a_value(result: Any, value: float) -> None:
 def test_no_number_is_undefined(result: Any) -> None:
     score = Measuring(result).score_sync(SAMPLE)
 
-    assert (score.value, score.outcome) == (None, Outcome.UNDEFINED)
+    assert (score.value, score.outcome) == (None, Outcome.NO_VALUE)
     assert score.reason
 
 

@@ -99,9 +99,9 @@ def test_the_verdict_stands_and_the_score_tells_of_it() -> None:
 
 
 def test_each_ballot_counts_and_none_of_another_score() -> None:
-    ballots = [{"reason": AGAINST, "verdict": verdict} for verdict in (1, 0, 1)]
+    votes = [{"reason": AGAINST, "verdict": verdict} for verdict in (1, 0, 1)]
     good = {"reason": "It names it.", "verdict": 1}
-    critic = AspectCritic(scripted("critique", *ballots, good, good, good), definition="It is named.", strictness=3)
+    critic = AspectCritic(scripted("critique", *votes, good, good, good), definition="It is named.", strictness=3)
 
     assert [critic.score_sync(SAMPLE).contradictions for _ in range(2)] == [2, 0]
 

@@ -16,7 +16,7 @@ from spanscore.metrics import (
     SimpleCriteria,
 )
 from spanscore.model.sample import HumanMessage, MultiTurnSample, SingleTurnSample
-from spanscore.model.score import Ballots, Outcome
+from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(
@@ -53,7 +53,7 @@ def test_the_vote_is_the_most_frequent_grade_else_the_lower_median() -> None:
 def test_a_lost_ballot_is_reported_and_the_lower_of_two_wins() -> None:
     score = _criteria(5, 2, strictness=3).score_sync(SAMPLE)
 
-    assert (score.value, score.ballots) == (2.0, Ballots(asked=3, received=2))
+    assert (score.value, score.votes) == (2.0, Votes(requested=3, received=2))
 
 
 @pytest.mark.parametrize("wrong", [[1], [5, 1], [1.5, 3], [1, 2, 3], [True, 3]])
@@ -145,4 +145,4 @@ def test_a_rubric_without_grades_is_undefined_and_nobody_is_asked() -> None:
 
     score = InstanceRubrics(judge).score_sync(SingleTurnSample(response="Madrid.", rubrics={}))
 
-    assert (score.value, score.outcome, judge.calls) == (None, Outcome.UNDEFINED, [])
+    assert (score.value, score.outcome, judge.calls) == (None, Outcome.NO_VALUE, [])

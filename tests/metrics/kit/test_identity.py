@@ -59,8 +59,11 @@ WAYS: dict[str, Callable[..., Any]] = {
 def test_another_model_is_another_series_and_another_key_or_address_is_not(way: str) -> None:
     held = WAYS[way]
 
-    assert Holds(held("gpt-4o")).series != Holds(held("gpt-4o-mini")).series
-    assert Holds(held("gpt-4o")).series == Holds(held("gpt-4o", key="sk-two", base_url="http://h/v1")).series
+    assert Holds(held("gpt-4o")).evaluator_version != Holds(held("gpt-4o-mini")).evaluator_version
+    assert (
+        Holds(held("gpt-4o")).evaluator_version
+        == Holds(held("gpt-4o", key="sk-two", base_url="http://h/v1")).evaluator_version
+    )
 
 
 def test_a_lock_in_a_dataclass_is_its_class() -> None:

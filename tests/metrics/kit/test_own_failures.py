@@ -32,7 +32,7 @@ def asks_a_library(sample: Any) -> float:
 class Bare:
     """Follows the protocol by itself."""
 
-    name, version, series, cpu_bound, scale = "bare", "1", "1/none/1", False, UNIT_INTERVAL
+    name, version, evaluator_version, cpu_bound, scale = "bare", "1", "1/none/1", False, UNIT_INTERVAL
     requires = {"single_turn": ()}  # noqa: RUF012
 
     async def score(self, sample: Any) -> Any:

@@ -16,7 +16,7 @@ from spanscore.judges.effects.effect import reads_instructions
 from spanscore.metrics import AnswerAccuracy, ContextRelevance, ResponseGroundedness
 from spanscore.metrics.kit.ratings import Rating012, Rating024
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots, Outcome
+from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="said", reference="true", retrieved_contexts=["one", "two"])
@@ -68,7 +68,7 @@ def test_both_ratings_are_asked_side_by_side(family: str) -> None:
     score = METRICS[family](judge).score_sync(SAMPLE)
 
     assert score.value == (0.25 if family == "accuracy" else 0.5)
-    assert score.ballots == Ballots(asked=2, received=2)
+    assert score.votes == Votes(requested=2, received=2)
 
 
 @families
@@ -101,7 +101,7 @@ def test_a_judge_that_is_away_is_not_asked_again(family: str) -> None:
 
     score = METRICS[family](judge).score_sync(SAMPLE)
 
-    assert score.ballots == Ballots(asked=2, received=1)
+    assert score.votes == Votes(requested=2, received=1)
     assert len(judge.calls) == 2
 
 
@@ -125,7 +125,7 @@ def test_a_judge_that_reads_is_sent_the_texts_once(family: str) -> None:
     score = METRICS[family](judge).score_sync(SAMPLE)
 
     assert (score.value, score.explanation) == (0.75, "Rated 2 and 1 on a scale of 0 to 2.")
-    assert score.ballots == Ballots(asked=2, received=2)
+    assert score.votes == Votes(requested=2, received=2)
     assert asked(judge) == [(f"judge_{family}", 0)]
 
 
@@ -178,7 +178,7 @@ def test_two_answers_that_change_places_are_two_questions_to_any_judge() -> None
     assert asked(judge) == [("judge_accuracy_1", 0), ("judge_accuracy_2", 0)]
 
 
-@pytest.mark.parametrize("settings", [{}, {"timeout": 9, "attempts": 2, "prices": {}}])
+@pytest.mark.parametrize("settings", [{}, {"timeout": 9, "max_attempts": 2, "prices": {}}])
 def test_a_chat_model_reads_whatever_stands_around_it(settings: Any) -> None:
     assert reads_instructions(limited(PlainModel(), **settings))
     assert not reads_instructions(limited(ScriptedJudge(), **settings))

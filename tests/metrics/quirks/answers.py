@@ -25,7 +25,7 @@ def _as_the_reference(case: dict[str, Any], score: Score, _: ScriptedJudge) -> N
 
 
 def _undefined(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
-    assert (score.value, score.outcome) == (None, Outcome.UNDEFINED)
+    assert (score.value, score.outcome) == (None, Outcome.NO_VALUE)
     assert score.reason
 
 

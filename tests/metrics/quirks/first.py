@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spanscore.model.score import Ballots, Outcome, Score
+from spanscore.model.score import Outcome, Score, Votes
 from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6
@@ -40,10 +40,10 @@ def _reference_shown(case: dict[str, Any], score: Score, judge: ScriptedJudge) -
 
 
 def _ballots_cast(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
-    ballots = case["params"]["strictness"] | 1  # an even number becomes the next odd
+    votes = case["params"]["strictness"] | 1  # an even number becomes the next odd
     assert score.value == case["score"]
-    assert [prompt.ballot for prompt in judge.calls] == list(range(ballots))
-    assert score.ballots == Ballots(asked=ballots, received=len(case["judge"]))
+    assert [prompt.ballot for prompt in judge.calls] == list(range(votes))
+    assert score.votes == Votes(requested=votes, received=len(case["judge"]))
 
 
 def _tie_fails(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
@@ -72,7 +72,7 @@ def _embedders_failure(case: dict[str, Any], score: Score, _: ScriptedJudge) -> 
 
 
 def _undefined(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
-    assert (score.value, score.outcome) == (None, Outcome.UNDEFINED)
+    assert (score.value, score.outcome) == (None, Outcome.NO_VALUE)
     assert score.reason
 
 

@@ -19,7 +19,7 @@ def _as_the_reference(case: dict[str, Any], score: Score, _: ScriptedJudge) -> N
 
 
 def _undefined(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
-    assert (score.value, score.outcome) == (None, Outcome.UNDEFINED)
+    assert (score.value, score.outcome) == (None, Outcome.NO_VALUE)
     assert score.reason
 
 
@@ -101,8 +101,8 @@ def _the_other_rating_alone(case: dict[str, Any], score: Score, judge: ScriptedJ
     (rated,) = [call for call in case["judge"] if call["output"]]
     top = 4 if "accuracy" in rated["step"] else 2
     assert score.value == rated["output"]["rating"] / top
-    assert score.ballots is not None
-    assert (score.ballots.asked, score.ballots.received) == (2, 1)
+    assert score.votes is not None
+    assert (score.votes.asked, score.votes.received) == (2, 1)
     assert len(judge.calls) == 6
 
 

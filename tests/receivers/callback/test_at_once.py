@@ -74,7 +74,7 @@ SCENES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "marking": ({"sampler": Marking()}, {}),
     "marking roots": ({"sampler": ParentBased(Marking(), remote_parent_sampled=ALWAYS_ON)}, {}),
     "few attributes": ({"span_limits": SpanLimits(max_span_attributes=4, max_span_attribute_length=3)}, {}),
-    "steps": ({}, {"steps": True}),
+    "steps": ({}, {"all_runs": True}),
     "metadata": ({}, {"capture_metadata": ["thread_id", "tier"]}),
     "redactor": ({}, {"redactor": lambda text: text.replace("t", "*")}),
     "rules": ({}, {"rules": [Rule(name="gold", rate=1e-12, metadata={"tier": "gold"})]}),  # each may be scored
@@ -229,11 +229,11 @@ def test_nothing_is_put_into_the_inbox_before_the_root_ends(
     with by_hand(monkeypatch, {"sample_rate": sample_rate}, a_trace()) as scorer:
         root = uuid4()
         a_chain(scorer.handler, root, 3)
-        assert len(scorer._line.inbox) == 0
+        assert len(scorer._line.event_queue) == 0
 
         scorer.handler.on_chain_end("x", run_id=root)
 
-        assert len(scorer._line.inbox) == 1
+        assert len(scorer._line.event_queue) == 1
 
 
 def test_what_a_long_lived_agent_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_what_a_long_lived_agent_keeps_is_bounded(monkeypatch: pytest.MonkeyPatc
         a_chain(scorer.handler, root, 250)
         (running,) = open_roots(scorer.handler)
         assert running.told is None
-        assert len(scorer._line.inbox) == 250
+        assert len(scorer._line.event_queue) == 250
 
         scorer._line.span_thread.tick()
 
@@ -254,29 +254,29 @@ def test_what_a_long_lived_agent_keeps_is_bounded(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_unit_that_leaves_weighs_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    with by_hand(monkeypatch, {"inbox_bytes": 100_000}, a_trace()) as scorer:
+    with by_hand(monkeypatch, {"event_queue_bytes": 100_000}, a_trace()) as scorer:
         for _ in range(2):
             root = uuid4()
             a_chain(scorer.handler, root, 60)
             scorer.handler.on_chain_end("x", run_id=root)
 
-        assert not scorer._line.inbox.admits()
+        assert not scorer._line.event_queue.admits()
 
 
 def test_heavy_content_does_not_wait_for_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    with by_hand(monkeypatch, {"sample_rate": 1.0, "inbox_bytes": 100_000}, a_trace()) as scorer:
+    with by_hand(monkeypatch, {"sample_rate": 1.0, "event_queue_bytes": 100_000}, a_trace()) as scorer:
         root, text = uuid4(), iter(f"{n}" * 60_000 for n in range(9))
         scorer.handler.on_chain_start(None, {}, run_id=root, name="agent", metadata={})
         for waiting, admits in [(0, True), (0, True), (3, False), (4, False), (5, False)]:
             run_id = uuid4()
             scorer.handler.on_retriever_start(None, "q", run_id=run_id, parent_run_id=root, metadata={})
             scorer.handler.on_retriever_end([Document(next(text))], run_id=run_id)
-            assert (len(scorer._line.inbox), scorer._line.inbox.admits()) == (waiting, admits)
+            assert (len(scorer._line.event_queue), scorer._line.event_queue.admits()) == (waiting, admits)
 
         scorer.handler.on_chain_end("x", run_id=root)
         scorer._line.span_thread.tick()
 
-        assert scorer._line.inbox._bytes == 0
+        assert scorer._line.event_queue._bytes == 0
         assert identity_holds(scorer)
 
 
@@ -363,11 +363,11 @@ def test_a_root_that_never_ends_is_given_up_by_age(monkeypatch: pytest.MonkeyPat
 
 def test_a_begin_wakes_a_span_thread_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     with by_hand(monkeypatch, {}, a_trace()) as scorer:
-        inbox = scorer._line.inbox
-        inbox._asleep = True
+        event_queue = scorer._line.event_queue
+        event_queue._asleep = True
         a_chain(scorer.handler, uuid4(), 0)
 
-        assert inbox._wake.is_set()
+        assert event_queue._wake.is_set()
 
 
 class Starts(SpanProcessor):
@@ -448,7 +448,7 @@ def test_children_that_end_on_many_threads_are_each_exported_once(models: int) -
                 )
             threads = [threading.Thread(target=_end_all, args=(on, begun[n::4])) for n in range(4)]
             threads.append(threading.Thread(target=on.on_chain_end, args=("x",), kwargs={"run_id": root}))
-            threads.append(threading.Thread(target=scorer._line.inbox.nudge))
+            threads.append(threading.Thread(target=scorer._line.event_queue.nudge))
             for thread in threads:
                 thread.start()
             for thread in threads:

@@ -64,7 +64,7 @@ def test_every_span_tells_openinferences_kind(content: bool) -> None:
 
 def test_steps_are_chains_and_agents_agents() -> None:
     agents = pytest.importorskip("langchain.agents")
-    with captured(steps=True) as run:
+    with captured(all_runs=True) as run:
         agents.create_agent(model(), name="clerk").invoke({"messages": [HumanMessage("hi")]}, config=run.config())
 
     found = kinds(run)
@@ -89,7 +89,10 @@ def test_a_root_that_outlives_its_scorer_has_its_kind() -> None:
         chain.invoke("x", config={"callbacks": [scorer.handler]})
 
     (root,) = trace.roots
-    assert (root.attributes["spanscore.reason"], root.attributes["openinference.span.kind"]) == ("shutdown", "CHAIN")
+    assert (root.attributes["spanscore.outcome.grounded"], root.attributes["openinference.span.kind"]) == (
+        "shutdown",
+        "CHAIN",
+    )
 
 
 def test_every_name_on_a_span_is_one_that_semconv_knows() -> None:
@@ -97,7 +100,7 @@ def test_every_name_on_a_span_is_one_that_semconv_knows() -> None:
         look_up.invoke({"key": "a"})
         return str(rag().invoke(question))
 
-    with captured(Grounded(), Grounded("dear"), rates={"dear": 0.0}, capture_content=True, steps=True) as run:
+    with captured(Grounded(), Grounded("dear"), rates={"dear": 0.0}, capture_content=True, all_runs=True) as run:
         config = run.config(metadata={"thread_id": "t"})
         RunnableLambda(answer).invoke(QUESTION, config=config)
         model().invoke(QUESTION, config=config)
@@ -173,7 +176,7 @@ def test_no_document_costs_a_span_another_attribute(
     if watched:
         trace.provider.add_span_processor(Looks())
     chain = shelf(45) if as_root else shelf(45) | RunnableLambda(str)
-    with captured(trace=trace, capture_content=True, attach=["span"]) as run:
+    with captured(trace=trace, capture_content=True, outputs=["span"]) as run:
         chain.invoke(QUESTION, config=run.config())
 
     span = run.span("retrieval")

@@ -219,7 +219,10 @@ def test_what_never_ends_leaves_at_the_shutdown(sample_rate):
     assert root.attributes["spanscore.run.end"] == "abandoned"
     if sample_rate:
         assert status.outcomes["grounded"] == {"shutdown": 1}
-        assert (root.attributes["spanscore.status"], root.attributes["spanscore.reason"]) == ("not_scored", "shutdown")
+        assert (root.attributes["spanscore.status"], root.attributes["spanscore.outcome.grounded"]) == (
+            "not_scored",
+            "shutdown",
+        )
 
 
 def test_what_ends_after_the_shutdown_leaves_no_second_span_and_no_memory():
@@ -233,4 +236,4 @@ def test_what_ends_after_the_shutdown_leaves_no_second_span_and_no_memory():
 
         assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
         assert (open_roots(scorer.handler), scorer.handler.remembered()) == ([], 0)
-    assert [span.attributes["spanscore.reason"] for span in trace.spans] == ["shutdown"]
+    assert [span.attributes["spanscore.outcome.grounded"] for span in trace.spans] == ["shutdown"]

@@ -77,20 +77,20 @@ def test_they_are_metadata_again_in_a_process_and_over_the_wire() -> None:
     assert [span.metadata for span in read_spans([json_line([root])])] == [read]
 
 
-FOREIGN = {
+EXTERNAL = {
     "genai": {"gen_ai.operation.name": "invoke_agent"},
     "openinference": {"openinference.span.kind": "AGENT", "metadata": '{"plan": "b"}'},
     "openllmetry": {"traceloop.span.kind": "workflow"},
 }
 
 
-@pytest.mark.parametrize("written", FOREIGN)
+@pytest.mark.parametrize("written", EXTERNAL)
 def test_any_application_may_put_them_on_its_own_spans(written: str) -> None:
     with captured(capture_metadata=["user_tier"]) as run:
         data = span_data(asked(run))
-    foreign = {"spanscore.metadata.user_tier": "gold", **FOREIGN[written]}
+    external = {"spanscore.metadata.user_tier": "gold", **EXTERNAL[written]}
 
-    translated = Translator().translate(replace(data, scope="some.library", attributes=structured(foreign)))
+    translated = Translator().translate(replace(data, scope="some.library", attributes=structured(external)))
 
     assert translated is not None
     assert translated.metadata["user_tier"] == "gold"

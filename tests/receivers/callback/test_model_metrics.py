@@ -135,7 +135,7 @@ def test_a_run_that_was_given_up_has_no_duration() -> None:
 
 COUNTED = {
     "unsampled": {"sample_rate": 0.0},
-    "no instruments of scores": {"attach": ["span"]},
+    "no instruments of scores": {"outputs": ["span"]},
     "content": {"capture_content": True},
 }
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, SamplingResult
 from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 
 from spanscore import OnlineScorer
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import SamplingContext, UnitKey
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody's")
 
@@ -83,7 +83,7 @@ def test_what_the_head_sampler_drops_is_counted_and_never_started():
         invoke(scorer)
         assert scorer.flush(5)
 
-        assert scorer.status().outcomes["grounded"] == {"not_exported": 1}
+        assert scorer.status().outcomes["grounded"] == {"trace_not_sampled": 1}
     assert starts.roots == []
 
 
@@ -115,7 +115,7 @@ def test_a_processor_that_raises_at_the_start_costs_its_own_unit_only():
         invoke(scorer)
         assert scorer.flush(5)
 
-        assert scorer.status().outcomes["grounded"] == {"not_exported": 1, "scored": 1}
+        assert scorer.status().outcomes["grounded"] == {"trace_not_sampled": 1, "scored": 1}
         assert scorer.handler.remembered() == 0
     assert len(trace.roots) == 1
 
@@ -130,7 +130,7 @@ def test_a_tracer_that_is_switched_off_is_found_out_and_counted():
         invoke(scorer)
         assert scorer.flush(5)
 
-        assert scorer.status().outcomes["grounded"] == {"not_exported": 1}
+        assert scorer.status().outcomes["grounded"] == {"trace_not_sampled": 1}
         assert scorer.handler.remembered() == 0
 
 
@@ -148,7 +148,7 @@ def test_roots_drawn_ahead_have_ids_of_their_own_and_the_samplers_word():
     scored = {t for t, root in roots.items() if root.attributes["spanscore.status"] == "scored"}
     assert len(roots) == 60
     assert scored == {
-        t for t, r in roots.items() if sampler.may(Facts(UnitKey(t, r.context.span_id), is_trace_root=True))
+        t for t, r in roots.items() if sampler.may(SamplingContext(UnitKey(t, r.context.span_id), is_trace_root=True))
     }
     assert 0 < len(scored) < 60
 

@@ -63,7 +63,7 @@ def test_every_way_of_calling_gives_one_tree_per_input(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_steps_get_spans_on_request(way):
     chain = ChatPromptTemplate.from_template("{question}") | model() | StrOutputParser()
-    with captured(steps=True) as run:
+    with captured(all_runs=True) as run:
         WAYS[way](RunnableLambda(lambda q: {"question": q}) | chain, config=run.config())
 
     assert sorted(run.drawn().split("\n")[1:5]) == [

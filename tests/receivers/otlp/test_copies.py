@@ -14,12 +14,12 @@ from spanscore.codec.copies import request_of_unit, units_of
 from spanscore.codec.wire import taken_apart
 from spanscore.model.job import Decision
 from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.span import Decided, NoContent, SpanData, Unit, UnitKey
+from spanscore.model.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
 from spanscore.service.door import TRACES, Door, ExportRequest
 from spanscore.service.proxy import Proxy
 from spanscore.settings.serving import ForwardSettings, WireUnits
 
-ENDLESS = WireUnits(quiet=3_600)
+ENDLESS = WireUnits(idle_timeout=3_600)
 TAKEN = Decision(True, 0.25, 3 << 54, "gold users")
 _ids = count(1)
 
@@ -28,7 +28,7 @@ def said(role: str, text: str) -> Any:
     return [{"role": role, "parts": [{"type": "text", "content": text}]}]
 
 
-def a_unit(**more: Any) -> Unit:
+def make_unit(**more: Any) -> Unit:
     """Return a unit of two spans: an agent, and what it retrieved."""
     key = UnitKey(next(_ids), next(_ids))
     content = {semconv.INPUT_MESSAGES: said("user", "Where?"), semconv.OUTPUT_MESSAGES: said("assistant", ANSWER)}
@@ -63,7 +63,7 @@ def door_of(scorer: Any, *, trusted: bool = True, units: WireUnits = ENDLESS) ->
 
 def test_a_copy_is_scored_at_once_by_what_was_decided_and_by_nothing_else() -> None:
     with a_line(Grounded(), Slow(0, "other"), sample_rate=0.0) as (scorer, trace):
-        unit = a_unit()
+        unit = make_unit()
         door_of(scorer).take(taken_apart(copy_of(unit, "grounded")))
         assert scorer.flush(10)
         status = scorer.status()
@@ -78,7 +78,9 @@ def test_a_copy_is_scored_at_once_by_what_was_decided_and_by_nothing_else() -> N
 
 def test_who_has_no_token_decides_nothing() -> None:
     with a_line(sample_rate=0.0) as (scorer, _):
-        door_of(scorer, trusted=False, units=WireUnits(quiet=0.05)).take(taken_apart(copy_of(a_unit(), "grounded")))
+        door_of(scorer, trusted=False, units=WireUnits(idle_timeout=0.05)).take(
+            taken_apart(copy_of(make_unit(), "grounded"))
+        )
         assert scorer.flush(10)
         status = scorer.status()
 
@@ -88,7 +90,7 @@ def test_who_has_no_token_decides_nothing() -> None:
 
 def test_a_copy_that_is_sent_again_is_scored_once() -> None:
     with a_line() as (scorer, trace):
-        door, copy = door_of(scorer), copy_of(a_unit(), "grounded")
+        door, copy = door_of(scorer), copy_of(make_unit(), "grounded")
         for _ in range(3):
             door.take(taken_apart(copy))
             assert scorer.flush(10)
@@ -100,7 +102,7 @@ def test_a_copy_that_is_sent_again_is_scored_once() -> None:
 
 def test_copies_in_one_request_are_units_each_and_other_spans_are_as_ever() -> None:
     with a_line() as (scorer, trace):
-        request = b"".join(copy_of(a_unit(), "grounded") for _ in range(5))
+        request = b"".join(copy_of(make_unit(), "grounded") for _ in range(5))
         door_of(scorer).take(taken_apart(request))
         assert scorer.flush(10)
 
@@ -109,7 +111,7 @@ def test_copies_in_one_request_are_units_each_and_other_spans_are_as_ever() -> N
 
 def test_a_metric_that_is_not_here_is_told_and_the_others_go_on() -> None:
     with a_line() as (scorer, _):
-        door_of(scorer).take(taken_apart(copy_of(a_unit(), "grounded", "nobody") + copy_of(a_unit(), "nobody")))
+        door_of(scorer).take(taken_apart(copy_of(make_unit(), "grounded", "nobody") + copy_of(make_unit(), "nobody")))
         assert scorer.flush(10)
         status = scorer.status()
 
@@ -119,8 +121,8 @@ def test_a_metric_that_is_not_here_is_told_and_the_others_go_on() -> None:
 
 def test_a_broken_copy_spoils_no_other() -> None:
     with a_line() as (scorer, _):
-        bad = copy_of(a_unit(), "grounded").replace(b"c0000000000000 gold users", b"no threshold of a rule at")
-        door_of(scorer).take(taken_apart(bad + copy_of(a_unit(), "grounded")))
+        bad = copy_of(make_unit(), "grounded").replace(b"c0000000000000 gold users", b"no threshold of a rule at")
+        door_of(scorer).take(taken_apart(bad + copy_of(make_unit(), "grounded")))
         assert scorer.flush(10)
         status = scorer.status()
 
@@ -131,7 +133,7 @@ def test_a_broken_copy_spoils_no_other() -> None:
 def test_a_submitted_sample_is_scored_as_it_is() -> None:
     sample = SingleTurnSample(user_input="Where?", response=ANSWER, retrieved_contexts=[CONTEXT])
     with a_line() as (scorer, trace):
-        door_of(scorer).take(taken_apart(copy_of(a_unit(), "grounded", samples=Samples.of(sample))))
+        door_of(scorer).take(taken_apart(copy_of(make_unit(), "grounded", samples=Samples.of(sample))))
         assert scorer.flush(10)
 
     assert [span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in trace.named("evaluation")] == [1.0]
@@ -143,7 +145,7 @@ def test_a_proxy_sends_no_copy_on_whoever_sent_it() -> None:
             door = door_of(scorer, trusted=trusted)
             proxy = Proxy(ForwardSettings(endpoint=backend.endpoint), door, max_bytes=1_000_000)
             answer = Door(door, inflated=1_000_000, onward=proxy).answer(
-                ExportRequest(TRACES, copy_of(a_unit(), "grounded"))
+                ExportRequest(TRACES, copy_of(make_unit(), "grounded"))
             )
             scorer.shutdown(5)
             proxy.close(5)
@@ -153,7 +155,7 @@ def test_a_proxy_sends_no_copy_on_whoever_sent_it() -> None:
 
 
 def test_a_unit_comes_back_from_its_copy_as_it_was() -> None:
-    unit = a_unit(trace_state="ot=th:8", parent_is_remote=None, no_content=NoContent("none there", "switch it on"))
+    unit = make_unit(trace_state="ot=th:8", parent_is_remote=None, no_content=NoContent("none there", "switch it on"))
     ((back, samples),) = units_of(taken_apart(copy_of(unit, "grounded")).spans, lambda error: None)
 
     assert (back.key, back.eligible, samples) == (unit.key, {"grounded"}, None)
@@ -161,4 +163,4 @@ def test_a_unit_comes_back_from_its_copy_as_it_was() -> None:
         there = replace(other, attributes=dict(other.attributes), decided=None)
         assert there == replace(one, resource={"service.name": "shop"}, trace_flags=1)
     assert back.root is not None
-    assert back.root.decided == {"grounded": Decided(True, 3 << 54, "gold users")}
+    assert back.root.decided == {"grounded": UpstreamDecision(True, 3 << 54, "gold users")}

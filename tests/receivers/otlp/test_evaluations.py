@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.receivers.otlp.told import EVALUATOR, a_span, logs, put, result, taken_of
+from tests.receivers.otlp.told import EVALUATOR, logs, make_span, put, result, taken_of
 
 from spanscore import semconv
 from spanscore.codec.wire import UnreadableRequest
-from spanscore.receivers.otlp.evaluations import MARKS, ForeignResult, holds, results_in_logs, results_on
+from spanscore.receivers.otlp.evaluations import MARKS, ExternalResult, holds, results_in_logs, results_on
 
 OPENINFERENCE = {
     **EVALUATOR,
@@ -27,47 +27,47 @@ OPENINFERENCE = {
 PHOENIX = {**EVALUATOR, "score": 0.25, "label": "poor", "explanation": "it quotes"}
 
 
-def told_on(span: Any, scope: str = "an.app") -> list[ForeignResult]:
+def told_on(span: Any, scope: str = "an.app") -> list[ExternalResult]:
     return [one._replace(told=None) for one in results_on(taken_of(span, scope=scope).spans[0])]
 
 
 def test_an_event_of_a_span_is_a_result() -> None:
-    span = a_span({}, result("tone", 0.75, "calm"), result("length", 12))
+    span = make_span({}, result("tone", 0.75, "calm"), result("length", 12))
 
-    assert told_on(span) == [ForeignResult("tone", 0.75, "calm", 1.0), ForeignResult("length", 12.0, None, 1.0)]
+    assert told_on(span) == [ExternalResult("tone", 0.75, "calm", 1.0), ExternalResult("length", 12.0, None, 1.0)]
 
 
 def test_each_result_of_an_openinference_evaluator_is_one() -> None:
-    assert told_on(a_span(OPENINFERENCE)) == [
-        ForeignResult("grounded", 0.5, "partly", 1.0),
-        ForeignResult("solved", 1.0, None, 1.0),
-        ForeignResult("thumb", None, "up", 1.0),
+    assert told_on(make_span(OPENINFERENCE)) == [
+        ExternalResult("grounded", 0.5, "partly", 1.0),
+        ExternalResult("solved", 1.0, None, 1.0),
+        ExternalResult("thumb", None, "up", 1.0),
     ]
 
 
 def test_an_evaluator_of_phoenix_is_named_by_its_span() -> None:
-    assert told_on(a_span(PHOENIX, name="Evaluation: relevance")) == [ForeignResult("relevance", 0.25, "poor", 1.0)]
+    assert told_on(make_span(PHOENIX, name="Evaluation: relevance")) == [ExternalResult("relevance", 0.25, "poor", 1.0)]
 
 
 def test_an_evaluator_that_says_nothing_has_no_result() -> None:
-    assert told_on(a_span(EVALUATOR, name="judge")) == []
+    assert told_on(make_span(EVALUATOR, name="judge")) == []
 
 
 def test_what_no_evaluator_says_is_no_result() -> None:
     held = {name: value for name, value in OPENINFERENCE.items() if name not in EVALUATOR}
 
-    assert told_on(a_span({**held, **result("tone", 0.5)})) == []
+    assert told_on(make_span({**held, **result("tone", 0.5)})) == []
 
 
 def test_what_an_evaluator_says_twice_is_one_result() -> None:
-    span = a_span({**OPENINFERENCE, **result("grounded", 0.5)}, result("grounded", 0.5))
+    span = make_span({**OPENINFERENCE, **result("grounded", 0.5)}, result("grounded", 0.5))
 
-    assert told_on(span) == [ForeignResult("grounded", 0.5, None, 1.0)]
+    assert told_on(span) == [ExternalResult("grounded", 0.5, None, 1.0)]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), "0.8", [1.0]], ids=str)
 def test_a_value_that_is_no_finite_number_is_none(value: Any) -> None:
-    span = a_span({}, result("tone", None, "calm"))
+    span = make_span({}, result("tone", None, "calm"))
     into = span.events[0].attributes.add(key=semconv.EVALUATION_SCORE_VALUE).value
     if isinstance(value, list):
         into.array_value.values.add(double_value=1.0)
@@ -76,7 +76,7 @@ def test_a_value_that_is_no_finite_number_is_none(value: Any) -> None:
     else:
         into.double_value = value
 
-    assert told_on(span) == [ForeignResult("tone", None, "calm", 1.0)]
+    assert told_on(span) == [ExternalResult("tone", None, "calm", 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -93,21 +93,21 @@ def test_a_value_that_is_no_finite_number_is_none(value: Any) -> None:
 def test_it_stands_for_the_traffic_that_its_sampler_left_out(
     state: str, threshold: str | None, expected: float
 ) -> None:
-    span = a_span({}, result("tone", 0.5, **{semconv.SAMPLING_THRESHOLD: threshold}), state=state)
+    span = make_span({}, result("tone", 0.5, **{semconv.SAMPLING_THRESHOLD: threshold}), state=state)
 
     assert [one.probability for one in told_on(span)] == [expected]
 
 
 def test_an_evaluation_of_another_spanscore_is_its_quality_with_its_series() -> None:
-    held = {**EVALUATOR, **result("latency", 3.5, "pass"), semconv.QUALITY: 0.9, semconv.SERIES: "1/gpt/1"}
+    held = {**EVALUATOR, **result("latency", 3.5, "pass"), semconv.QUALITY: 0.9, semconv.EVALUATOR_VERSION: "1/gpt/1"}
 
-    assert told_on(a_span(held), semconv.SCOPE) == [ForeignResult("latency", 0.9, "pass", 1.0, "1/gpt/1")]
+    assert told_on(make_span(held), semconv.SCOPE) == [ExternalResult("latency", 0.9, "pass", 1.0, "1/gpt/1")]
 
 
 @pytest.mark.parametrize(
     "beside",
     [
-        {semconv.STRATUM: semconv.STRATUM_SHADOW},
+        {semconv.EVALUATION_SOURCE: semconv.SOURCE_SHADOW},
         {semconv.SCORE_REVISION: 1},
         {semconv.SESSION_END: "open"},
         {semconv.ANNOTATOR: semconv.ANNOTATOR_HUMAN},
@@ -117,11 +117,11 @@ def test_an_evaluation_of_another_spanscore_is_its_quality_with_its_series() -> 
 def test_what_is_in_no_mean_of_another_spanscore_is_in_none_here(beside: dict[str, Any]) -> None:
     held = {**result("tone", 0.5), semconv.QUALITY: 0.5, semconv.SCORE_REVISION: 0, **beside}
 
-    assert told_on(a_span(held), semconv.SCOPE) == []
+    assert told_on(make_span(held), semconv.SCOPE) == []
 
 
 def test_a_span_that_cannot_be_read_says_so() -> None:
-    (span,) = taken_of(a_span()).spans
+    (span,) = taken_of(make_span()).spans
 
     with pytest.raises(UnreadableRequest):
         results_on(span._replace(raw=span.raw + b"J\x01\xff"))
@@ -133,7 +133,7 @@ def test_a_log_record_is_a_result_by_its_event_new_or_old() -> None:
     found = [results_in_logs(body) for body in (logs(result("tone", 0.5)), old)]
 
     assert [[one._replace(told=None) for _, one in of.told] for of in found] == [
-        [ForeignResult("tone", 0.5, None, 1.0)]
+        [ExternalResult("tone", 0.5, None, 1.0)]
     ] * 2
 
 
@@ -176,7 +176,7 @@ def test_a_mark_is_found_wherever_it_is_and_nowhere_else(before: bytes, mark: by
 
 @given(st.binary(max_size=300))
 def test_nothing_but_unreadable_comes_of_any_bytes(noise: bytes) -> None:
-    (span,) = taken_of(a_span(OPENINFERENCE, result("tone", 0.5))).spans
+    (span,) = taken_of(make_span(OPENINFERENCE, result("tone", 0.5))).spans
     for read, given_bytes in (
         (results_on, span._replace(raw=span.raw + noise)),
         (results_in_logs, logs(result("t", 1)) + noise),

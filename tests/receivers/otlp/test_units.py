@@ -1,4 +1,4 @@
-"""Spans that come over the wire → units, driven by hand: the clock, the inbox and who listens are this test's."""
+"""Spans that come over the wire → units, driven by hand: the clock, the event queue and who listens are this test's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.kept import key_of
 from spanscore.receivers.otlp.spans import OtlpSpans
-from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.event_queue import EventQueue
 from spanscore.sampling.rates import RateSampler
 from spanscore.units.ledger import Ledger
 from spanscore.units.traces import Bounds
@@ -53,11 +53,11 @@ class Served:
 
     def __init__(self, rate: float = 1.0, *, listed: Sequence[str] = (), **bounds: Any) -> None:
         self.now_ns, self.units = 0, list[tuple[Unit, Outcome]]()
-        self.ledger, self.inbox = Ledger(["grounded"]), Inbox[Receiver](soft=10)
+        self.ledger, self.event_queue = Ledger(["grounded"]), EventQueue[Receiver](soft=10)
         self.sampler = RateSampler({"grounded": rate})
         translator = Translator()
         self.receiver = OtlpSpans(
-            self.inbox,
+            self.event_queue,
             self,  # type: ignore[arg-type]  # what it is not asked for is not there
             self.sampler,
             self.ledger,
@@ -67,7 +67,9 @@ class Served:
             ready=lambda: None,
         )
 
-    def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int, *, lost: Outcome) -> None:
+    def unit_complete(
+        self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int, *, lost: Outcome, reason: str | None = None
+    ) -> None:
         """Take in a unit as the tracker does, and let it leave at once."""
         self.units.append((unit, lost))
         for span_id, span in pending.items():
@@ -80,7 +82,7 @@ class Served:
         return list(kept)
 
     def read(self) -> None:
-        while (entry := self.inbox.take()) is not None:
+        while (entry := self.event_queue.take()) is not None:
             self.receiver.handle(entry[1], self.now_ns)
 
     def pass_time(self, seconds: float) -> None:
@@ -256,7 +258,7 @@ def test_a_root_that_comes_when_its_spans_were_given_up_is_too_late() -> None:
     served.pass_time(2)
 
     [(unit, lost)] = served.units
-    assert (unit.complete, lost) == (False, Outcome.TOO_LATE)
+    assert (unit.complete, lost) == (False, Outcome.INCOMPLETE)
 
 
 def test_a_unit_that_is_too_large_is_handed_on_by_its_root_alone() -> None:
@@ -332,7 +334,7 @@ def test_an_inbox_that_nobody_reads_is_full() -> None:
     for _ in range(10):
         served.receiver.take(taken([agent()]))
 
-    assert served.receiver.overloaded() == "inbox"
+    assert served.receiver.overloaded() == "event_queue"
 
 
 def test_traces_that_nobody_has_read_are_open_too() -> None:

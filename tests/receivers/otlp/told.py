@@ -28,7 +28,7 @@ def result(name: Any, value: Any = None, label: Any = None, **more: Any) -> dict
     return {name: value for name, value in told.items() if value is not None}
 
 
-def a_span(
+def make_span(
     attributes: Mapping[str, Any] | None = None, *events: Mapping[str, Any], name: str = "a span", state: str = ""
 ) -> Span:
     """Return a span with events ``gen_ai.evaluation.result``."""

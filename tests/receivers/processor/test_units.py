@@ -73,7 +73,7 @@ def test_a_unit_that_sampling_excludes_never_waits_and_is_never_read() -> None:
         assert exported.names == ["agent chat 0", "agent"]
 
     assert scorer.status().outcomes == {"answered": {"not_sampled": 1}}
-    assert not scorer.foreign_spans.translator.counted()
+    assert not scorer.external_spans.translator.counted()
 
 
 def test_a_unit_that_sampling_excludes_is_explained() -> None:
@@ -146,7 +146,7 @@ def test_a_unit_waits_for_its_open_spans_and_for_nothing_else() -> None:
 
 
 def test_a_span_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.receivers.processor.foreign_reading._GRACE_NS", 1_000_000)
+    monkeypatch.setattr("spanscore.receivers.processor.external_reading._GRACE_NS", 1_000_000)
     with scoring() as (scorer, exported, provider):
         tracer = provider.get_tracer(SCOPE)
         with running(tracer) as root:
@@ -156,7 +156,7 @@ def test_a_span_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.M
         poll(lambda: "chat" in exported.names, deadline_s=5, what="the late span")
 
     assert exported.of("agent").attributes[semconv.STATUS] == "scored"
-    assert scorer.foreign_spans.late == 1
+    assert scorer.external_spans.late == 1
     assert root.context.span_id == exported.of("chat").parent.span_id
 
 
@@ -231,36 +231,36 @@ def test_spans_that_are_recorded_only_are_passed_on_and_scored_for_the_instrumen
 
 
 def test_a_full_inbox_refuses_units_and_their_spans_go_on_at_once() -> None:
-    with scoring(inbox_size=1) as (scorer, exported, provider):
-        scorer.foreign_spans._inbox.admits = lambda: False
+    with scoring(event_queue_size=1) as (scorer, exported, provider):
+        scorer.external_spans._event_queue.admits = lambda: False
         ask(provider.get_tracer(SCOPE))
         assert len(exported.names) == 2
         assert scorer.flush(5)
 
-    assert scorer.status().outcomes == {"answered": {"refused": 1}}
+    assert scorer.status().outcomes == {"answered": {"event_queue_full": 1}}
 
 
 def test_spans_past_the_hard_bound_go_on_at_once_and_their_unit_is_incomplete() -> None:
     with scoring() as (scorer, exported, provider):
-        inbox = scorer.foreign_spans._inbox
+        event_queue = scorer.external_spans._event_queue
         with running(provider.get_tracer(SCOPE)):
-            inbox.is_full = lambda: True
+            event_queue.is_full = lambda: True
             with running(provider.get_tracer(SCOPE), semconv.CHAT, "chat"):
                 pass
             assert exported.names == ["chat"]
         assert exported.names == ["chat", "agent"]
-        del inbox.is_full
+        del event_queue.is_full
         assert scorer.flush(5)
 
     assert scorer.status().outcomes == {"answered": {"incomplete": 1}}
 
 
 def test_under_a_burst_that_nobody_reads_no_span_is_lost_and_every_unit_is_counted() -> None:
-    with scoring(inbox_size=5) as (scorer, exported, provider):
+    with scoring(event_queue_size=5) as (scorer, exported, provider):
         scorer._line.span_thread.ensure = lambda: None  # type: ignore[method-assign]
         for number in range(40):
             ask(provider.get_tracer(SCOPE), f"run {number}")
-        scorer.foreign_spans._inbox.nudge()
+        scorer.external_spans._event_queue.nudge()
         del scorer._line.span_thread.ensure
         scorer._line.span_thread.ensure()
         assert scorer.flush(10)
@@ -286,15 +286,15 @@ def test_the_spans_of_a_unit_past_its_bound_leave_and_no_flush_waits_for_its_roo
 
 
 def test_roots_that_never_end_are_forgotten_past_a_bound_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.receivers.processor.foreign_unit._MOST_UNITS", 5)
-    monkeypatch.setattr("spanscore.receivers.processor.foreign_unit._MOST_SPANS", 8)
+    monkeypatch.setattr("spanscore.receivers.processor.external_unit._MOST_UNITS", 5)
+    monkeypatch.setattr("spanscore.receivers.processor.external_unit._MOST_SPANS", 8)
     for rate, outcomes in (0.0, {"not_sampled": 15}), (1.0, {"incomplete": 15}):
         with scoring(sample_rate=rate) as (scorer, _, provider):
             for _ in range(20):
                 started(provider.get_tracer(SCOPE))
             assert scorer.flush(5)
 
-            assert len(scorer.foreign_spans._open.of) <= 8
+            assert len(scorer.external_spans._open.of) <= 8
             assert scorer.status().outcomes == {"answered": outcomes}
 
 
@@ -343,7 +343,7 @@ def test_spans_of_a_scope_that_is_listed_are_read_and_of_one_that_is_ignored_are
 
 
 def test_a_unit_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.receivers.processor.foreign_spans._MAX_AGE_NS", 0)
+    monkeypatch.setattr("spanscore.receivers.processor.external_spans._MAX_AGE_NS", 0)
     with scoring() as (scorer, exported, provider):
         root = started(provider.get_tracer(SCOPE))
         assert scorer.flush(5)
@@ -356,7 +356,7 @@ def test_a_unit_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_unit_that_was_not_chosen_and_never_ends_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.receivers.processor.foreign_spans._MAX_AGE_NS", 0)
+    monkeypatch.setattr("spanscore.receivers.processor.external_spans._MAX_AGE_NS", 0)
     with scoring(sample_rate=0.0) as (scorer, _, provider):
         root = started(provider.get_tracer(SCOPE))
         scorer._line.span_thread.ensure()

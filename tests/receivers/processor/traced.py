@@ -11,12 +11,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Tracer
-from tests.live import ANSWER, FOREIGN, QUESTION
+from tests.live import ANSWER, EXTERNAL, QUESTION
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.metrics import BaseMetric, Finding
 
-SCOPE = FOREIGN
+SCOPE = EXTERNAL
 
 
 class Answered(BaseMetric):

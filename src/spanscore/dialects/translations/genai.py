@@ -32,7 +32,7 @@ from spanscore.dialects.translations.older import (
 )
 from spanscore.model.span import NoContent, SpanData
 
-__all__ = ["OPERATION_OF_RUN", "OPERATION_OF_TYPE", "GenAITranslation", "conventional"]
+__all__ = ["OPERATION_OF_RUN", "OPERATION_OF_TYPE", "GenAINormalizer", "conventional"]
 
 _ASKS_NOTHING: Final[Mapping[str, str]] = dict.fromkeys(semconv.WORDLESS_REQUESTS, semconv.EMBEDDINGS)
 OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_ASKS_NOTHING, "completion": semconv.TEXT_COMPLETION}
@@ -74,7 +74,7 @@ _IN_RECORDS: Final = NoContent(
 _RECORDS_VALUES: Final = frozenset({"event_only", "true"})
 
 
-class GenAITranslation:
+class GenAINormalizer:
     """Reads what any writer of the OpenTelemetry GenAI conventions writes.
 
     Content is off by default: ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`` turns it on.
@@ -102,9 +102,9 @@ class GenAITranslation:
         "azure.ai.inference",
         "autogen",
     )
-    marks: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT))
+    signatures: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT))
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span names its operation, is a model's call, or our own; OpenLLMetry's are others."""
         if span.scope == semconv.CAPTURE_SCOPE:
             return True
@@ -118,7 +118,7 @@ class GenAITranslation:
         shows = semconv.SYSTEM in raw or (semconv.OPENINFERENCE_KIND not in raw and not _SHOWS.isdisjoint(raw))
         return shows and _is_call(span, raw)
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return our own span as it is, and any other with GenAI names alone."""
         return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, nothing=_nothing)
 

@@ -40,13 +40,13 @@ class GoogleADK:
 
     name = "google_adk"
     scopes: Sequence[str] = (_SCOPE,)
-    marks: Sequence[bytes] = (b"gcp.vertex.agent.",)
+    signatures: Sequence[bytes] = (b"gcp.vertex.agent.",)
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span is of its scope."""
         return span.scope == _SCOPE
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         first, _, rest = span.name.partition(" ")

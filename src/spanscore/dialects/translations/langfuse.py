@@ -41,13 +41,13 @@ class Langfuse:
 
     name = "langfuse"
     scopes: Sequence[str] = (_SCOPE,)
-    marks: Sequence[bytes] = (_OBSERVATION.encode(),)
+    signatures: Sequence[bytes] = (_OBSERVATION.encode(),)
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span is an observation."""
         return span.scope == _SCOPE or isinstance(wire_of(span).get(TYPE), str)
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = OPERATIONS.get(str(raw.get(TYPE)), semconv.INVOKE_WORKFLOW)

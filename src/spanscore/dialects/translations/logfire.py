@@ -73,9 +73,9 @@ class Logfire:
 
     name = "logfire"
     scopes: Sequence[str] = (*_CLIENTS, AGENTS)
-    marks: Sequence[bytes] = (semconv.SYSTEM.encode(), semconv.OPERATION_NAME.encode())
+    signatures: Sequence[bytes] = (semconv.SYSTEM.encode(), semconv.OPERATION_NAME.encode())
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span is of its scopes, or has a call's attributes of Logfire's in another scope but Pydantic AI's."""
         if span.scope in self.scopes:
             return True
@@ -84,7 +84,7 @@ class Logfire:
             return False
         return any(name in raw for name in (semconv.OPERATION_NAME, semconv.SYSTEM, _ALL_EVENTS))
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = _operation(span, raw)

@@ -36,13 +36,13 @@ class MLflow:
 
     name = "mlflow"
     scopes: Sequence[str] = ("mlflow",)
-    marks: Sequence[bytes] = (TYPE.encode(), _INPUTS.encode())
+    signatures: Sequence[bytes] = (TYPE.encode(), _INPUTS.encode())
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span has MLflow's type, inputs or outputs."""
         return bool(wire_of(span).keys() & {TYPE, _INPUTS, _OUTPUTS})
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = OPERATIONS.get(str(json_at(raw, TYPE)), semconv.INVOKE_WORKFLOW)

@@ -82,14 +82,14 @@ class OpenInference:
 
     name = "openinference"
     scopes: Sequence[str] = ("openinference.instrumentation.", "@arizeai/openinference-instrumentation-")
-    marks: Sequence[bytes] = tuple(name.encode() for name in _MARKS)
+    signatures: Sequence[bytes] = tuple(name.encode() for name in _MARKS)
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span has OpenInference's kind, an input or an output."""
         raw = wire_of(span)
         return isinstance(raw.get(semconv.OPENINFERENCE_KIND), str) or not _WHOLE.isdisjoint(raw)
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         metadata = _metadata(raw)

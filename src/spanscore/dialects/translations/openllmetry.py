@@ -63,9 +63,9 @@ class OpenLLMetry:
 
     name = "openllmetry"
     scopes: Sequence[str] = _SCOPES
-    marks: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), b"traceloop.entity.")
+    signatures: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), b"traceloop.entity.")
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span has a kind or a workflow of Traceloop's, or GenAI names and a scope of OpenLLMetry's."""
         raw = wire_of(span)
         if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
@@ -73,7 +73,7 @@ class OpenLLMetry:
         named = semconv.OPERATION_NAME in raw or semconv.SYSTEM in raw
         return span.scope.startswith(_SCOPES) and (named or _is_rest(raw))
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         metadata = _metadata(raw)

@@ -37,13 +37,13 @@ class PydanticAI:
 
     name = "pydantic_ai"
     scopes: Sequence[str] = (_SCOPE,)
-    marks: Sequence[bytes] = (_ALL.encode(), _ALL_EVENTS.encode(), b"model_request_parameters")
+    signatures: Sequence[bytes] = (_ALL.encode(), _ALL_EVENTS.encode(), b"model_request_parameters")
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span is of its scope, and of a model, a tool or an agent."""
         return span.scope == _SCOPE and _operation(span) is not None
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = _operation(span) or semconv.INVOKE_WORKFLOW

@@ -13,7 +13,7 @@ from spanscore import semconv
 from spanscore.dialects.translations.bodies import with_body
 from spanscore.model.evolve import evolve
 from spanscore.model.span import CUT, SpanData
-from spanscore.protocols import Translation
+from spanscore.protocols import SpanNormalizer
 from spanscore.runtime.plugins import Entry, Registry
 
 __all__ = ["TRANSLATIONS", "Translated", "Translator"]
@@ -21,10 +21,10 @@ __all__ = ["TRANSLATIONS", "Translated", "Translator"]
 _ROOM: Final = "spanscore.dialects.translations"
 TRANSLATIONS: Final = Registry(
     kind="translation",
-    protocol=Translation,
-    outside="my_pkg.translations:MyTranslation",
+    protocol=SpanNormalizer,
+    outside="my_pkg.translations:MyNormalizer",
     built_in={
-        "genai": f"{_ROOM}.genai:GenAITranslation",
+        "genai": f"{_ROOM}.genai:GenAINormalizer",
         "openinference": f"{_ROOM}.openinference:OpenInference",
         "openllmetry": f"{_ROOM}.openllmetry:OpenLLMetry",
         "vercel_ai": f"{_ROOM}.vercel_ai:VercelAI",
@@ -44,13 +44,13 @@ class Translated(NamedTuple):
     Attributes:
         spans: how many it has read.
         without_content: on how many of them it found none.
-        remedy: what to do about the latest of those; empty where there is none.
+        hint: what to do about the latest of those; empty where there is none.
         cut: how many have content that an attribute limit cut.
     """
 
     spans: int
     without_content: int
-    remedy: str = ""
+    hint: str = ""
     cut: int = 0
 
 
@@ -67,9 +67,9 @@ class Translator:
         ConfigurationError: one of ``own`` is none, or cannot be made.
     """
 
-    def __init__(self, own: Sequence[Translation | Entry] = ()) -> None:
-        self._translations: Sequence[Translation] = TRANSLATIONS.each([*own, *TRANSLATIONS.built_in])
-        self.marks = tuple(dict.fromkeys(mark for translation in self._translations for mark in translation.marks))
+    def __init__(self, own: Sequence[SpanNormalizer | Entry] = ()) -> None:
+        self._translations: Sequence[SpanNormalizer] = TRANSLATIONS.each([*own, *TRANSLATIONS.built_in])
+        self.marks = tuple(dict.fromkeys(mark for translation in self._translations for mark in translation.signatures))
         self._scopes = frozenset(scope for translation in self._translations for scope in translation.scopes)
         self._prefixes = _prefixes(self._scopes)
         self._spans: Counter[str] = Counter()
@@ -111,12 +111,12 @@ class Translator:
         found = self._translated(span)
         return None if found is None else found[0].name
 
-    def _translated(self, span: SpanData) -> tuple[Translation, SpanData] | None:
+    def _translated(self, span: SpanData) -> tuple[SpanNormalizer, SpanData] | None:
         """Return the first translation that finds content, else the last that claims the span, with what it made."""
-        found: tuple[Translation, SpanData] | None = None
+        found: tuple[SpanNormalizer, SpanData] | None = None
         for translation in self._translations:
-            if translation.claims(span):
-                found = translation, translation.translate(span)
+            if translation.accepts(span):
+                found = translation, translation.normalize(span)
                 if found[1].no_content is None:
                     break
         if found is not None and found[1].no_content is not None and span.events:
@@ -127,7 +127,7 @@ class Translator:
         lacking = span.no_content
         if lacking is not None and lacking is not CUT:
             self._without[name] += 1
-            self._remedies[name] = lacking.remedy
+            self._remedies[name] = lacking.hint
         if span.attributes.get(semconv.CONTENT_CUT):
             self._cut[name] += 1
         self._spans[name] += 1
@@ -143,12 +143,12 @@ class Translator:
         """Return what ``status()`` says of translations whose spans lack content, and what to do about it. Any thread."""
         counted = self.counted().items()
         silent = [
-            f"no span of {name} has content ({found.spans:,} read): {found.remedy}"
+            f"no span of {name} has content ({found.spans:,} read): {found.hint}"
             for name, found in counted
             if found.without_content == found.spans
         ]
         cut = [
-            f"content of {found.cut:,} of {found.spans:,} spans of {name} was {CUT.reason}: {CUT.remedy}"
+            f"content of {found.cut:,} of {found.spans:,} spans of {name} was {CUT.reason}: {CUT.hint}"
             for name, found in counted
             if found.cut
         ]

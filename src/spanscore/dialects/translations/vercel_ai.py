@@ -53,13 +53,13 @@ class VercelAI:
 
     name = "vercel_ai"
     scopes: Sequence[str] = ("ai",)
-    marks: Sequence[bytes] = (CALL.encode(),)
+    signatures: Sequence[bytes] = (CALL.encode(),)
 
-    def claims(self, span: SpanData) -> bool:
+    def accepts(self, span: SpanData) -> bool:
         """Whether the span names an operation of the SDK."""
         return isinstance(wire_of(span).get(CALL), str)
 
-    def translate(self, span: SpanData) -> SpanData:
+    def normalize(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = operation_of(str(raw[CALL]))

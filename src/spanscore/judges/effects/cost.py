@@ -81,8 +81,8 @@ class Priced(Effect):
         reply = _with_cost(await self.judge.ask(prompt), self.model, self.table)
         if reply.duration_s is None:  # the asker's clock would count earlier attempts, and the waits between
             reply = replace(reply, duration_s=time.perf_counter() - began_s)
-        siblings = tuple(_with_cost(one, self.model, self.table) for one in reply.siblings)
-        return replace(reply, siblings=siblings) if siblings else reply
+        other_completions = tuple(_with_cost(one, self.model, self.table) for one in reply.other_completions)
+        return replace(reply, other_completions=other_completions) if other_completions else reply
 
     def _spent(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
         """Return what requests came to; those of which nobody tells how much, what was reserved for one."""
@@ -152,12 +152,12 @@ def _cost_of(used: Reply | JudgeCall, price: Price, *, at_batch_price: bool = Fa
 
 def _as_one(reply: Reply) -> Reply:
     """Return all answers to a request as one: they are billed together."""
-    answers = (reply, *reply.siblings)
+    answers = (reply, *reply.other_completions)
     return replace(
         reply,
         output_tokens=sum(one.output_tokens for one in answers),
         cost_usd=known_sum(one.cost_usd for one in answers),
-        siblings=(),
+        other_completions=(),
     )
 
 

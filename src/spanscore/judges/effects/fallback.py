@@ -27,8 +27,8 @@ def _is_away(judge: Judge) -> bool:
 class FallingBack(Effect):
     """A judge that another one stands in for while its breaker is open.
 
-    All questions of a score are asked of one judge, chosen at its first question. What a fallback says is of *its* series, and
-    of the stratum ``fallback``: a change of judge is no drop of quality, and in no mean of the first one.
+    All questions of a score are asked of one judge, chosen at its first question. What a fallback says is of *its* evaluator
+    version, and of the source ``fallback``: a change of judge is no drop of quality, and in no mean of the first one.
 
     Args:
         fallbacks: in their order; the first that is not away is asked. Where all are, the questions wait for the first judge.
@@ -63,7 +63,7 @@ class FallingBack(Effect):
         if chosen is None:
             chosen = score.chosen[id(self)] = next((one for one in self.judges if not self.is_away(one)), self.judge)
             if chosen is not self.judge:
-                score.stratum = semconv.STRATUM_FALLBACK
+                score.source = semconv.SOURCE_FALLBACK
         return await chosen.ask(prompt)
 
 

@@ -148,7 +148,7 @@ class Gate:
         if not self._queue and self._wait_s(tokens, now_s) <= 0:
             return self._leave(tokens, now_s)
         if self.breaker.refuses and self.breaker.wait_s(now_s) > 0:
-            raise self.breaker.refuses.unasked()
+            raise self.breaker.refuses.without_request()
         asks = asker()
         waiter = Waiter(asks.metric, asks.held_until_s, now_s, tokens, self._loop.create_future())
         self._queue.put(waiter, again=again)
@@ -341,12 +341,12 @@ class Gate:
         if opened and self.breaker.refuses is not None:
             for waiter in self._queue:
                 if not waiter.comes.done():
-                    waiter.comes.set_exception(self.breaker.refuses.unasked())
+                    waiter.comes.set_exception(self.breaker.refuses.without_request())
 
     def _give_up(self, waiter: Waiter, step: str) -> None:
         if waiter.comes.done():
             return
-        error_type, what = "limit", "a place within the provider's limits"
+        error_type, what = "rate_limit", "a place within the provider's limits"
         if self.breaker.is_about_money:
             error_type, what = "quota", "the account to have money again (quota)"
         elif self.breaker.state != "closed":

@@ -33,16 +33,16 @@ _LONGEST_WAIT_S = 60.0
 class Gated(Effect):
     """A judge whose questions wait until its account may be asked, and are asked again when that may help.
 
-    An attempt that failed for want of the judge (no connection, a 5xx, its deadline) is repeated, up to ``attempts``, after a
-    random share of 0.5, 1, 2 … s; but not counted, where the judge proves to be away for others too. A refusal for load costs
+    An attempt that failed for want of the judge (no connection, a 5xx, its deadline) is repeated, up to ``max_attempts``, after
+    a random share of 0.5, 1, 2 … s; but not counted, where the judge proves to be away for others too. A refusal for load costs
     no attempt: the question waits. Attempts that are not the last are recorded as calls.
 
     Args:
-        attempts: the first one included.
+        max_attempts: the first one included.
         max_concurrency: the most questions at once of the account, whoever asks it; None: 64, and 1 for a model that runs in
             this process.
         timeout: seconds for one attempt, waiting not counted.
-        max_wait: seconds from when this process took the unit, after which a question waits no longer.
+        queue_timeout: seconds from when this process took the unit, after which a question waits no longer.
         requests_per_minute: of the account, where the provider does not tell what is left.
         tokens_per_minute: likewise, of questions and answers.
         dice: seconds → a random share of them; for tests.
@@ -51,25 +51,27 @@ class Gated(Effect):
         ConfigurationError: one of them is not positive.
     """
 
-    __slots__ = ("__weakref__", "_dice", "attempts", "gate", "judge", "max_wait", "timeout")
+    __slots__ = ("__weakref__", "_dice", "gate", "judge", "max_attempts", "queue_timeout", "timeout")
 
     def __init__(
         self,
         judge: Judge,
         *,
-        attempts: int | None = None,
+        max_attempts: int | None = None,
         max_concurrency: int | None = None,
         timeout: float | None = None,
-        max_wait: float | None = None,
+        queue_timeout: float | None = None,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         dice: Callable[[float], float] = lambda longest: random.uniform(0.0, longest),
     ) -> None:
         self.judge = judge
         own_attempts: int = getattr(unwrapped(judge), "own_attempts", 1)
-        self.attempts = max(1, int(checked_positive("attempts", 4 if attempts is None else attempts)) // own_attempts)
+        self.max_attempts = max(
+            1, int(checked_positive("max_attempts", 4 if max_attempts is None else max_attempts)) // own_attempts
+        )
         self.timeout = checked_positive("timeout", 30.0 if timeout is None else timeout)
-        self.max_wait = checked_positive("max_wait", 600.0 if max_wait is None else max_wait)
+        self.queue_timeout = checked_positive("queue_timeout", 600.0 if queue_timeout is None else queue_timeout)
         self.gate = gate_of(judge, AccountLimits(max_concurrency, requests_per_minute, tokens_per_minute))
         self._dice = dice
 
@@ -80,11 +82,11 @@ class Gated(Effect):
         """Wait until the account may be asked, and ask.
 
         Raises:
-            JudgeRateLimited: it waited for longer than ``max_wait``.
+            JudgeRateLimited: it waited for longer than ``queue_timeout``.
             JudgeError: the last attempt's.
         """
         gate, since_s, clock = self.gate.here(), asker().taken_s, asyncio.get_running_loop().time
-        until_s = self.max_wait + (clock() if since_s is None else since_s)
+        until_s = self.queue_timeout + (clock() if since_s is None else since_s)
         failed, again = 0, False
         while True:
             tokens = (
@@ -100,7 +102,7 @@ class Gated(Effect):
             except (JudgeUnavailable, JudgeTimeout) as error:
                 excused = gate.breaker.excuses(failed + 1) and clock() < until_s  # else it might be the probe for ever
                 failed += not excused
-                if failed >= self.attempts or not gate.may_repeat(excused=excused):
+                if failed >= self.max_attempts or not gate.may_repeat(excused=excused):
                     raise
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
                 await self._back_off(failed)

@@ -53,7 +53,7 @@ class Gathered(Effect):
         # Ballots of one vote differ in nothing that a model is sent.
         key = (id(loop), score.metric, id(score.purse), prompt.step, *render(prompt))
         vote = self._open.get(key)
-        if vote is None or prompt.ballot in vote.ballots:
+        if vote is None or prompt.ballot in vote.votes:
             vote = self._open[key] = _Vote(prompt, self.judge.ask)
             loop.call_soon(self._send, key, vote)
         return vote
@@ -77,11 +77,11 @@ class _Vote:
     """Those who wait for answers to one question, each with a ballot of its own.
 
     Attributes:
-        ballots: by their numbers.
+        votes: by their numbers.
     """
 
     def __init__(self, prompt: Prompt, ask: Callable[[Prompt], Awaitable[Reply]]) -> None:
-        self.ballots: dict[int, _Ballot] = {}
+        self.votes: dict[int, _Ballot] = {}
         self._prompt = prompt
         self._ask = ask
         self._asker = Asker()
@@ -89,13 +89,13 @@ class _Vote:
 
     async def reply(self, number: int) -> Reply | None:
         """Wait for the answer to a ballot; None where there is none among those that came."""
-        one = self.ballots[number] = _Ballot(asyncio.get_running_loop().create_future())
+        one = self.votes[number] = _Ballot(asyncio.get_running_loop().create_future())
         try:
             return await one.answer
         finally:
             one.clock.stand(False)
-            del self.ballots[number]
-            if not self.ballots and self._request is not None and not self._request.done():
+            del self.votes[number]
+            if not self.votes and self._request is not None and not self._request.done():
                 self._request.cancel()
                 await asyncio.wait({self._request})
 
@@ -116,14 +116,14 @@ class _Vote:
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; those who wait get it)
             self._fail(error)
         else:
-            self._deal([replace(reply, siblings=()), *reply.siblings])
+            self._deal([replace(reply, other_completions=()), *reply.other_completions])
 
     def _clock(self) -> None:
-        for one in self.ballots.values():
+        for one in self.votes.values():
             one.clock.stand(self._asker.is_waiting)
 
     def _waiting(self) -> list[_Ballot]:
-        return [one for one in self.ballots.values() if not one.answer.done()]
+        return [one for one in self.votes.values() if not one.answer.done()]
 
     def _deal(self, replies: list[Reply]) -> None:
         waiting = self._waiting()
@@ -133,4 +133,4 @@ class _Vote:
     def _fail(self, error: BaseException) -> None:
         """Tell all; the first alone is charged for the request."""
         for place, one in enumerate(self._waiting()):
-            one.answer.set_exception(error.unasked() if place and isinstance(error, JudgeError) else error)
+            one.answer.set_exception(error.without_request() if place and isinstance(error, JudgeError) else error)

@@ -22,7 +22,7 @@ class Goodput:
     def begin(self, now_s: float) -> None:
         """Count from now on."""
         self._since_s = now_s
-        self.offered = self.turned_away = 0
+        self.offered = self.not_attempted = 0
 
     def per_s(self, refused: Ticket, later: int) -> float | None:
         """Return the rate up to a question that was refused; None where too little is known.
@@ -30,7 +30,7 @@ class Goodput:
         Args:
             later: questions that were sent after it, of which nothing is known yet.
         """
-        admitted = self.offered - self.turned_away - later
-        if admitted < self._FEWEST or self.turned_away < self._TURNED_AWAY * admitted:
+        admitted = self.offered - self.not_attempted - later
+        if admitted < self._FEWEST or self.not_attempted < self._TURNED_AWAY * admitted:
             return None
         return admitted / (refused.sent_s - self._since_s)

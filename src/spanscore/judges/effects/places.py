@@ -133,7 +133,7 @@ class Places:
         for other in later:
             other.out -= 1
         ticket.out += ticket.held
-        self._goodput.turned_away += 1
+        self._goodput.not_attempted += 1
         if ticket.serial == self._last_serial and self.level < 1:  # a rate that refused it has lost nothing by it
             self._last_sent_s = self._sent_before_s
         if ticket.serial <= self._cut_serial:

@@ -36,7 +36,7 @@ class BudgetState:
         limit: of one window; what is this process's.
         spent: in the present window, what is reserved included.
         factor: on the sampling rates, (0, 1].
-        stratum: ``shadow``: what second judges may be paid; None = the metrics' own.
+        source: ``shadow``: what second judges may be paid; None = the metrics' own.
     """
 
     unit: BudgetUnit
@@ -45,7 +45,7 @@ class BudgetState:
     limit: float
     spent: float
     factor: float
-    stratum: str | None = None
+    source: str | None = None
 
 
 class Purse:
@@ -152,7 +152,7 @@ class Purse:
         with self._lock:
             return dict(self._paid)
 
-    def turned_away(self) -> int:
+    def not_attempted(self) -> int:
         """Return how many questions were not sent since the start, as a budget was spent."""
         return self._turned_away
 

@@ -33,20 +33,20 @@ class Retrying(Effect):
     a longer ``Retry-After`` is honoured, and one of more than a minute ends the attempts.
 
     Attributes:
-        attempts: the first one included.
+        max_attempts: the first one included.
         sleep: seconds → wait; for tests.
     """
 
     judge: Judge
-    attempts: int = 3
+    max_attempts: int = 3
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ConfigurationError(f"attempts is {self.attempts}; it must be 1 or more")
+        if self.max_attempts < 1:
+            raise ConfigurationError(f"max_attempts is {self.max_attempts}; it must be 1 or more")
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Ask up to ``attempts`` times; attempts that were given up are recorded as calls of their own."""
+        """Ask up to ``max_attempts`` times; attempts that were given up are recorded as calls of their own."""
         import tenacity
 
         started = 0.0
@@ -61,7 +61,7 @@ class Retrying(Effect):
 
         retrying = tenacity.AsyncRetrying(
             sleep=self.sleep,
-            stop=tenacity.stop_after_attempt(self.attempts),
+            stop=tenacity.stop_after_attempt(self.max_attempts),
             retry=tenacity.retry_if_exception(_may_pass),
             wait=_wait_s,
             before_sleep=passed_over,

@@ -146,4 +146,4 @@ def _tell(answer: asyncio.Future[Reply], ended: Reply | BaseException, *, pays: 
     if isinstance(ended, Reply):
         answer.set_result(ended if pays else as_cached(ended))
     else:
-        answer.set_exception(ended if pays or not isinstance(ended, JudgeError) else ended.unasked())
+        answer.set_exception(ended if pays or not isinstance(ended, JudgeError) else ended.without_request())

@@ -40,10 +40,10 @@ class Effects(TypedDict, total=False):
 
     fallback: Annotated[Sequence[Any] | None, FallingBack]
     cache: Annotated[CacheSetting, Cached]
-    max_wait: Annotated[float | None, Gated]
+    queue_timeout: Annotated[float | None, Gated]
     requests_per_minute: Annotated[float | None, Gated]
     tokens_per_minute: Annotated[float | None, Gated]
-    attempts: Annotated[int | None, Retrying]
+    max_attempts: Annotated[int | None, Retrying]
     max_concurrency: Annotated[int | None, Limited]
     timeout: Annotated[float | None, Timed]
     max_input_tokens: Annotated[int | None, Windowed]

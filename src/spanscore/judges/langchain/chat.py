@@ -128,7 +128,7 @@ class LangChainJudge:
         """
         with suppressed():
             first, *others = await self._asked(prompt, prompt.answers if self.answers_several else 1)
-        return replace(first, siblings=tuple(others)) if others else first
+        return replace(first, other_completions=tuple(others)) if others else first
 
     async def _asked(self, prompt: Prompt, number: int) -> list[Reply]:
         """Ask, and again in another form where only the form was wrong."""

@@ -37,10 +37,10 @@ _BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
 class EmbedderLimits(TypedDict, total=False):
     """Keywords of ``embedder()``, as ``judge()`` has them."""
 
-    attempts: int | None
+    max_attempts: int | None
     max_concurrency: int | None
     timeout: float | None
-    max_wait: float | None
+    queue_timeout: float | None
     requests_per_minute: float | None
     tokens_per_minute: float | None
 

@@ -69,7 +69,7 @@ def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
         return _billed(text, _of_no_use(heard), heard)
     if _names(classes, *_AWAY):
         away = JudgeUnavailable(text, error_type="connection")
-        away.was_answering = heard.status is not None
+        away.response_started = heard.status is not None
         return away
     return JudgeError(text)  # whose type is one for all that nobody knows: classes are without number
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.adapters.foreign import ForeignMetric, parameters_of, silenced, snake
+from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, silenced, snake
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
 from spanscore.metrics.kit.judged import passing_at
 from spanscore.metrics.tool_calls import calls_in
@@ -46,7 +46,7 @@ _NO_NAME = frozenset({"", "Base Metric", "Base Conversational Metric"})
 _NO_PARAMETERS = ("model", "name", "async_mode", "verbose_mode")
 
 
-class DeepEvalMetric(ForeignMetric):
+class DeepEvalMetric(ExternalMetric):
     """What does this metric of DeepEval say of the sample?
 
     Formula: its own code's, by a copy of the metric for each sample: it keeps its state in itself. Range [0, 1], higher is
@@ -76,7 +76,7 @@ class DeepEvalMetric(ForeignMetric):
         requires: fields that must be there, where what it declares is not what you mean.
         scale: of its values; what is known of it when None.
         pass_at: lowest quality that passes; its own threshold when None.
-        version: raise it for a change that cannot be seen from here; it starts a new series.
+        version: raise it for a change that cannot be seen from here; it starts a new evaluator version.
 
     Raises:
         MissingExtraError: DeepEval is not installed.

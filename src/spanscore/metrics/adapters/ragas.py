@@ -10,7 +10,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.adapters.foreign import ForeignMetric, parameters_of, silenced, snake
+from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, silenced, snake
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
 from spanscore.metrics.kit.cosine import COSINE
 from spanscore.metrics.kit.judged import passing_at
@@ -27,7 +27,7 @@ _ENTRY = {SINGLE_TURN: "single_turn_ascore", MULTI_TURN: "multi_turn_ascore"}
 _NO_PARAMETERS = ("llm", "embeddings", "name", "required_columns", "_required_columns")
 
 
-class RagasMetric(ForeignMetric):
+class RagasMetric(ExternalMetric):
     """What does this metric of ragas say of the sample?
 
     Formula: its own code's; nan is undefined. Range [0, 1], higher is better, unless it declares another
@@ -56,7 +56,7 @@ class RagasMetric(ForeignMetric):
         scale: of its values; what is known of it when None.
         values: word → number, for a metric that answers in words; ``pass`` and ``fail`` are 1 and 0 without.
         pass_at: lowest quality that passes.
-        version: raise it for a change that cannot be seen from here; it starts a new series.
+        version: raise it for a change that cannot be seen from here; it starts a new evaluator version.
 
     Raises:
         MissingExtraError: ragas is not installed.

@@ -48,7 +48,7 @@ def judge_of(settings: Settings) -> Judge:
 
 def asked_judge(settings: Settings, asked: AskedSettings, place: str, **more: Any) -> Judge:
     """Return a judge as it is to be asked, at a configuration's prices; ``place`` is where that stands, for what it raises."""
-    of_others = {"model", "prices", "budget", "share", "trace", "fallback"}
+    of_others = {"model", "prices", "budget", "replica_share", "trace", "fallback"}
     effects: dict[str, Any] = asked.model_dump(exclude=of_others) | more
     try:
         return judge(asked.model, prices=prices_in(settings), **effects)
@@ -82,7 +82,7 @@ def embedder_of(settings: Settings, named: str) -> Embedder:
 
 def _patience(settings: Settings) -> EmbedderLimits:
     asked = settings.judge
-    return {"attempts": asked.attempts, "timeout": asked.timeout, "max_wait": asked.max_wait}
+    return {"max_attempts": asked.max_attempts, "timeout": asked.timeout, "queue_timeout": asked.queue_timeout}
 
 
 def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:

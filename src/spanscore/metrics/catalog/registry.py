@@ -92,7 +92,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
             raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
         if metric.name in named:
             raise ConfigurationError(f"two metrics are called {metric.name!r}; give one of them another name=")
-        _ = metric.series  # here, and not at its first score, it is told what cannot be
+        _ = metric.evaluator_version  # here, and not at its first score, it is told what cannot be
         named[metric.name] = metric
     return named
 

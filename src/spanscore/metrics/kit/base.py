@@ -28,7 +28,7 @@ from spanscore.metrics.kit.identity import parameters_of_version, plain_paramete
 from spanscore.metrics.kit.step import Step
 from spanscore.model.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
-from spanscore.model.score import UNIT_INTERVAL, Ballots, JudgeCall, Outcome, Scale, Score, Usage
+from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage, Votes
 from spanscore.protocols import Judge
 from spanscore.runtime import loop
 from spanscore.runtime.log import raised_by_user
@@ -50,19 +50,19 @@ class Finding:
         value: on the metric's scale; None when the metric is undefined on the sample.
         reason: why it is undefined; without content.
         explanation: the counts or words behind the value; may quote content.
-        ballots: votes asked for and received.
+        votes: votes asked for and received.
         scale: of this value, where it differs from sample to sample; the metric's own when None.
     """
 
     value: float | None
     reason: str | None = None
     explanation: str | None = None
-    ballots: Ballots | None = None
+    votes: Votes | None = None
     scale: Scale | None = None
 
 
 Measured: TypeAlias = Finding | Score | float | None
-"""What ``measure`` may return. A bare number is a value; None and nan are "undefined"."""
+"""What ``measure`` may return. A bare number is a value; None and nan are no value."""
 
 
 class BaseMetric:
@@ -128,8 +128,8 @@ class BaseMetric:
         return any(step.applies_when is not None for step in self.steps.values())
 
     @property
-    def series(self) -> str:
-        """Version, judge model and votes: a change starts a new series, it is not a drop.
+    def evaluator_version(self) -> str:
+        """Version, judge model and votes: a change starts a new evaluator version, it is not a drop.
 
         Of a score at hand for which another judge stands in, that one's model.
         """
@@ -154,7 +154,7 @@ class BaseMetric:
                 return self._ended(Outcome.MISSING_FIELD, calls, reason=refusal)
             return self._judged(await self.measure(sample), calls)
         except NotApplicableError as error:
-            return self._ended(Outcome.UNDEFINED, calls, reason=str(error), applies=False)
+            return self._ended(Outcome.NOT_APPLICABLE, calls, reason=str(error), applies=False)
         except JudgeError as error:
             return self._ended(_outcome_of(error), calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
@@ -179,11 +179,11 @@ class BaseMetric:
         value = _number(finding.value)
         if value is None:
             return self._ended(
-                Outcome.UNDEFINED,
+                Outcome.NO_VALUE,
                 calls,
                 reason=finding.reason or f"{self.name} has no value on this sample",
                 explanation=finding.explanation,
-                ballots=finding.ballots,
+                votes=finding.votes,
             )
         return self._valued(value, finding, calls)
 
@@ -202,7 +202,7 @@ class BaseMetric:
             quality=quality,
             label=scale.label(quality),
             explanation=finding.explanation,
-            ballots=finding.ballots,
+            votes=finding.votes,
             applies=True if self.is_conditional else None,
         )
 
@@ -234,8 +234,8 @@ class BaseMetric:
         )
 
     def _judge_asked(self) -> dict[str, Any]:
-        """Return the series and stratum of the score at hand: those of the judge that was asked for it."""
-        return {"series": self.series, "stratum": asker().stratum}
+        """Return the evaluator version and source of the score at hand: those of the judge that was asked for it."""
+        return {"evaluator_version": self.evaluator_version, "source": asker().source}
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
         """Return the model that answered last; without one what is known, else the judge's own, None where there is none."""
@@ -252,8 +252,8 @@ class BaseMetric:
 
 _OUTCOMES: Mapping[type[JudgeError], Outcome] = {
     JudgeTimeout: Outcome.TIMEOUT,
-    JudgeRateLimited: Outcome.RATE_LIMITED,
-    JudgeBudgetSpent: Outcome.BUDGET,
+    JudgeRateLimited: Outcome.JUDGE_UNAVAILABLE,
+    JudgeBudgetSpent: Outcome.BUDGET_EXHAUSTED,
 }
 
 

@@ -25,7 +25,7 @@ from spanscore.metrics.kit.shown import (
 from spanscore.metrics.kit.step import OwnPrompts
 from spanscore.metrics.kit.votes import cast_ballots, majority
 from spanscore.model.sample import Sample
-from spanscore.model.score import Ballots, Direction, Scale
+from spanscore.model.score import Direction, Scale, Votes
 
 __all__ = [
     "Bounds",
@@ -224,9 +224,9 @@ def ordinal(bounds: Bounds, direction: Direction = "higher") -> Scale:
 
 async def voted(ballot: Callable[[int], Coroutine[Any, Any, Grade]], number: int) -> Finding:
     """Cast ballots and return the most frequent grade; the lower median of all where several are equally frequent."""
-    ballots = await cast_ballots(ballot, number)
-    grades = [one.score for one in ballots]
+    votes = await cast_ballots(ballot, number)
+    grades = [one.score for one in votes]
     grade = majority(grades, tie=sorted(grades)[(len(grades) - 1) // 2])
-    winner = next(one for one in ballots if one.score == grade)
+    winner = next(one for one in votes if one.score == grade)
     split = f"{grades.count(grade)} of {len(grades)} votes for {grade}: " if len(grades) > 1 else ""
-    return Finding(value=float(grade), explanation=split + winner.why, ballots=Ballots(number, len(ballots)))
+    return Finding(value=float(grade), explanation=split + winner.why, votes=Votes(number, len(votes)))

@@ -1,7 +1,8 @@
 """A metric's parameter → what of it tells one version from another, as JSON.
 
-A judge, an embedder or a model that a metric holds is named by its model: another one starts another series, another key or
-address for the same one does not. Any other object is its class, for a default repr holds an address and differs every time.
+A judge, an embedder or a model that a metric holds is named by its model: another one starts another evaluator version, another
+key or address for the same one does not. Any other object is its class, for a default repr holds an address and differs every
+time.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.contradictions import contradictions_in
 from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
-from spanscore.model.label import LabelledSample
+from spanscore.model.annotation import AnnotatedSample
 from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge, Redactor
 from spanscore.runtime import loop
@@ -112,7 +112,7 @@ class JudgedMetric(NamedMetric):
 
     async def fit(
         self,
-        annotations: Iterable[LabelledSample | Mapping[str, Any]] | str | Path,
+        annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path,
         *,
         demonstrations: int = 4,
         candidates: int = 16,
@@ -126,7 +126,7 @@ class JudgedMetric(NamedMetric):
         Each candidate is the metric with other demonstrations in its prompt, drawn from 30 % of the labels. The one that is
         right most often on the next 35 % is tested once on the last 35 %, and kept if the exact one-sided McNemar test gives
         p ≤ .05 there: so a metric that cannot be taught is changed in at most one run of twenty. What is kept is a new
-        version, and a new series. The metric itself is not changed: ``Fitted.metric`` is the one to use.
+        version, and a new evaluator version. The metric itself is not changed: ``Fitted.metric`` is the one to use.
 
         Judge calls: about (candidates + 3) × 0.35 a label, each as many as one score; equal questions are asked once.
 
@@ -166,7 +166,7 @@ class JudgedMetric(NamedMetric):
 
     def fit_sync(
         self,
-        annotations: Iterable[LabelledSample | Mapping[str, Any]] | str | Path,
+        annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path,
         *,
         demonstrations: int = 4,
         candidates: int = 16,
@@ -187,7 +187,7 @@ class JudgedMetric(NamedMetric):
         )
         return loop.run(fitting)
 
-    def copy_with(self, *, judge: Judge | None = None, prompts: OwnPrompts | None = None) -> Self:
+    def with_changes(self, *, judge: Judge | None = None, prompts: OwnPrompts | None = None) -> Self:
         """Return the same metric with another judge, or in other words.
 
         Args:

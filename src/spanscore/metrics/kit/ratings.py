@@ -19,7 +19,7 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.votes import cast_ballots
-from spanscore.model.score import Ballots
+from spanscore.model.score import Votes
 
 __all__ = ["Rating012", "Rating024", "TwoRatings"]
 
@@ -101,7 +101,7 @@ class TwoRatings(JudgedMetric):
         return Finding(
             value=sum(found) / top / len(found),
             explanation=f"Rated {told} on a scale of 0 to {top}{lost}.",
-            ballots=Ballots(asked=self.votes, received=len(found)),
+            votes=Votes(requested=self.votes, received=len(found)),
         )
 
     async def _at_once(self, both: Step[Both012], evidence: Mapping[str, Any]) -> list[int]:

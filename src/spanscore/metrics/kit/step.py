@@ -69,7 +69,7 @@ class Step(Generic[T]):
 
         Raises:
             JudgeError: there is no usable answer.
-            NotApplicableError: the condition does not hold: the score is ``undefined``. Let it pass, as the other.
+            NotApplicableError: the condition does not hold: the score is ``not_applicable``. Let it pass, as the other.
         """
         answer = await ask(judge, self.prompt(evidence, ballot), repair=repair)
         if self.applies_when is not None and not getattr(answer, "applies", 1):

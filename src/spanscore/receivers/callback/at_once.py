@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spanscore import semconv
-from spanscore.protocols import Recorded
+from spanscore.protocols import UnitListener
 from spanscore.receivers.callback.plain_attributes import PlainAttributes
 from spanscore.receivers.callback.run_attributes import facts_of, run_end_of, was_stopped
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
@@ -33,7 +33,7 @@ class AtOnce:
     def __init__(
         self,
         attributes: PlainAttributes,
-        port: Recorded,
+        port: UnitListener,
         spans: Callable[[], RunSpans],
         count: Callable[[Run, int, Mapping[str, Any]], None],
     ) -> None:
@@ -60,7 +60,7 @@ class AtOnce:
         run_end = run_end_of(root, error)
         error = None if was_stopped(error) else error
         attributes = {**self._attributes.of(root, output, error), semconv.RUN_END: run_end}
-        attributes |= self._port.unfollowed(facts_of(root, end_ns, error))
+        attributes |= self._port.unit_not_tracked(facts_of(root, end_ns, error))
         self._finish(root, end_ns, attributes, error)
         return run_end
 

@@ -7,7 +7,7 @@ from weakref import ref
 
 from opentelemetry.trace import Tracer
 
-from spanscore.protocols import Admission, Receiver, Recorded, Redactor, Sampler
+from spanscore.protocols import Receiver, Redactor, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.beside import Identity
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation
@@ -15,7 +15,7 @@ from spanscore.receivers.callback.memory import RunMemory
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.neighbours import announce, neighbours
 from spanscore.receivers.callback.recorder import Recorder
-from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.event_queue import EventQueue
 from spanscore.runtime.timebox import Timebox
 from spanscore.units.session_ids import SessionIds
 
@@ -41,10 +41,10 @@ class Attachment:
 
     def __init__(
         self,
-        inbox: Inbox[Receiver],
-        port: Recorded,
+        event_queue: EventQueue[Receiver],
+        port: UnitListener,
         sampler: Sampler,
-        admission: Admission,
+        admission: RejectionCounter,
         *,
         tracer: Callable[[], Tracer],
         ready: Callable[[], None],
@@ -70,7 +70,7 @@ class Attachment:
                 announce(neighbours())
 
         self.handler = SpanCallbackHandler(
-            inbox, sampler, admission, tracer=tracer, ready=begin, content=content, steps=steps, turns=turns
+            event_queue, sampler, admission, tracer=tracer, ready=begin, content=content, steps=steps, turns=turns
         )
         self.handler.attaches_tools = attaches_tools
         self.handler.holder, self.handler.identity = holder, identity

@@ -1,6 +1,6 @@
 """RunCapture: what is done with a run on the application's thread, and nothing more.
 
-Per run: a look-up of the run id, the clock, a snapshot where content is wanted, and at the end one append to the inbox.
+Per run: a look-up of the run id, the clock, a snapshot where content is wanted, and at the end one append to the event queue.
 Of a root its ids, its head-sampling decision and the ambient parent are real at once; the spans are made by the span
 thread, with their true times. Parents come from ``parent_run_id``; no context is ever attached.
 """
@@ -24,8 +24,8 @@ from spanscore.codec import snapshot as codec
 from spanscore.codec.glance import glance
 from spanscore.model.foreign import bases_of, class_name
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts
-from spanscore.protocols import Admission, Receiver, Sampler
+from spanscore.model.span import SamplingContext
+from spanscore.protocols import Receiver, RejectionCounter, Sampler
 from spanscore.receivers.beside import Identity, borrow, handlers
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
@@ -34,7 +34,7 @@ from spanscore.receivers.callback.run_attributes import conversation_of, was_sto
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_awaited, own_task, thread_or_task
-from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.event_queue import EventQueue
 from spanscore.runtime.log import log_once
 from spanscore.units.session_ids import SessionIds
 
@@ -45,7 +45,7 @@ _MOST_TOLD: Final = 100
 _RUN_BYTES: Final = 1_500
 """A run without content that waits so, with the metadata of its start and the usage of its answer, roughly."""
 _MOST_TOLD_BYTES: Final = _MOST_TOLD * _RUN_BYTES
-"""Of runs with content, which weighs nothing in the inbox before it is there."""
+"""Of runs with content, which weighs nothing in the event queue before it is there."""
 _CONTROL_FLOW: Final = "GraphBubbleUp"
 """langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
 _HAND_OVER: Final = "ParentCommand"
@@ -57,7 +57,7 @@ class RunCapture:
     A base of the handler and not a part of it, for the sake of a call less per callback. No method blocks.
 
     Args:
-        inbox: the way to the span thread.
+        event_queue: the way to the span thread.
         sampler: asked once per root whether the unit may be scored at all.
         admission: counts the roots that are turned away here.
         tracer: gives the tracer of the capture scope; called once, before the first root.
@@ -86,9 +86,9 @@ class RunCapture:
 
     def __init__(
         self,
-        inbox: Inbox[Receiver],
+        event_queue: EventQueue[Receiver],
         sampler: Sampler,
-        admission: Admission,
+        admission: RejectionCounter,
         *,
         tracer: Callable[[], trace.Tracer],
         ready: Callable[[], None],
@@ -97,7 +97,7 @@ class RunCapture:
         turns: SessionIds | None = None,
         max_roots: int = 10_000,
     ) -> None:
-        self._inbox = inbox
+        self._event_queue = event_queue
         self._sampler = sampler
         self.admission = admission
         self.tracer = tracer
@@ -234,15 +234,15 @@ class RunCapture:
         """Tell the span thread of a root; of one that nobody looks at before, its end tells."""
         spans = self.memory.spans
         if self._turns is not None or spans is None or root.shared is not None or not spans.unseen:
-            self._inbox.put(self.receiver, (root, 0, None, None), must=True)
+            self._event_queue.put(self.receiver, (root, 0, None, None), must=True)
         else:
             root.told = []
-            self._inbox.rouse()  # to look at it, should that end never come
+            self._event_queue.rouse()  # to look at it, should that end never come
 
-    def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> Facts:
+    def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> SamplingContext:
         """Return what is known of a root that begins, and tell of its conversation."""
         assert root.key is not None
-        facts = Facts(
+        facts = SamplingContext(
             root.key, root.is_trace_root, root.trace_state, root.name, root.operation, None, None, metadata or {}
         )
         if self._turns is None:
@@ -257,8 +257,8 @@ class RunCapture:
         ambient = otel_context.get_current()
         if self._refuses() or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
-        if not self._inbox.admits():
-            self._turn_away(root, Outcome.REFUSED)
+        if not self._event_queue.admits():
+            self._turn_away(root, Outcome.EVENT_QUEUE_FULL)
             return False
         left = borrow(self, root, heard_as or root.id) if self.others else None
         if left is not None:
@@ -268,9 +268,9 @@ class RunCapture:
         spans = self.memory.spans
         if spans is None:
             self._ready()
-            spans = self.memory.spans = RunSpans(self.tracer(), self._sampler.would_sample)
+            spans = self.memory.spans = RunSpans(self.tracer(), self._sampler.preview_trace)
         if not spans.decide(root, ambient) or root.key is None:
-            self._turn_away(root, Outcome.NOT_EXPORTED)
+            self._turn_away(root, Outcome.TRACE_NOT_SAMPLED)
             return False
         return True
 
@@ -345,12 +345,12 @@ class RunCapture:
         root.given = None
         if error is None and streamed and _runs_on(root) and not is_awaited():
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
-        if self._inbox.is_full():  # events of it may have been dropped: it will not be scored
+        if self._event_queue.is_full():  # events of it may have been dropped: it will not be scored
             root.broken, root.input, snapshot = True, None, None
             if root.record_content:  # likewise those that it would bring along
                 root.told, root.told_bytes = None, 0
         size_bytes = root.told_bytes + _size_bytes(root, snapshot)
-        self._inbox.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, must=True)
+        self._event_queue.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, must=True)
 
     def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
         root, event = run.root, (run, time_ns(), snapshot, error)
@@ -380,7 +380,7 @@ class RunCapture:
 
     def _put(self, event: Event, size_bytes: int) -> None:
         run = event[0]
-        if not self._inbox.put(self.receiver, event, size_bytes):
+        if not self._event_queue.put(self.receiver, event, size_bytes):
             run.root.broken, run.input = True, None
             run.root.open.pop(run.id, None)  # its end will not be read
 
@@ -396,7 +396,9 @@ class RunCapture:
         root.ended = True
         if not root.ignored:
             root.broken = True
-            self._inbox.put(self.receiver, (root, now_ns, None, GeneratorExit()), must=True)  # as if its reader left
+            self._event_queue.put(
+                self.receiver, (root, now_ns, None, GeneratorExit()), must=True
+            )  # as if its reader left
 
 
 def _size_bytes(run: Run, snapshot: Any) -> int:

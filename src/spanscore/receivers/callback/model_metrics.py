@@ -58,7 +58,7 @@ class ModelMetrics:
         """Return what must be known of these metrics, for ``status()``; of (metric, outcome) those that units had."""
         if self.off:
             return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.off}"]
-        return [_SOME_MISSING] if any(outcome is Outcome.NOT_EXPORTED for _, outcome in outcomes) else []
+        return [_SOME_MISSING] if any(outcome is Outcome.TRACE_NOT_SAMPLED for _, outcome in outcomes) else []
 
     def export_to(self, meter: Meter) -> None:
         """Count on this meter too, from now on; one that does nothing is left out: its labels cost 10 µs a run."""

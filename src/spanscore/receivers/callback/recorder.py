@@ -24,7 +24,7 @@ from spanscore.model.foreign import said_by, type_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, UnitKey
 from spanscore.otel.live_span import LiveSpan
-from spanscore.protocols import Recorded, Redactor
+from spanscore.protocols import Redactor, UnitListener
 from spanscore.receivers.beside import span_elsewhere
 from spanscore.receivers.callback.at_once import AtOnce
 from spanscore.receivers.callback.capture import RunCapture
@@ -80,7 +80,7 @@ class Recorder:
     def __init__(
         self,
         capture: RunCapture,
-        port: Recorded,
+        port: UnitListener,
         *,
         redactor: Redactor | None = None,
         box: Timebox | None = None,
@@ -222,7 +222,7 @@ class Recorder:
         on_span, render = attributes, content_of(run, output)
         if root.shared is not None:  # another scorer makes the spans: they are read, and scores are evaluation spans
             held = Attributes(attributes, render)
-            self._port.ended(key, span_data_of(run, self._span_of(run), end_ns, held, error), None, now_ns)
+            self._port.span_ended(key, span_data_of(run, self._span_of(run), end_ns, held, error), None, now_ns)
             return
         if self._content:
             content = rendered(render)
@@ -236,9 +236,9 @@ class Recorder:
         pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
         if root.may:
             held = Attributes(attributes, render)
-            self._port.ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
+            self._port.span_ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
         elif run is root:
-            self._port.skipped(facts_of(run.root, end_ns, error), pending, now_ns)
+            self._port.unit_not_sampled(facts_of(run.root, end_ns, error), pending, now_ns)
         else:
             pending.end()
 
@@ -310,13 +310,13 @@ class Recorder:
         finally:
             if not made:  # also where a processor of the application raised
                 root.ignored = True
-                self._admission.record_rejected(Outcome.NOT_EXPORTED)
+                self._admission.record_rejected(Outcome.TRACE_NOT_SAMPLED)
         if made and root.key is not None:
             root.opened_ns = now_ns
             self._open[root.key] = root
             if root.shared:
                 self._port.shared(root.key, root.shared)
-            self._port.opened(root.key, now_ns)
+            self._port.unit_opened(root.key, now_ns)
 
     def _finish_if_whole(self, root: Root, now_ns: int) -> None:
         if root.key is not None and not any(list(root.open.values())):
@@ -336,7 +336,7 @@ class Recorder:
         if run_end == "abandoned":
             self.abandoned += 1
         if root.broken:
-            self._port.broken(key, now_ns)
+            self._port.events_lost(key, now_ns)
         attributes = {**self._attributes.of(root, output, error), semconv.RUN_END: run_end}
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         self._count(root, end_ns, attributes)

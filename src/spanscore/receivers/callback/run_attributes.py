@@ -13,7 +13,7 @@ from spanscore.codec import langchain as codec
 from spanscore.codec.text import jsonable, safe_text, wire_value
 from spanscore.codec.usage import chat_attributes
 from spanscore.model.foreign import is_a, plain_text, type_name
-from spanscore.model.span import Attributes, Facts, SpanData
+from spanscore.model.span import Attributes, SamplingContext, SpanData
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.known import feedback_key_of
@@ -86,7 +86,7 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
         attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
     attributes.update(_whose(run))
     if run is run.root and run.root.failed_inside:
-        attributes[semconv.RUN_FAILED_INSIDE] = True
+        attributes[semconv.RUN_STEP_ERROR] = True
     if error is not None and not was_stopped(error):
         attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
     return attributes
@@ -163,7 +163,7 @@ def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
 
 
 def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return {**content(), semconv.EXPECTED: jsonable(dict(expected))} if expected else content()
+    return {**content(), semconv.REFERENCES: jsonable(dict(expected))} if expected else content()
 
 
 def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, error: BaseException | None) -> SpanData:
@@ -188,10 +188,10 @@ def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, erro
     )
 
 
-def facts_of(root: Root, end_ns: int, error: BaseException | None) -> Facts:
+def facts_of(root: Root, end_ns: int, error: BaseException | None) -> SamplingContext:
     """Return what is known at its end of a root of which no SpanData was kept; its children are not, and match no rule."""
     assert root.key is not None
-    return Facts(
+    return SamplingContext(
         key=root.key,
         is_trace_root=root.is_trace_root,
         trace_state=root.trace_state,

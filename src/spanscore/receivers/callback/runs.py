@@ -85,7 +85,7 @@ class Root(Run):
         record_content: whether content is snapshotted: it may be scored, or content is exported.
         given: metadata and input of the start event, by reference, with its thread or task, until the end of the run. Another
             start under the same id has others.
-        expected: references given by ``spanscore.expected``.
+        expected: references given by ``spanscore.references``.
         asked: the last human message of the first state that a step was given; None while none was; () if nobody looks for it.
         history: what a store of messages gave to the run; None where none was asked.
         history_step: id of the step that asks it.
@@ -99,7 +99,7 @@ class Root(Run):
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
         failed_inside: a step that gets no span ended in error, handled or not.
-        counted_texts: ids of its long texts that the inbox has counted; None where there are none.
+        counted_texts: ids of its long texts that the event queue has counted; None where there are none.
         session: id of the conversation, where ``spanscore.session`` gives one; else metadata may.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is not recorded.
         task: the one whose end is the root's, where no end is told (``tasks.own_task``); None where there is none.

@@ -42,7 +42,9 @@ __all__ = ["RunSpans"]
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _UNSET, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 _DRAWN_AHEAD: Final = 8_192
-"""Roots drawn and not begun, at most: 0.2 kB each. As many as may end in one batch of the inbox; there are no more than did."""
+"""Roots drawn and not begun, at most: 0.2 kB each. As many as may end in one batch of the event queue; there are no more than
+did.
+"""
 _MOST_ATTRIBUTES: Final = 128
 """What the SDK keeps by default, for a tracer that is not the SDK's."""
 
@@ -60,13 +62,13 @@ class RunSpans:
     """Makes the spans of runs, in the name of the capture scope's tracer.
 
     Args:
-        would_sample: the sampler's, asked about the first span of a trace.
+        preview_trace: the sampler's, asked about the first span of a trace.
     """
 
-    def __init__(self, tracer: Tracer, would_sample: Callable[[bytes], bool | None] = lambda _: None) -> None:
+    def __init__(self, tracer: Tracer, preview_trace: Callable[[bytes], bool | None] = lambda _: None) -> None:
         self._tracer = tracer
         self._chosen = PresetSpanFactory.of(tracer)
-        self._would_sample = would_sample
+        self._would_sample = preview_trace
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
         # What generates other ids may write the time into them.
         self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)

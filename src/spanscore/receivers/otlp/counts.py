@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["OVERLOADS", "DoorCounts"]
 
-OVERLOADS: Final = ("bytes", "traces", "inbox")
+OVERLOADS: Final = ("bytes", "traces", "event_queue")
 """What may be full, so that a request is refused and is to come again."""
 _MOST_UNREAD: Final = 10_000
 """Ids of unread traces that are remembered, as a trace may come in several requests."""
@@ -54,7 +54,7 @@ class DoorCounts:
             self.bytes += size_bytes
 
     def refuse(self, reason: str) -> None:
-        """Count a request that is refused, by a reason of few: ``bytes``, ``traces``, ``inbox``, ``too_large`` …"""
+        """Count a request that is refused, by a reason of few: ``bytes``, ``traces``, ``event_queue``, ``too_large`` …"""
         with self._lock:
             self.refused[reason] += 1
 

@@ -26,7 +26,7 @@ from spanscore.codec.wire_json import logs_from_json
 from spanscore.model.foreign import type_name
 from spanscore.sampling.threshold import decode_threshold, probability, upstream_of
 
-__all__ = ["MARKS", "ForeignResult", "LogResults", "ToldOf", "holds", "results_in_logs", "results_on"]
+__all__ = ["MARKS", "ExternalResult", "LogResults", "ToldOf", "holds", "results_in_logs", "results_on"]
 
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
 _SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
@@ -61,7 +61,7 @@ class ToldOf(NamedTuple):
     way: Literal["event", "span", "record"]
 
 
-class ForeignResult(NamedTuple):
+class ExternalResult(NamedTuple):
     """What somebody says of something.
 
     Attributes:
@@ -69,7 +69,7 @@ class ForeignResult(NamedTuple):
         value: of no declared scale; finite; None where there is none. Of spanscore's own it is the quality, [0, 1].
         label: as it is given; None where there is none.
         probability: with which what is scored was chosen, (0, 1]; 1 where nobody says.
-        series: of spanscore's own; None of all others.
+        evaluator_version: of spanscore's own; None of all others.
         told: of what and how; None where a record does not say of what.
     """
 
@@ -77,7 +77,7 @@ class ForeignResult(NamedTuple):
     value: float | None
     label: str | None
     probability: float
-    series: str | None = None
+    evaluator_version: str | None = None
     told: ToldOf | None = None
 
 
@@ -91,7 +91,7 @@ class LogResults(NamedTuple):
         content: of spans.
     """
 
-    told: list[tuple[bytes, ForeignResult]]
+    told: list[tuple[bytes, ExternalResult]]
     rejected: Mapping[str, int]
     content: Sequence[ContentRecord]
 
@@ -110,7 +110,7 @@ def holds(body: bytes, mark: bytes) -> bool:
     return body.find(mark, at) >= 0
 
 
-def results_on(span: WireSpan) -> list[ForeignResult]:
+def results_on(span: WireSpan) -> list[ExternalResult]:
     """Return the results on a span: those of its events, else those of its attributes.
 
     Of another spanscore's, the population's first and final scores: what stands beside it there, or supersedes, is in no mean
@@ -158,7 +158,7 @@ def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
 
 
 def _read_in(records: Iterable[tuple[str, Any]]) -> LogResults:
-    told, content = list[tuple[bytes, ForeignResult]](), list[ContentRecord]()
+    told, content = list[tuple[bytes, ExternalResult]](), list[ContentRecord]()
     rejected = Counter[str]()
     for scope, record in records:
         held = attributes_of(record.attributes)
@@ -180,12 +180,14 @@ def _known_by(record: Any) -> bytes:
     return bytes(record.SerializeToString()) if told else b""
 
 
-def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ToldOf) -> Iterator[ForeignResult]:
-    beside = held.get(semconv.STRATUM) or held.get(semconv.SCORE_REVISION) or semconv.ANNOTATOR in held
+def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ToldOf) -> Iterator[ExternalResult]:
+    beside = held.get(semconv.EVALUATION_SOURCE) or held.get(semconv.SCORE_REVISION) or semconv.ANNOTATOR in held
     if beside or held.get(semconv.SESSION_END) == "open":
         return
     for result in _results([held], of, trace_state):
-        yield result._replace(value=_number(held.get(semconv.QUALITY)), series=_text(held.get(semconv.SERIES)) or "")
+        yield result._replace(
+            value=_number(held.get(semconv.QUALITY)), evaluator_version=_text(held.get(semconv.EVALUATOR_VERSION)) or ""
+        )
 
 
 def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[str, Any]]:
@@ -207,13 +209,13 @@ def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[s
         }
 
 
-def _results(told: Iterable[Mapping[str, Any]], of: ToldOf | None, trace_state: str = "") -> Iterator[ForeignResult]:
+def _results(told: Iterable[Mapping[str, Any]], of: ToldOf | None, trace_state: str = "") -> Iterator[ExternalResult]:
     for held in told:
         name = _text(held.get(semconv.EVALUATION_NAME))
         if name is not None:
             value = _number(held.get(semconv.EVALUATION_SCORE_VALUE))
             label = _text(held.get(semconv.EVALUATION_SCORE_LABEL))
-            yield ForeignResult(name, value, label, _probability(held, trace_state), told=of)
+            yield ExternalResult(name, value, label, _probability(held, trace_state), told=of)
 
 
 def _probability(held: Mapping[str, Any], trace_state: str) -> float:

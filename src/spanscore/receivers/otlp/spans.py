@@ -17,22 +17,22 @@ from spanscore.codec.wire import Origin, SpanPlace, Taken, WireSpan, kept, trace
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.received import Received, TopicState
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, UnitKey
-from spanscore.protocols import Admission, Receiver, Recorded, Sampler
+from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.log_content import LogContent
 from spanscore.receivers.otlp.arrived import Arrived, Looked, StreamRead
 from spanscore.receivers.otlp.claims import ScopeClaim, WireClaims
 from spanscore.receivers.otlp.copies import UnitCopies
 from spanscore.receivers.otlp.counts import DoorCounts
-from spanscore.receivers.otlp.foreign_scores import ForeignScores
+from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.kept import KeptSpans, key_of
 from spanscore.receivers.otlp.reading import units_of
 from spanscore.receivers.otlp.streams import Streams
 from spanscore.receivers.otlp.unsampled import Sorting, add_unsampled
 from spanscore.receivers.scopes import Role
+from spanscore.runtime.event_queue import EventQueue
 from spanscore.runtime.gil import yield_gil
-from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.roots import RootRole
 from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
@@ -52,7 +52,7 @@ class OtlpSpans:
     """The receiver of everything that listens for OTLP.
 
     Args:
-        inbox: the way to the span thread.
+        event_queue: the way to the span thread.
         port: where units are handed on.
         sampler: asked once per root whether the unit may be scored at all.
         admission: counts the units that are not handed on.
@@ -61,13 +61,13 @@ class OtlpSpans:
         translator: puts them into GenAI names.
         ready: called with each request: the first chooses providers and starts the span thread.
         metrics: names of those that score units: what another process took is scored by them.
-        foreign: counts the scores of others; None = they are not read.
+        external: counts the scores of others; None = they are not read.
 
     Attributes:
         counts: what came to the door.
         copies: reads those of units that another process took.
         logs: content that came in log records, until its spans are read.
-        foreign: counts the scores of others.
+        external: counts the scores of others.
         table: where spans wait for their units that came over the wire.
         streams: likewise, of those that were read.
         forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None where there is none.
@@ -77,19 +77,19 @@ class OtlpSpans:
 
     def __init__(
         self,
-        inbox: Inbox[Receiver],
-        port: Recorded,
+        event_queue: EventQueue[Receiver],
+        port: UnitListener,
         sampler: Sampler,
-        admission: Admission,
+        admission: RejectionCounter,
         *,
         bounds: Bounds,
         claims: WireClaims,
         translator: Translator,
         ready: Callable[[], None],
         metrics: Collection[str] = (),
-        foreign: ForeignScores | None = None,
+        external: ExternalScores | None = None,
     ) -> None:
-        self._inbox = inbox
+        self._event_queue = event_queue
         self._port = port
         self._sampler = sampler
         self._admission = admission
@@ -102,7 +102,7 @@ class OtlpSpans:
         self.counts = DoorCounts()
         self.copies = UnitCopies(metrics)
         self.logs = LogContent(bounds.bytes // _LOGS_SHARE, bounds.orphan_wait_ns)
-        self.foreign = foreign
+        self.external = external
         self.table = self._table(bounds)
         self.streams = Streams()
         self.forward: Callable[[], tuple[int, int, str]] | None = None
@@ -119,19 +119,19 @@ class OtlpSpans:
         self._kept.reset()
         self.copies.reset()
         self.logs.reset()
-        if self.foreign is not None:
-            self.foreign.reset()
+        if self.external is not None:
+            self.external.reset()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
     # --- the threads of who listens ----------------------------------------------------------------------------
 
     def overloaded(self) -> str | None:
-        """Return what is full, ``bytes``, ``traces`` or ``inbox``: the next request is to be refused. None: take it."""
+        """Return what is full, ``bytes``, ``traces`` or ``event_queue``: the next request is to be refused. None: take it."""
         if self.table.bytes + self.streams.bytes >= self._bounds.bytes:
             return "bytes"
         if self.table.open + self.streams.open + self._traces_taken - self._traces_read >= self._bounds.traces:
             return "traces"
-        return None if self._inbox.admits() else "inbox"
+        return None if self._event_queue.admits() else "event_queue"
 
     def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
         """Take the spans of one request; return those that are kept. Does not block, but for the first one.
@@ -147,7 +147,7 @@ class OtlpSpans:
     def take_logs(self, records: Iterable[ContentRecord]) -> None:
         """Keep content that came in log records until its spans are read; of traces that may be scored. Any thread."""
         if not self._closed:
-            self.logs.add(one for one in records if self._sampler.would_sample(one.ids[0].to_bytes(16)) is not False)
+            self.logs.add(one for one in records if self._sampler.preview_trace(one.ids[0].to_bytes(16)) is not False)
 
     def read(self, taken: Taken) -> Arrived | None:
         """Return what ``hand_over`` is to be given of a request that was read, and not received. None: nothing is taken."""
@@ -156,12 +156,12 @@ class OtlpSpans:
     def hand_over(self, read: Sequence[StreamRead]) -> None:
         """Take requests that were read of one stream, in their order; at least one."""
         self._ready()
-        self._inbox.put(self, read, sum([one.arrived.size for one in read]), must=True)
+        self._event_queue.put(self, read, sum([one.arrived.size for one in read]), must=True)
 
     def then(self, work: Callable[[int], None]) -> None:
         """Have something done on the span thread, given the time, after all that was taken by now. Any thread."""
         self._ready()
-        self._inbox.put(self, work, must=True)
+        self._event_queue.put(self, work, must=True)
 
     def wait_until_safe(self, safe: Callable[[int, Callable[[], None]], None], timeout_s: float) -> bool:
         """Wait until ``safe`` has told that the units which what was taken makes whole are. Any thread but ours; blocks."""
@@ -172,7 +172,7 @@ class OtlpSpans:
             safe(now_ns, done.set)
 
         self.then(close_and_ask)
-        self._inbox.nudge()
+        self._event_queue.nudge()
         return done.wait(timeout_s)
 
     def begin_stream(self, name: Hashable, max_age_ns: int) -> None:
@@ -199,7 +199,7 @@ class OtlpSpans:
         if private:
             here = {*private}
             kept = [span for span in kept if span not in here]
-        scores = () if self.foreign is None else self.foreign.sought(taken, claims, ours=sorting.ours)
+        scores = () if self.external is None else self.external.sought(taken, claims, ours=sorting.ours)
         return Looked(taken, sorting, kept, copies, private, scores)
 
     def take_in(self, looked: Looked, exit: Exit | None) -> None:
@@ -211,13 +211,13 @@ class OtlpSpans:
             return
         self._ready()
         arrived = self._arrived(looked, exit)
-        self._inbox.put(self, arrived, arrived.size, must=True)
+        self._event_queue.put(self, arrived, arrived.size, must=True)
 
     def _arrived(self, looked: Looked, exit: Exit | None) -> Arrived:
         """Count what is taken of a request, and return it."""
         taken, sorting, kept, copies, _, scores = looked
-        if scores and self.foreign is not None:
-            self.foreign.read(scores)
+        if scores and self.external is not None:
+            self.external.read(scores)
         spans, ours = sorting.read_spans + sorting.ours + len(copies), sorting.ours
         self.counts.took(spans, taken.rejected, ours=ours, unclaimed=sorting.unclaimed)
         for scope, traces in self._claims.unread(taken):
@@ -253,14 +253,14 @@ class OtlpSpans:
         """Return the root of a unit that no rate would take, without its content; None if its spans are to be kept."""
         trace_id, _, parent_id, _, _, _, trace_state = root
         has_state = trace_state != b""
-        may = None if has_state or parent_id else self._sampler.would_sample(trace_id)
+        may = None if has_state or parent_id else self._sampler.preview_trace(trace_id)
         if may is None:
             span = kept(body, root, origin)
             may = self._may(span, trace_state_of(span) if has_state else "", is_trace_root=not parent_id)
         return None if may else self._claims.shortened(body, root, origin)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
-        return self._sampler.may(Facts(key_of(span), is_trace_root, trace_state))
+        return self._sampler.may(SamplingContext(key_of(span), is_trace_root, trace_state))
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class OtlpSpans:
     def unread(self) -> int:
         """Return how many roots the span thread has not seen; also the open units once nobody waits for it. Any thread."""
         unread = self._taken - self._read
-        return unread + len(self.table.waiting()) if self._inbox.abandoned else unread
+        return unread + len(self.table.waiting()) if self._event_queue.abandoned else unread
 
     def close(self) -> None:
         """Take no further request. Any thread."""
@@ -343,7 +343,7 @@ class OtlpSpans:
             dialects={name: (of.spans, of.without_content) for name, of in self._translator.counted().items()},
             forward=None if self.forward is None else self.forward(),
             topic=None if self.topic is None else self.topic(),
-            foreign=None if self.foreign is None else self.foreign.counts(),
+            external=None if self.external is None else self.external.counts(),
             logs=self.logs.counts(),
         )
 
@@ -383,9 +383,9 @@ class OtlpSpans:
         for unit, samples in self.copies.units(copies, once=once):
             self.units += 1
             if samples is None:
-                self._port.assembled(unit, {}, now_ns)
+                self._port.unit_complete(unit, {}, now_ns)
             else:
-                self._port.submitted(unit, samples, None, sampled=True, now_ns=now_ns)
+                self._port.sample_submitted(unit, samples, None, sampled=True, now_ns=now_ns)
             yield_gil()
 
     def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int, *, is_stream: bool = False) -> None:
@@ -395,7 +395,7 @@ class OtlpSpans:
             try:
                 if not is_sampled:
                     unsampled += 1
-                elif self._inbox.abandoned and not is_stream:  # the next process reads the rest of a stream
+                elif self._event_queue.abandoned and not is_stream:  # the next process reads the rest of a stream
                     self._admission.record_rejected(Outcome.SHUTDOWN, self._claims.roots(unit))
                 else:
                     unsampled += self._close(unit, now_ns)
@@ -421,7 +421,8 @@ class OtlpSpans:
             self._claims.found_by_content(closed.root.origin)
             self.units += not unit.revision
             kept = self._kept.give([UnitKey(span.trace_id, span.span_id) for span in unit.spans])
-            self._port.assembled(unit, kept, now_ns, lost=closed.outcome or Outcome.INCOMPLETE)
+            lost = closed.outcome or Outcome.INCOMPLETE
+            self._port.unit_complete(unit, kept, now_ns, lost=lost, reason=closed.reason)
         return 0
 
 

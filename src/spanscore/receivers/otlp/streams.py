@@ -158,7 +158,7 @@ class Streams:
 def bounds_of(units: WireUnits) -> Bounds:
     """Return the bounds of a configuration: times in nanoseconds."""
     return Bounds(
-        quiet_ns=int(units.quiet * 1e9),
+        quiet_ns=int(units.idle_timeout * 1e9),
         orphan_wait_ns=int(units.orphan_wait * 1e9),
         max_age_ns=int(units.max_age * 1e9),
         max_spans=units.max_spans,

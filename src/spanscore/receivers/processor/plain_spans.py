@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final
 
-from spanscore.receivers.processor.foreign_unit import ForeignUnit, Ids, PlainSpan
+from spanscore.receivers.processor.external_unit import ExternalUnit, Ids, PlainSpan
 
 __all__ = ["PlainSpans"]
 
@@ -19,7 +19,7 @@ class PlainSpans:
     def __init__(self) -> None:
         self._open: OrderedDict[Ids, PlainSpan] = OrderedDict()
 
-    def start(self, ids: Ids, span: Any, above: PlainSpan | None) -> list[ForeignUnit]:
+    def start(self, ids: Ids, span: Any, above: PlainSpan | None) -> list[ExternalUnit]:
         """Remember a span that started; return the units that waited for the span that had to make room."""
         self._open[ids] = PlainSpan(ids, span, above)
         if len(self._open) <= _MOST_OPEN:

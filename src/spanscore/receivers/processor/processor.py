@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from spanscore.model.foreign import type_name
 from spanscore.otel.beside import exporter_of, processors_beside
-from spanscore.receivers.processor.foreign_spans import ForeignSpans
+from spanscore.receivers.processor.external_spans import ExternalSpans
 from spanscore.runtime.log import log_internal_error, log_once
 
 __all__ = ["ScoringSpanProcessor"]
@@ -24,10 +24,10 @@ class SpanScorer(Protocol):
     """What a processor asks of a scorer: ``OnlineScorer`` is one."""
 
     @property
-    def foreign_spans(self) -> ForeignSpans:
+    def external_spans(self) -> ExternalSpans:
         """The receiver of its processors."""
 
-    def release_held(self, timeout: float) -> None:
+    def export_held_spans(self, timeout: float) -> None:
         """Let all spans that wait for their scores leave now. Blocks for at most ``timeout`` seconds."""
 
 
@@ -58,7 +58,7 @@ class ScoringSpanProcessor(SpanProcessor):
 
     def __init__(self, scorer: SpanScorer, processor: SpanProcessor | None = None) -> None:
         self._scorer = scorer
-        self._spans = scorer.foreign_spans
+        self._spans = scorer.external_spans
         self._processor = processor
         self._exits: tuple[SpanProcessor, ...] = () if processor is None else (processor,)
         self._seen: dict[int, tuple[Any, ...]] = {}
@@ -95,7 +95,7 @@ class ScoringSpanProcessor(SpanProcessor):
     def shutdown(self) -> None:
         """Let the spans that wait leave as ``pending``, then shut down what they leave by."""
         try:
-            self._scorer.release_held(_RELEASE_S)
+            self._scorer.export_held_spans(_RELEASE_S)
         except Exception as error:  # noqa: BLE001
             log_internal_error("release spans", error)
         if self._processor is not None:

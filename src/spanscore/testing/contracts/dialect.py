@@ -11,8 +11,8 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.model.sample import Samples
 from spanscore.model.span import SpanData, Unit
-from spanscore.protocols import Dialect
-from spanscore.testing.builders import a_span
+from spanscore.protocols import SampleExtractor
+from spanscore.testing.builders import make_span
 
 __all__ = ["ODD", "DialectContract"]
 
@@ -38,7 +38,7 @@ ODD: Final[tuple[Any, ...]] = (
 class DialectContract:
     """Subclass it in a test and say how your dialect is made, and what a unit that it reads looks like."""
 
-    def make(self) -> Dialect:
+    def make(self) -> SampleExtractor:
         """Return a dialect."""
         raise NotImplementedError
 
@@ -47,28 +47,28 @@ class DialectContract:
         raise NotImplementedError
 
     def test_it_is_a_dialect(self) -> None:
-        """It has ``claims`` and ``samples``."""
-        assert isinstance(self.make(), Dialect)
+        """It has ``accepts`` and ``extract``."""
+        assert isinstance(self.make(), SampleExtractor)
 
     def test_it_reads_its_own(self) -> None:
         """It claims the unit's root, and finds a sample in the unit."""
         dialect, unit = self.make(), self.unit()
 
-        made = dialect.samples(unit)
+        made = dialect.extract(unit)
 
         assert unit.root is not None, "unit() is to have a root"
-        assert dialect.claims(unit.root) is True, "it does not claim the root of its own unit"
+        assert dialect.accepts(unit.root) is True, "it does not claim the root of its own unit"
         assert made.single or made.multi, f"it finds no sample in its own unit: {made.reason}"
 
     def test_it_leaves_evaluations_alone(self) -> None:
         """An evaluation is never evaluated."""
         spans = [
-            a_span(semconv.EVALUATION, scope=semconv.SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"}),
-            a_span(semconv.EVALUATION, scope="another evaluator"),
-            a_span(semconv.CHAT, scope=semconv.JUDGE_SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"}),
+            make_span(semconv.EVALUATION, scope=semconv.SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"}),
+            make_span(semconv.EVALUATION, scope="another evaluator"),
+            make_span(semconv.CHAT, scope=semconv.JUDGE_SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"}),
         ]
 
-        claimed = [span.scope for span in spans if self.make().claims(span)]
+        claimed = [span.scope for span in spans if self.make().accepts(span)]
         assert claimed == [], "it claims evaluation spans, or what judges were asked"
 
     def test_the_same_unit_makes_the_same_samples(self) -> None:
@@ -76,16 +76,16 @@ class DialectContract:
         dialect, unit = self.make(), self.unit()
 
         with ThreadPoolExecutor(1) as thread:
-            elsewhere = thread.submit(self.make().samples, unit).result()
+            elsewhere = thread.submit(self.make().extract, unit).result()
 
-        assert dialect.samples(unit) == dialect.samples(unit) == elsewhere
+        assert dialect.extract(unit) == dialect.extract(unit) == elsewhere
 
     def test_a_unit_stays_as_it_was(self) -> None:
         """Its spans are not the dialect's to change."""
         unit = self.unit()
         before = deepcopy([dict(span.attributes) for span in unit.spans])
 
-        self.make().samples(unit)
+        self.make().extract(unit)
 
         assert [dict(span.attributes) for span in unit.spans] == before, "samples changed the unit's attributes"
 
@@ -95,8 +95,8 @@ class DialectContract:
 
         for unit in _spoilt(self.unit()):
             for span in unit.spans:
-                dialect.claims(span)
-            _check(dialect.samples(unit))
+                dialect.accepts(span)
+            _check(dialect.extract(unit))
 
     def test_a_unit_that_lost_spans_is_read_as_well(self) -> None:
         """Its root too may never arrive."""
@@ -104,7 +104,7 @@ class DialectContract:
 
         for lost in unit.spans:
             left = tuple(span for span in unit.spans if span is not lost)
-            _check(dialect.samples(replace(unit, spans=left, complete=False)))
+            _check(dialect.extract(replace(unit, spans=left, complete=False)))
 
 
 def _check(made: Samples) -> None:

@@ -48,7 +48,7 @@ class JudgeContract:
         assert isinstance(self.make(), Judge)
 
     def test_it_names_its_model(self) -> None:
-        """A score's series goes by that name: another name is another series."""
+        """A score's evaluator version goes by that name: another name is another evaluator version."""
         judge = self.make()
 
         assert isinstance(judge.model, str), "model is to be a text"

@@ -10,8 +10,8 @@ from math import inf
 
 from spanscore.model.job import Job
 from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.protocols import Queue, SharedQueue
-from spanscore.testing.builders import a_score, a_span, a_unit
+from spanscore.protocols import DurableQueue, Queue
+from spanscore.testing.builders import make_score, make_span, make_unit
 
 __all__ = ["QueueContract", "SharedQueueContract"]
 
@@ -168,7 +168,7 @@ class SharedQueueContract(QueueContract):
 
     def test_it_is_a_shared_queue(self) -> None:
         """It has what a scorer calls beside what it calls of every queue."""
-        assert isinstance(self.make(), SharedQueue)
+        assert isinstance(self.make(), DurableQueue)
 
     def test_each_job_that_is_put_is_told_of_once(self) -> None:
         """The scorer goes on to the next one then; and a unit whose job does not come out here ends."""
@@ -190,8 +190,10 @@ class SharedQueueContract(QueueContract):
         queue, job, told = self._shared(), a_job(1), list[bool]()
 
         async def put() -> None:
-            queue.listen(lambda job, outcome, reason: told.append(queue.outlives(job.unit.key) or outcome is not None))
-            told.append(queue.outlives(job.unit.key))
+            queue.listen(
+                lambda job, outcome, reason: told.append(queue.is_durable(job.unit.key) or outcome is not None)
+            )
+            told.append(queue.is_durable(job.unit.key))
             self._put(queue, job)
             await self._until(lambda: len(told) > 1)
 
@@ -204,7 +206,7 @@ class SharedQueueContract(QueueContract):
 
         async def keep() -> None:
             (job,) = await self._through(queue, a_job(1))
-            queue.keep(job, [a_score(1.0)], kept.append)
+            queue.keep(job, [make_score(1.0)], kept.append)
             await self._until(lambda: kept != [])
             queue.ack(job)
             queue.emitted([job.unit])
@@ -212,9 +214,9 @@ class SharedQueueContract(QueueContract):
         asyncio.run(keep())
         assert kept == [True], "what nobody else can have is to be kept"
 
-    def _shared(self) -> SharedQueue:
+    def _shared(self) -> DurableQueue:
         queue = self.make()
-        assert isinstance(queue, SharedQueue)
+        assert isinstance(queue, DurableQueue)
         return queue
 
     async def _until(self, it_is: Callable[[], bool]) -> None:
@@ -234,7 +236,7 @@ def _as_put(*jobs: Job) -> list[Job]:
 def a_job(number: int) -> Job:
     """Return a job that differs from those of other numbers."""
     sample = SingleTurnSample(user_input=f"question {number}", response="answer")
-    return Job(a_unit(a_span()).without_content(), Samples(single=sample), {}, size_bytes=1)
+    return Job(make_unit(make_span()).without_content(), Samples(single=sample), {}, size_bytes=1)
 
 
 async def _turns() -> None:

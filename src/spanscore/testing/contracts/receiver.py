@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, SpanData, Unit, UnitKey
-from spanscore.protocols import PendingSpan, Receiver, Recorded
-from spanscore.runtime.inbox import Inbox
+from spanscore.model.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.protocols import PendingSpan, Receiver, UnitListener
+from spanscore.runtime.event_queue import EventQueue
 
 __all__ = ["ReceiverContract"]
 
@@ -23,8 +23,8 @@ _TIMES: Final = 10
 class ReceiverContract:
     """Subclass it in a test and say how your receiver is made, and how a unit comes in."""
 
-    def make(self, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
-        """Return a new receiver that puts its events into this inbox, and hands on to this port."""
+    def make(self, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
+        """Return a new receiver that puts its events into this event queue, and hands on to this port."""
         raise NotImplementedError
 
     def arrive(self) -> None:
@@ -49,13 +49,13 @@ class ReceiverContract:
         assert waits == (set(), None, [], 0), "nothing came in, and yet something is waited for"
 
     def test_every_event_says_whose_it_is(self) -> None:
-        """Several receivers share one inbox."""
+        """Several receivers share one event queue."""
         receiver = self._made()
 
         self.arrive()
 
         whose = [entry[0] for entry in self._entries()]
-        assert whose, "a unit that comes in is to put an event into the inbox"
+        assert whose, "a unit that comes in is to put an event into the event queue"
         assert all(one is receiver for one in whose), "each event is to be put for the receiver itself"
 
     def test_a_unit_is_handed_on_once(self) -> None:
@@ -119,7 +119,7 @@ class ReceiverContract:
         self.begin()
         self._read(receiver)
         self.arrive()
-        self.inbox.reset()
+        self.event_queue.reset()
         receiver.reset()
 
         assert receiver.unread() == 0, "reset is to forget what was not read"
@@ -127,12 +127,12 @@ class ReceiverContract:
         assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), "reset is to forget what waits"
 
     def _made(self) -> Receiver:
-        self.inbox: Inbox[Receiver] = Inbox(soft=1_000)
+        self.event_queue: EventQueue[Receiver] = EventQueue(soft=1_000)
         self.port = _Port()
-        return self.make(self.inbox, self.port)
+        return self.make(self.event_queue, self.port)
 
     def _entries(self) -> list[tuple[Receiver, object, int]]:
-        return [entry for _ in range(len(self.inbox)) if (entry := self.inbox.take()) is not None]
+        return [entry for _ in range(len(self.event_queue)) if (entry := self.event_queue.take()) is not None]
 
     def _read(self, receiver: Receiver) -> None:
         """Do as the span thread does, and let time pass until what has ended is handed on."""
@@ -149,7 +149,7 @@ class ReceiverContract:
 
 
 class _Port:
-    """Implements ``Recorded``: notes what is handed on, and ends every span."""
+    """Implements ``UnitListener``: notes what is handed on, and ends every span."""
 
     def __init__(self) -> None:
         self.opened_units: list[UnitKey] = []
@@ -158,46 +158,47 @@ class _Port:
     def shared(self, key: UnitKey, metrics: Set[str]) -> None:
         pass
 
-    def opened(self, key: UnitKey, now_ns: int) -> None:
+    def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         self.opened_units.append(key)
 
-    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+    def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         assert key in self.opened_units, "a span began in a unit that was not opened"
 
-    def ended(
+    def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
     ) -> None:
         self.handed_on[key] += span.span_id == key.span_id
         if pending is not None:
             pending.end()
 
-    def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
+    def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         self.handed_on[facts.key] += 1
         pending.end()
 
-    def excluded(self, facts: Facts) -> None:
+    def unit_excluded(self, facts: SamplingContext) -> None:
         self.handed_on[facts.key] += 1
 
-    def unfollowed(self, facts: Facts) -> Mapping[str, Any]:
+    def unit_not_tracked(self, facts: SamplingContext) -> Mapping[str, Any]:
         self.handed_on[facts.key] += 1
         return {}
 
-    def broken(self, key: UnitKey, now_ns: int) -> None:
+    def events_lost(self, key: UnitKey, now_ns: int) -> None:
         assert key in self.opened_units, "a unit was broken that was not opened"
 
-    def assembled(
+    def unit_complete(
         self,
         unit: Unit,
         pending: Mapping[int, PendingSpan],
         now_ns: int,
         *,
         lost: Outcome = Outcome.INCOMPLETE,
+        reason: str | None = None,
     ) -> None:
         self.handed_on[unit.key] += 1
         for one in pending.values():
             one.end()
 
-    def submitted(
+    def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
         self.handed_on[unit.key] += 1

@@ -11,7 +11,7 @@ from typing import Final
 from spanscore.model.score import Outcome, Scale, Score
 from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import Sink
-from spanscore.testing.builders import a_score, a_span, a_unit
+from spanscore.testing.builders import make_score, make_span, make_unit
 
 __all__ = ["SinkContract"]
 
@@ -47,7 +47,7 @@ class SinkContract:
 
     def test_what_it_is_given_stays_as_it_was(self) -> None:
         """The next sink gets the same unit and the same scores."""
-        unit, scores = _units()[0], [a_score(), a_score(metric="other")]
+        unit, scores = _units()[0], [make_score(), make_score(metric="other")]
         before = deepcopy([dict(span.attributes) for span in unit.spans]), list(scores)
 
         _on_one_thread(partial(self.make().emit, unit, scores))
@@ -58,7 +58,7 @@ class SinkContract:
         """All scores of one call arrive."""
         metrics = ("first_of_all", "last_of_all")
 
-        _on_one_thread(partial(self.make().emit, _units()[0], [a_score(metric=name) for name in metrics]))
+        _on_one_thread(partial(self.make().emit, _units()[0], [make_score(metric=name) for name in metrics]))
 
         written = self.written()
         lost = [name for name in metrics if written is not None and name not in written]
@@ -68,7 +68,7 @@ class SinkContract:
         """A score that was waited for for longer comes in a call of its own."""
         emit, unit, metrics = self.make().emit, _units()[0], ("the_first_to_come", "the_last_to_come")
 
-        _on_one_thread(*(partial(emit, unit, [a_score(metric=name)]) for name in metrics))
+        _on_one_thread(*(partial(emit, unit, [make_score(metric=name)]) for name in metrics))
 
         written = self.written()
         lost = [name for name in metrics if written is not None and name not in written]
@@ -76,7 +76,7 @@ class SinkContract:
 
     def test_explanations_stay_home_unless_they_may_leave(self) -> None:
         """Content leaves only where that was asked for."""
-        _on_one_thread(partial(self.make().emit, _units()[0], [a_score(explanation=_QUOTE)]))
+        _on_one_thread(partial(self.make().emit, _units()[0], [make_score(explanation=_QUOTE)]))
 
         kept = _QUOTE not in (self.written() or "")
         assert self.quotes or kept, (
@@ -87,7 +87,7 @@ class SinkContract:
         """Two scorers may share a sink, and each of them ends."""
         sink = self.make()
 
-        _on_one_thread(partial(sink.emit, _units()[0], [a_score()]), sink.shutdown, sink.shutdown)
+        _on_one_thread(partial(sink.emit, _units()[0], [make_score()]), sink.shutdown, sink.shutdown)
 
     def test_a_sink_that_was_given_nothing_can_be_shut_down(self) -> None:
         """A scorer may end before its first score."""
@@ -95,20 +95,20 @@ class SinkContract:
 
 
 _SCORES: Final[tuple[list[Score], ...]] = (
-    [a_score()],
-    [a_score(), a_score(metric="other"), a_score(None, metric="third", outcome=Outcome.JUDGE_ERROR)],
-    [a_score(None, outcome=Outcome.TIMEOUT, reason="the judge did not answer", error_type="timeout")],
-    [a_score(None, reason="the answer has no statements")],
-    [a_score(-0.4, scale=Scale(range=(-1.0, 1.0), negatives_are_zero=True))],
-    [a_score(17.0, scale=Scale(kind="ordinal", range=None))],
-    [a_score(probability=None, threshold=None)],
+    [make_score()],
+    [make_score(), make_score(metric="other"), make_score(None, metric="third", outcome=Outcome.JUDGE_ERROR)],
+    [make_score(None, outcome=Outcome.TIMEOUT, reason="the judge did not answer", error_type="timeout")],
+    [make_score(None, reason="the answer has no statements")],
+    [make_score(-0.4, scale=Scale(range=(-1.0, 1.0), negatives_are_zero=True))],
+    [make_score(17.0, scale=Scale(kind="ordinal", range=None))],
+    [make_score(probability=None, threshold=None)],
 )
 
 
 def _units() -> list[Unit]:
     """Return units as sinks meet them: of a sampled trace, of one that is not, of another process, and without its root."""
-    roots = [a_span(), a_span(trace_flags=0), a_span(resource={"service.name": "shop"}, trace_state="ot=th:8")]
-    return [*(a_unit(root).without_content() for root in roots), Unit(UnitKey(1, 1), (), complete=False)]
+    roots = [make_span(), make_span(trace_flags=0), make_span(resource={"service.name": "shop"}, trace_state="ot=th:8")]
+    return [*(make_unit(root).without_content() for root in roots), Unit(UnitKey(1, 1), (), complete=False)]
 
 
 def _on_one_thread(*calls: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.model.span import SpanData
-from spanscore.protocols import Translation
+from spanscore.protocols import SpanNormalizer
 from spanscore.testing.contracts.dialect import ODD
 
 __all__ = ["TranslationContract"]
@@ -20,7 +20,7 @@ _SAME = ("trace_id", "span_id", "parent_id", "start_ns", "end_ns", "scope", "kin
 class TranslationContract:
     """Subclass it in a test and say how your translation is made, and what a span that it reads looks like."""
 
-    def make(self) -> Translation:
+    def make(self) -> SpanNormalizer:
         """Return a translation."""
         raise NotImplementedError
 
@@ -33,27 +33,27 @@ class TranslationContract:
         raise NotImplementedError
 
     def test_it_is_a_translation(self) -> None:
-        """It has ``name``, ``scopes``, ``marks``, ``claims`` and ``translate``."""
-        assert isinstance(self.make(), Translation)
+        """It has ``name``, ``scopes``, ``signatures``, ``accepts`` and ``normalize``."""
+        assert isinstance(self.make(), SpanNormalizer)
 
     def test_it_claims_its_own_by_scope_and_by_attributes(self) -> None:
         """What it reads begins with one of its scopes, has one of its marks, and is claimed."""
         translation, span = self.make(), self.span()
         names = [name.encode() for name in span.attributes]
 
-        assert translation.claims(span) is True, "it does not claim its own span"
+        assert translation.accepts(span) is True, "it does not claim its own span"
         assert span.scope.startswith(tuple(translation.scopes)), "none of its scopes is the span's"
-        assert any(name.startswith(tuple(translation.marks)) for name in names), "none of its marks is on the span"
+        assert any(name.startswith(tuple(translation.signatures)) for name in names), "none of its marks is on the span"
 
     def test_it_claims_nothing_without_its_marks(self) -> None:
         """A span of any other library passes."""
         http = replace(self.span(), scope="opentelemetry.instrumentation.requests", attributes={"http.route": "/"})
 
-        assert self.make().claims(http) is False, "it claims a span of an HTTP client"
+        assert self.make().accepts(http) is False, "it claims a span of an HTTP client"
 
     def test_only_genai_names_are_left(self) -> None:
         """No raw attribute passes, and what quotes stands under names that are known to."""
-        translated = self.make().translate(self.span())
+        translated = self.make().normalize(self.span())
         foreign = [name for name in translated.attributes if not _is_known(name)]
 
         assert foreign == [], f"{foreign} are no GenAI names"
@@ -61,7 +61,7 @@ class TranslationContract:
 
     def test_nothing_that_quotes_is_left_without_content(self) -> None:
         """What is kept of a unit after its score holds no word of it."""
-        translated = self.make().translate(self.span())
+        translated = self.make().normalize(self.span())
         content = [value for name, value in translated.attributes.items() if semconv.is_content(name)]
 
         assert content, "it finds no content on its own span"
@@ -70,17 +70,17 @@ class TranslationContract:
 
     def test_content_that_is_switched_off_is_said(self) -> None:
         """So that the unit has an outcome that says so, and no score of an empty answer."""
-        translated = self.make().translate(self.silent())
+        translated = self.make().normalize(self.silent())
 
         assert translated.no_content is not None, "it does not say so"
         assert translated.no_content.reason, "a reason is to be given"
-        assert translated.no_content.remedy, "what to do is to be said"
+        assert translated.no_content.hint, "what to do is to be said"
         assert not any(map(semconv.is_content, translated.attributes)), "there is content"
 
     def test_ids_and_times_stay(self) -> None:
         """It is the same span."""
         span = self.span()
-        translated = self.make().translate(span)
+        translated = self.make().normalize(span)
 
         assert [getattr(translated, name) for name in _SAME] == [getattr(span, name) for name in _SAME]
 
@@ -89,7 +89,7 @@ class TranslationContract:
         span = self.span()
         before = deepcopy(dict(span.attributes))
 
-        dict(self.make().translate(span).attributes)
+        dict(self.make().normalize(span).attributes)
 
         assert dict(span.attributes) == before, "translate changed the span's attributes"
 
@@ -98,8 +98,8 @@ class TranslationContract:
         translation = self.make()
 
         for span in _spoilt(self.span()):
-            if translation.claims(span):
-                dict(translation.translate(span).attributes)
+            if translation.accepts(span):
+                dict(translation.normalize(span).attributes)
 
 
 def _is_known(name: str) -> bool:

@@ -1,0 +1,72 @@
+"""``spanscore annotations import``: a file of labels → spans, events and counts, as ``feedback()`` sends them."""
+
+import json
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import track
+
+from spanscore.codec.annotation_file import annotations_in
+from spanscore.line.annotation_import import AnnotationImport
+from spanscore.line.terminal import Terminal
+from spanscore.model.annotation import Annotation
+
+__all__ = ["annotations"]
+
+_SHOWN = 10
+"""Wrong lines that are told of one by one."""
+
+
+class AnnotationsAction(StrEnum):
+    """What is done with labels."""
+
+    IMPORT = "import"
+
+
+def annotations(
+    action: Annotated[AnnotationsAction, typer.Argument(metavar="import", help="Send them.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LABELS.jsonl",
+            help='A line each: {"human": "bad", "trace_id": "…", "span_id": "…", "when": "2026-03-01T12:00:00Z"}, or '
+            '"key" in place of the ids; "name", "annotator" and "comment" as needed.',
+        ),
+    ],
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A spanscore.yaml: its scales (feedback_scales), service name, content and places."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+) -> None:
+    """Send labels that are in a file to the backend, each under the unit's span that it is of.
+
+    They leave by OTLP, as the [bold]OTEL_EXPORTER_OTLP_*[/bold] variables say: as by [bold]feedback()[/bold] each is a span
+    of the scope spanscore below the unit's, a log event, a count. The ids of the spans come from the labels, those of lines
+    with a [bold]when[/bold] whatever else was said: to import them again names the same spans. No judge is asked.
+
+    Lines that are wrong are told and left out; then, or where a label may not have arrived, the exit code is 1.
+    """
+    found = [*annotations_in(file)]
+    to = AnnotationImport.of(config)
+    notes = Terminal(stderr=True, highlight=False, markup=False)
+    counts: Counter[str] = Counter(dict.fromkeys(("sent", "repeated", "wrong"), 0))
+    faults = []
+    for line, label in track(found, f"{len(found)} labels", console=notes, transient=True):
+        told = to.send(label) if isinstance(label, Annotation) else str(label)
+        counts[told if told in counts else "wrong"] += 1
+        if told not in counts:
+            faults.append(f"line {line}: {told}")
+    delivered = to.close()
+    for fault in faults[:_SHOWN] + ([f"and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []):
+        notes.print_line(fault)
+    if as_json:
+        typer.echo(json.dumps({**counts, "delivered": delivered, "faults": faults}, indent=2))
+    else:
+        typer.echo(", ".join(f"{number:,} {what}" for what, number in counts.items()))
+    if not delivered:
+        notes.print("the backend did not take all of it: see OTEL_EXPORTER_OTLP_ENDPOINT; import the file again")
+    raise typer.Exit(0 if delivered and not faults else 1)

@@ -1,0 +1,77 @@
+"""AnnotationImport: labels → sinks, without a scorer: nothing is captured and no judge made, so no key is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from spanscore.line.build import exports_content
+from spanscore.line.configuration import Configuration, given_in
+from spanscore.line.options import Options
+from spanscore.model.annotation import Annotation
+from spanscore.otel.instruments import Telemetry
+from spanscore.otel.providers import Providers
+from spanscore.settings.reading import read_settings
+from spanscore.sinks.composite import CompositeSink
+from spanscore.sinks.registry import SINKS
+from spanscore.units.annotations import AnnotationBook, FeedbackScales
+from spanscore.units.ledger import Ledger
+
+__all__ = ["AnnotationImport"]
+
+_BATCH: Final = 500
+"""Labels after which is waited until they have left: the SDK's queue holds 2,048 spans, and drops what is past them."""
+_FLUSH_S: Final = 30.0
+
+
+class AnnotationImport:
+    """Sends labels, one after the other. Blocks.
+
+    Args:
+        options: their scales, places and service name.
+        metrics: names that no label may have.
+        providers: where they go; None = those that the environment says.
+    """
+
+    def __init__(self, options: Options, metrics: list[str], *, providers: Providers | None = None) -> None:
+        self._scales = FeedbackScales(options.feedback_scales, metrics)
+        self._content = exports_content(options.capture_content)
+        self._providers = providers or Providers(service_name=options.service_name)
+        self._book = AnnotationBook()
+        self._sent = 0
+        self._delivered = True
+        telemetry = Telemetry(None, Ledger(()))
+        parts: Mapping[str, Any] = {"providers": self._providers, "content": self._content, "telemetry": telemetry}
+        self._sinks = CompositeSink(SINKS.each([name for name in SINKS.built_in if name in options.outputs], **parts))
+        if "instruments" in options.outputs:
+            telemetry.export_to(self._providers.meter())
+
+    @classmethod
+    def of(cls, config: Path | None) -> Self:
+        """Return one that sends as a configuration says; None = as the defaults do."""
+        if config is None:
+            return cls(Options(), [])
+        settings = read_settings(config, Configuration).settings
+        names = [entry if isinstance(entry, str) else next(iter(entry)) for entry in settings.metrics]
+        return cls(Options.of(given_in(settings)), names)
+
+    def send(self, label: Annotation) -> str:
+        """Send a label; return ``sent``, ``repeated`` where it says nothing new, or what is wrong with it."""
+        try:
+            checked = self._scales.checked(label)
+        except ValueError as error:
+            return str(error)
+        noted = self._book.note(checked if self._content else checked.without_comment())
+        if noted is None:
+            return "repeated"
+        self._sinks.label(noted)
+        self._sent += 1
+        if self._sent % _BATCH == 0:
+            self._delivered &= self._providers.force_flush(_FLUSH_S)
+        return "sent"
+
+    def close(self) -> bool:
+        """Send what is waiting; return whether all of it was delivered, as far as the providers tell."""
+        self._sinks.shutdown()
+        return self._providers.force_flush(_FLUSH_S) & self._providers.shutdown(_FLUSH_S) & self._delivered

@@ -1,0 +1,181 @@
+"""A metric object of another library → a metric of ours: what the adapters share.
+
+Such a metric may block where it says it awaits (ragas embeds with a blocking call inside an async method), so it never runs on
+the loop of our judges. All of them share one other loop: a client given to two metrics belongs to the loop that first used it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextvars import Context
+from dataclasses import replace
+from enum import Enum
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
+from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.provider_errors import judge_error
+from spanscore.judges.suppress import suppressed
+from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.identity import plain
+from spanscore.metrics.kit.judged import checked_name
+from spanscore.model.foreign import bases_of, class_name, type_name
+from spanscore.model.sample import Sample
+from spanscore.model.score import Scale, Score
+from spanscore.runtime.loop import LoopThread
+
+__all__ = ["ExternalMetric", "parameters_of", "silenced", "snake"]
+
+T = TypeVar("T")
+
+_loop = LoopThread("spanscore-external", pool="spanscore-external-pool")
+
+_UNPARSEABLE = ("Parse", "JSON", "Validation", "DidNotFinish", "Incomplete")
+"""Words in the names of what ragas, DeepEval, instructor and pydantic raise for an answer that is not in the asked shape."""
+_SILENT = logging.NullHandler()
+_DEEPEST = 8
+"""Causes looked through; a chain may run in a circle."""
+
+
+class ExternalMetric(BaseMetric):
+    """What a wrapped metric is to us. Public attributes are its identity: all of them are part of the version.
+
+    Args:
+        external: the metric object; never changed.
+        library: the distribution it comes from; its version is part of ours.
+        revision: raised by hand for what cannot be seen from here.
+        name: as the metric calls itself, or the user.
+        requires: ``single_turn`` and/or ``multi_turn`` → fields.
+        scale: of its values.
+        parameters: what it was made with, plain.
+        judge_model: the model it asks; empty when unknown or none.
+    """
+
+    def __init__(
+        self,
+        external: Any,
+        *,
+        library: str,
+        revision: str,
+        name: str,
+        requires: Mapping[str, tuple[str, ...]],
+        scale: Scale,
+        parameters: Mapping[str, Any],
+        judge_model: str,
+    ) -> None:
+        self.name = checked_name(name)
+        self.base_version = revision
+        self.requires = requires
+        self.scale = scale
+        self.library = f"{library} {version(library)}"
+        self.external = f"{type(external).__module__}.{type(external).__qualname__}"
+        self.parameters = parameters
+        self._judge_model = judge_model
+        self._calls = BlockingCalls()
+
+    @property
+    def evaluator_version(self) -> str:
+        """Version and the model it asks."""
+        return f"{self.version}/{self._judge_model or 'none'}/{self.votes}"
+
+    async def _scored(self, sample: Sample) -> Score:
+        score = await super()._scored(sample)
+        return replace(score, judge_model=self._judge_model or None)
+
+    async def _awaited(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await a coroutine on the loop of external metrics, unseen by any instrumentation. Cancelled, it is cancelled
+        there.
+        """
+        try:
+            return await asyncio.wrap_future(_loop.submit(_in_no_context(work)))
+        except Exception as error:
+            raise _ours(error, self.name) from error
+
+    async def _called(self, call: Callable[[], T]) -> T:
+        """Run a blocking call on a thread, unseen by any instrumentation. Cancelled, it is left behind."""
+        try:
+            return await self._calls.on_a_thread(lambda: Context().run(_unseen, call))
+        except Exception as error:
+            raise _ours(error, self.name) from error
+
+
+def snake(name: str) -> str:
+    """Return a metric's name in lower snake case: ``Answer Relevancy`` → ``answer_relevancy``."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
+
+
+def parameters_of(external: Any, *, besides: Iterable[str] = (), but: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what a metric was made with, plain: attributes named as its constructor's parameters, and others by name.
+
+    Of a prompt its instruction and examples count; of any other object its class, for a default repr holds an address.
+    """
+    names = {*inspect.signature(type(external)).parameters, *besides} - {*but}
+    return {name: plain(getattr(external, name), _of_object) for name in sorted(names) if hasattr(external, name)}
+
+
+def silenced(library: str) -> None:
+    """Keep a library's log lines from stderr where the application has no logging set up: they may quote content."""
+    logging.getLogger(library).addHandler(_SILENT)  # added once, however often
+
+
+def _of_object(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if callable(getattr(value, "model_dump", None)) and not isinstance(value, type):
+        return plain(value.model_dump(), _of_object)
+    if isinstance(getattr(value, "instruction", None), str):
+        return {"instruction": value.instruction, "examples": plain(getattr(value, "examples", []), _of_object)}
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+async def _in_no_context(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run in an empty context: nothing of the caller's (its current span, DeepEval's own trace) is added to."""
+
+    async def unseen() -> T:
+        with suppressed():
+            return await work()
+
+    return await asyncio.get_running_loop().create_task(unseen(), context=Context())
+
+
+def _unseen(call: Callable[[], T]) -> T:
+    with suppressed():
+        return call()
+
+
+def _ours(error: Exception, name: str) -> Exception:
+    """Return a judge's failure as a JudgeError, anything else as it is: then the metric failed, not its judge."""
+    for cause in _causes(error):
+        if isinstance(cause, TimeoutError):
+            return JudgeTimeout(f"{name}: the judge did not answer in time ({type_name(cause)})")
+        told = judge_error(cause, name)
+        if isinstance(told, JudgeUnavailable) or told.error_type.startswith("http_"):
+            return told
+    for cause in _causes(error):
+        if any(word in class_name(cls) for cls in bases_of(type(cause)) for word in _UNPARSEABLE):
+            return JudgeUnparseable(f"{name}: the judge's answer could not be read ({type_name(cause)})")
+    return error
+
+
+def _causes(error: BaseException) -> list[Exception]:
+    """Return an error and what it stands for: a retry's last attempt, then what it was raised from."""
+    found: list[Exception] = []
+    current: BaseException | None = error
+    while isinstance(current, Exception) and len(found) < _DEEPEST:
+        found.append(current)
+        current = _stands_for(current)
+    return found
+
+
+def _stands_for(error: BaseException) -> BaseException | None:
+    attempt: Any = getattr(error, "last_attempt", None)  # of tenacity.RetryError
+    if attempt is not None and callable(getattr(attempt, "exception", None)):
+        last: BaseException | None = attempt.exception()
+        return last
+    return error.__cause__ or error.__context__

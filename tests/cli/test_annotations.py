@@ -1,0 +1,61 @@
+"""``spanscore annotations import``: a file of labels arrives in a backend; what is wrong in it is told by its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live import a_line
+from tests.servers.otlp import OtlpReceiver
+from typer.testing import CliRunner, Result
+
+from spanscore.cli.main import app
+
+IDS = {"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
+BAD = {"human": "bad", **IDS, "when": 1_772_323_200}
+
+
+def imported(tmp_path: Path, *lines: dict[str, Any]) -> Result:
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "spanscore.yaml").write_text(
+        "metrics: [exact_match]\nfeedback_scales: {user_feedback: [bad, ok, good]}\n"
+    )
+    files = [str(tmp_path / "labels.jsonl"), "--config", str(tmp_path / "spanscore.yaml")]
+    return CliRunner().invoke(app("annotations"), ["annotations", "import", *files, "--json"])
+
+
+def test_labels_of_a_file_arrive_with_the_ids_that_feedback_gives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_line(feedback_scales={"user_feedback": ["bad", "ok", "good"]}) as (scorer, trace):
+        scorer.feedback(IDS["trace_id"], "bad", span_id=IDS["span_id"], when=1_772_323_200)
+        assert scorer.flush(10)
+    with OtlpReceiver() as backend:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", backend.endpoint)
+        result = imported(tmp_path, BAD, BAD, {"human": "good", "key": "order-1"})
+
+        told = json.loads(result.stdout)
+        assert (result.exit_code, told["sent"], told["repeated"], told["delivered"]) == (0, 2, 1, True)
+        (span,) = backend.spans
+        assert span.span_id == trace.named("evaluation")[0].context.span_id
+
+
+def test_a_wrong_line_is_told_and_the_others_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with OtlpReceiver() as backend:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", backend.endpoint)
+        result = imported(tmp_path, {"human": "soso", **IDS}, {"human": "bad"}, BAD, {"humen": 1})
+
+        told = json.loads(result.stdout)
+        assert (result.exit_code, told["sent"], told["wrong"], len(backend.spans)) == (1, 1, 3, 1)
+        assert [fault.split(":")[0] for fault in told["faults"]] == ["line 1", "line 2", "line 4"]
+        assert "bad, ok, good" in told["faults"][0]
+
+
+def test_what_no_backend_takes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+
+    result = imported(tmp_path, BAD)
+
+    assert (result.exit_code, json.loads(result.stdout)["delivered"]) == (1, False)

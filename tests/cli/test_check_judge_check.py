@@ -1,0 +1,88 @@
+"""``spanscore check`` of a judge check: what it costs, what it can see, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app
+
+WHOLE = """
+judge: {model: "openai:gpt-4o-mini", prices: {gpt-4o-mini: {input: 0.15, output: 0.60}}}
+metrics: [faithfulness, exact_match]
+alerts: {faithfulness: {baseline: 0.85}}
+judge_check: {golden_set: labelled.jsonl, every: 6h}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    return tmp_path
+
+
+def label(folder: Path, count: int, **more: Any) -> None:
+    lines = [{"human": True, "user_input": f"q{n}", "response": "r", "retrieved_contexts": ["c"]} for n in range(count)]
+    (folder / "labelled.jsonl").write_text("\n".join(json.dumps({**line, **more}) for line in lines))
+
+
+def checked(folder: Path, text: str = WHOLE, *arguments: str) -> Any:
+    (folder / "spanscore.yaml").write_text(text)
+    return CliRunner().invoke(app(), ["check", "spanscore.yaml", *arguments], env={"COLUMNS": "200"})
+
+
+def test_what_a_judge_check_costs_and_sees_is_told(folder: Path) -> None:
+    label(folder, 60)
+
+    told = checked(folder).stdout
+
+    assert "judge check: 60 labelled samples of labelled.jsonl, every 6 h, for the judge of faithfulness\n" in told
+    assert "a day costs 480 questions, 0.036 USD, for each replica: only processes of one machine share runs" in told
+    assert "kept in labelled.baseline.json, which must outlive the process" in told
+    assert "a change is seen where 12 of 60 answers turn, all one way (0.2 of them)" in told
+    assert "to see 0.05 of them turn, label 240" in told
+
+
+def test_too_few_labels_are_said_to_show_nothing(folder: Path) -> None:
+    label(folder, 8)
+
+    assert "no change can be seen with 8 labelled samples: 12 answers must turn" in checked(folder).stdout
+
+
+def test_a_file_of_labels_that_is_not_here_may_be_elsewhere(folder: Path) -> None:
+    told = checked(folder)
+
+    assert told.exit_code == 0
+    assert "there is no file labelled.jsonl; judge_check.golden_set needs it" in told.stderr
+    assert checked(folder, WHOLE, "--ready").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("judge_check", "words"),
+    [
+        ("{golden_set: labelled.jsonl, metrics: [faithfullness]}", "judge_check.metrics names 'faithfullness'"),
+        ("{golden_set: labelled.jsonl, every: 10s}", "judge_check.every"),
+        ("{golden_set: labelled.jsonl, baseline: labelled.jsonl}", "no baseline of a judge check"),
+    ],
+)
+def test_what_is_wrong_with_a_judge_check_is_named(folder: Path, judge_check: str, words: str) -> None:
+    label(folder, 60)
+
+    told = checked(folder, WHOLE.replace("{golden_set: labelled.jsonl, every: 6h}", judge_check))
+
+    assert told.exit_code == 2
+    assert words in told.stderr
+
+
+def test_a_wrong_line_of_the_labels_is_named(folder: Path) -> None:
+    label(folder, 1, human="meh")
+
+    told = checked(folder)
+
+    assert told.exit_code == 2
+    assert "labelled.jsonl, line 1, faithfulness" in told.stderr
