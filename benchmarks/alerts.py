@@ -110,14 +110,14 @@ class Rule:
     """What a window is held against at each evaluation: as ``spanscore:dropped``.
 
     Attributes:
-        clump: by which the variance of the mean is multiplied, before ``strays`` is added to it.
+        design_effect: by which the variance of the mean is multiplied, before ``strays`` is added to it.
     """
 
     null: float | Floats
     z: float
     least: int = budget.MIN_SCORES
     strays: float | Floats = 0.0
-    clump: float = 1.0
+    design_effect: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Window:
 
     def is_below(self, rule: Rule) -> Flags:
         """As ``spanscore:dropped``."""
-        error2 = rule.clump * self.error2 + rule.strays
+        error2 = rule.design_effect * self.error2 + rule.strays
         far = self._deviance(rule.null, error2) > rule.z**2
         below: Flags = (self.p < rule.null) & far & (self.n >= rule.least)
         return below

@@ -156,7 +156,7 @@ def _watched(law: Law, of: LearnedBaseline, sums: Sums, windows: Mapping[int, Wi
         "flat": _rules(plan, dict.fromkeys(MINUTES, np.array([of.mean]))),
         "plain mean of the profile": _rules(plan, {one: sliding(hours, one) / one for one in MINUTES}),
         "profile": _rules(plan, profile),
-        "profile, slack": _rules(_as_written(law, of), profile),
+        "profile, baseline SD": _rules(_as_written(law, of), profile),
         "offset 7d": _offset(_plan(law, AlertSettings(baseline=OffsetBaseline(offset=7 * 86_400))), windows),
     }
 
@@ -164,8 +164,10 @@ def _watched(law: Law, of: LearnedBaseline, sums: Sums, windows: Mapping[int, Wi
 def _as_written(law: Law, of: LearnedBaseline) -> DropPlan:
     """Return the plan of what ``spanscore baseline`` writes."""
     plan = _plan(law, AlertSettings(baseline=of.mean, min_scores=of.min_scores))
-    slack = {float(length): strays for length, strays in of.slack.items()}
-    return replace(plan, baseline=Baseline(level=of.mean, text="", slack=slack, clump=of.clump))
+    baseline_sd = {float(length): strays for length, strays in of.baseline_sd.items()}
+    return replace(
+        plan, baseline=Baseline(level=of.mean, text="", baseline_sd=baseline_sd, design_effect=of.design_effect)
+    )
 
 
 def _plan(law: Law, alert: AlertSettings) -> DropPlan:
@@ -181,7 +183,11 @@ def _rules(plan: DropPlan, normal: Mapping[int, Floats]) -> dict[int, Rule]:
     """
     return {
         (one := int(length) // 60): Rule(
-            normal[one] - plan.tolerated, z, plan.least, plan.baseline.slack_of(length) ** 2, plan.baseline.clump
+            normal[one] - plan.tolerated,
+            z,
+            plan.least,
+            plan.baseline.baseline_sd_of(length) ** 2,
+            plan.baseline.design_effect,
         )
         for length, z in plan.windows.items()
     }
@@ -222,11 +228,11 @@ def _row(law: Law, name: str, found: Sequence[Month]) -> list[str]:
         name,
         law.name,
         *alarms,
-        " / ".join(_delay(found, baseline) for baseline in ("flat", "profile, slack")),
+        " / ".join(_delay(found, baseline) for baseline in ("flat", "profile, baseline SD")),
         f"{max(0.0, median(explained)):.0%}" if explained else "–",
         f"{mean(one.learned.is_autocorrelated for one in found):.0%}",
-        f"{median(one.learned.slack.get(3_600, 0.0) for one in found):.4f}",
-        f"{median(one.learned.clump for one in found):.1f}",
+        f"{median(one.learned.baseline_sd.get(3_600, 0.0) for one in found):.4f}",
+        f"{median(one.learned.design_effect for one in found):.1f}",
     ]
 
 
@@ -241,13 +247,13 @@ HEADERS = (
     "flat",
     "plain mean of the profile",
     "profile",
-    "profile, slack",
+    "profile, baseline SD",
     "offset 7d",
-    "min to tell −.1: flat / slack",
+    "min to tell −.1: flat / baseline SD",
     "explained",
     "autocorrelated",
-    "slack of 1 h",
-    "clump",
+    "baseline SD of 1 h",
+    "design_effect",
 )
 
 

@@ -143,7 +143,7 @@ class OurJudge:
         if self.sent is not None:
             self.sent.append("\n\n".join(render(prompt)))
         reply = self._reply(prompt)
-        return replace(reply, other_completions=(reply,) * (prompt.answers - 1)) if prompt.answers > 1 else reply
+        return replace(reply, other_completions=(reply,) * (prompt.n - 1)) if prompt.n > 1 else reply
 
     def _reply(self, prompt: Prompt) -> Reply:
         if prompt.output not in self._answers:

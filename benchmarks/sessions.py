@@ -127,7 +127,7 @@ def found(world: World, count: int, seed: int = 0) -> Found:
 
 def score(ended: EndedSession) -> float:
     """Return what a judge says of the conversation that it is shown."""
-    shown = ended.samples.multi
+    shown = ended.samples.multi_turn
     assert shown is not None
     return float(all(message.content != "wrong" for message in shown.user_input))
 
@@ -158,9 +158,9 @@ def _turn(id: str, which: int, n: int, messages: list[Message]) -> Turn:
     unit = UnitKey(which + 1, n)
     root = SpanData(trace_id=which + 1, span_id=n, parent_id=None, name="chat", start_ns=0, end_ns=0)
     if len(messages) > 2:
-        return Turn(id, unit, root, 0, Samples(multi=MultiTurnSample(user_input=messages)))
+        return Turn(id, unit, root, 0, Samples(multi_turn=MultiTurnSample(user_input=messages)))
     asked, answered = (message.content for message in messages)
-    return Turn(id, unit, root, 0, Samples(single=SingleTurnSample(user_input=asked, response=answered)))
+    return Turn(id, unit, root, 0, Samples(single_turn=SingleTurnSample(user_input=asked, response=answered)))
 
 
 ALIKE = 0.5

@@ -32,7 +32,7 @@ from benchmarks.measure import measure
 from benchmarks.variants import Variant, spanscore
 from benchmarks.verdicts import added
 from benchmarks.workloads import workloads
-from spanscore import Spool
+from spanscore.config import Spool
 from spanscore.spool.opening import Sync
 from spanscore.spool.rows import RowKey
 from spanscore.spool.spool_file import SpoolFile

@@ -93,7 +93,7 @@ def _now() -> list[Any]:
     traffic_light = steps((None, RED), (0.5, ORANGE), (0.8, GREEN))
     mean = q.sums()
     applies = applying(q.MOVING, q.WHERE, q.EACH)
-    lows, highs = zip(promql.interval(mean), promql.excluded_bounds(mean), strict=True)
+    lows, highs = zip(promql.interval(mean), promql.missing_bounds(mean), strict=True)
     return [
         number(
             "Mean quality",

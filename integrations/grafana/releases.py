@@ -14,7 +14,7 @@ from spanscore.monitoring.compare_promql import (
     difference,
     difference_bounds,
     difference_interval,
-    excluded_of,
+    missing_of,
     release_sums,
 )
 from spanscore.monitoring.names import series
@@ -43,8 +43,8 @@ def two_releases() -> list[Any]:
         ("difference", difference(a, b)),
         ("low", low),
         ("high", high),
-        ("excluded before", excluded_of(a)),
-        ("excluded after", excluded_of(b)),
+        ("excluded before", missing_of(a)),
+        ("excluded after", missing_of(b)),
         ("at worst", at_worst),
         ("at best", at_best),
     ]

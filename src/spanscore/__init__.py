@@ -35,25 +35,11 @@ if TYPE_CHECKING:
     from spanscore.replay.explaining import explain as explain
     from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
-    from spanscore.settings.budget import Budget as Budget
-    from spanscore.settings.collect import Collect as Collect
-    from spanscore.settings.compare import Compare as Compare
-    from spanscore.settings.feedback import FeedbackSampling as FeedbackSampling
-    from spanscore.settings.judge_check import JudgeCheck as JudgeCheck
-    from spanscore.settings.remote_scoring import RemoteScoring as RemoteScoring
-    from spanscore.settings.sessions import Sessions as Sessions
-    from spanscore.settings.spool import Spool as Spool
 
 _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
-    "Budget": "spanscore.settings.budget",
-    "JudgeCheck": "spanscore.settings.judge_check",
-    "Collect": "spanscore.settings.collect",
-    "Compare": "spanscore.settings.compare",
-    "RemoteScoring": "spanscore.settings.remote_scoring",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.dialects.extract",
-    "FeedbackSampling": "spanscore.settings.feedback",
     "HumanMessage": "spanscore.model.sample",
     "JudgeError": "spanscore.errors",
     "MultiTurnSample": "spanscore.model.sample",
@@ -62,8 +48,6 @@ _PUBLIC = {
     "Rule": "spanscore.sampling.rules",
     "SampleError": "spanscore.errors",
     "Score": "spanscore.model.score",
-    "Sessions": "spanscore.settings.sessions",
-    "Spool": "spanscore.settings.spool",
     "SingleTurnSample": "spanscore.model.sample",
     "ScoringLogRecordProcessor": "spanscore.receivers.processor.log_processor",
     "ScoringSpanProcessor": "spanscore.receivers.processor.processor",

@@ -30,15 +30,15 @@ class RunsTaken:
         return self._doors.attached().handler
 
     @property
-    def external_spans(self) -> ExternalSpans:
+    def _external_spans(self) -> ExternalSpans:
         """What every ``ScoringSpanProcessor`` of this scorer reports to."""
         return self._doors.spans()
 
-    def otlp_spans(self, units: WireUnits) -> OtlpSpans:
+    def _otlp_spans(self, units: WireUnits) -> OtlpSpans:
         """Return what takes spans that arrive over the wire; made by the first call, whose ``units`` it has for good."""
         return self._doors.otlp_spans(units)
 
-    def stored_units(self) -> StoredUnits:
+    def _stored_units(self) -> StoredUnits:
         """Return what takes whole units that were read from a store, one object for good."""
         return self._doors.stored_units()
 

@@ -276,13 +276,13 @@ class OnlineScorer(RunsTaken, UnitsById):
         """The page that ``serve_metrics`` serves; None where none is served."""
         return self._page.endpoint
 
-    def begin(self) -> None:
+    def start_workers(self) -> None:
         """Score what others have handed over, with a spool, without waiting for a unit of this process."""
         if not self._closing.begun:
             self._ready()
             self._line.engine.begin()
 
-    def submit(self, item: Sample, /, *, sample: bool = False) -> str | None:
+    def submit(self, item: Sample, /, *, apply_sampling: bool = False) -> str | None:
         """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
 
         The sample is taken by value: it may be edited once this has returned. A second sample under the same span gets a span
@@ -290,7 +290,7 @@ class OnlineScorer(RunsTaken, UnitsById):
 
         Args:
             item: the sample.
-            sample: whether the sampling rates apply; else every metric scores it, with probability 1.
+            apply_sampling: whether the sampling rates apply; else every metric scores it, with probability 1.
 
         Returns:
             The trace id, 32 hex digits; None when it was turned away (counted as ``event_queue_full`` or
@@ -299,7 +299,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         if self._closing.begun:
             return None
         self._ready()
-        return self._doors.submitted.submit(item, sampled=sample)
+        return self._doors.submitted.submit(item, sampled=apply_sampling)
 
     def status(self) -> Status:
         """Return what is going on; ``print`` it for a small table."""
@@ -344,7 +344,7 @@ class OnlineScorer(RunsTaken, UnitsById):
     def export_held_spans(self, timeout: float = 2.0) -> None:
         """Let the spans that wait for their scores leave now, as ``pending``. Blocks for ``timeout`` at most."""
         if not self._closing.begun:
-            export_held_spans(self._line, self.external_spans.finish_ended, timeout)
+            export_held_spans(self._line, self._external_spans.finish_ended, timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -44,7 +44,7 @@ class Judged:
     @property
     def conversation(self) -> str | None:
         """The conversation as text."""
-        return None if self.multi is None else self.multi.pretty()
+        return None if self.multi_turn is None else self.multi_turn.pretty()
 
 
 def judged(run: Callable[[RunnableConfig], Any], **options: Any) -> list[Judged]:
@@ -162,4 +162,4 @@ def _judged(
     if single is None and multi is None:
         outcome = next((root[name] for name in root if name.startswith(semconv.METRIC_OUTCOME)), None)
         return Judged(source=root.get(SOURCE), outcome=outcome, reason=reasons.get(f"single_turn {outcome}"))
-    return Judged(single=single, multi=multi, source=root.get(SOURCE))
+    return Judged(single_turn=single, multi_turn=multi, source=root.get(SOURCE))

@@ -52,7 +52,7 @@ def looked_up(run: Callable[[RunnableConfig], Any]) -> tuple[SingleTurnSample | 
     trace = a_trace()
     seen = judged_once(run, trace=trace)
     [root] = trace.roots
-    return seen.single, root.attributes.get(UNUSED, 0)
+    return seen.single_turn, root.attributes.get(UNUSED, 0)
 
 
 def rag_over(retriever: BaseRetriever, answer: str) -> Any:

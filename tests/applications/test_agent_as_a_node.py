@@ -32,7 +32,7 @@ def test_a_subgraph_that_shares_the_messages_is_part_of_the_conversation() -> No
 
     seen = asked(builder.compile(), {"messages": [("user", QUESTION)]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert seen.conversation == (
         f"Human: {QUESTION}\nTools:\n  departures: {{'train': '10:04 Bern'}}\nToolOutput: 10:08\nAI: {ANSWER}"
     )
@@ -56,6 +56,6 @@ def test_a_subgraph_with_a_state_of_its_own_is_heard_through_its_calls() -> None
 
     seen = asked(builder.compile(), {"question": QUESTION})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
-    assert called(seen.multi) == [CALL]
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
+    assert called(seen.multi_turn) == [CALL]

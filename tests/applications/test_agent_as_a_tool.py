@@ -60,9 +60,9 @@ def assistant() -> Any:
 def test_what_an_agent_asks_of_another_is_no_turn_of_the_user_and_every_call_is_seen() -> None:
     seen = asked(assistant(), {"messages": [{"role": "user", "content": QUESTION}]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
-    assert called_by(seen.multi) == CALLS
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
+    assert called_by(seen.multi_turn) == CALLS
 
 
 def test_agents_that_work_at_the_same_time_are_each_seen_with_their_calls() -> None:
@@ -89,7 +89,7 @@ def test_agents_that_work_at_the_same_time_are_each_seen_with_their_calls() -> N
 
     seen = asked(app, {"messages": [("user", QUESTION)]})
 
-    made = called_by(seen.multi)
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
+    made = called_by(seen.multi_turn)
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
     assert made[:2] == [("assistant", "find"), ("assistant", "tell")]
     assert sorted(made[2:]) == [("finder", "free_tables"), ("sender", "send_message")]

@@ -49,7 +49,7 @@ def tool_calling_executor() -> Any:
 def test_an_executors_call_is_part_of_the_turn() -> None:
     seen = asked(tool_calling_executor(), {"input": QUESTION})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert seen.conversation == (
         f"Human: {QUESTION}\nTools:\n  magic_function: {{'number': 3}}\nToolOutput: 5\nAI: {ANSWER}"
     )
@@ -60,7 +60,7 @@ def test_the_turns_before_stand_before_it() -> None:
 
     seen = asked(tool_calling_executor(), {"input": QUESTION, "chat_history": history})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert seen.conversation == (
         "Human: My name is Bob.\nAI: Hello Bob!\n"
         f"Human: {QUESTION}\nTools:\n  magic_function: {{'number': 3}}\nToolOutput: 5\nAI: {ANSWER}"
@@ -76,7 +76,7 @@ def test_a_call_that_stands_in_the_models_text_is_one() -> None:
 
     seen = asked(AgentExecutor(agent=agent, tools=[magic_function], stream_runnable=False), {"input": QUESTION})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert seen.conversation is not None
     assert seen.conversation.startswith(f"Human: {QUESTION}\nTools:\n  magic_function: ")
     assert seen.conversation.endswith(f"ToolOutput: 5\nAI: {ANSWER}")

@@ -56,6 +56,6 @@ def network() -> Any:
 def test_what_the_agents_tell_each_other_as_a_human_is_no_turn_of_the_user() -> None:
     seen = asked(network(), {"messages": [("user", QUESTION)]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
-    assert called(seen.multi) == [("web_search", {"query": "UK GDP"}), ("python_repl", {"code": "plot()"})]
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
+    assert called(seen.multi_turn) == [("web_search", {"query": "UK GDP"}), ("python_repl", {"code": "plot()"})]

@@ -90,8 +90,8 @@ def test_what_an_artifact_held_is_a_context_as_well() -> None:
 def test_a_question_that_the_graph_rewrote_is_no_turn_of_the_user() -> None:
     seen = asked(rewriting_graph("content"), given())
 
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
-    assert called(seen.multi) == [
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
+    assert called(seen.multi_turn) == [
         ("retrieve_blog_posts", {"query": "Weng types"}),
         ("retrieve_blog_posts", {"query": "two types of reward hacking"}),
     ]

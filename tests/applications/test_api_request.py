@@ -45,17 +45,17 @@ def graph() -> Any:
 
 
 def test_the_text_in_the_prompt_is_told_from_ids_and_flags() -> None:
-    assert asked(endpoint(), REQUEST) == Judged(single=sample(QUESTION, ANSWER), source="matched")
+    assert asked(endpoint(), REQUEST) == Judged(single_turn=sample(QUESTION, ANSWER), source="matched")
 
 
 def test_what_the_model_said_is_told_from_its_metadata() -> None:
     app = endpoint(model="gpt-x", trace_id="4bf92f", confidence=0.9, sources=["faq.md"])
 
-    assert asked(app, REQUEST) == Judged(single=sample(QUESTION, ANSWER), source="matched")
+    assert asked(app, REQUEST) == Judged(single_turn=sample(QUESTION, ANSWER), source="matched")
 
 
 def test_a_graph_that_hands_its_request_through_does_too() -> None:
-    assert asked(graph(), REQUEST) == Judged(single=sample(QUESTION, ANSWER), source="matched")
+    assert asked(graph(), REQUEST) == Judged(single_turn=sample(QUESTION, ANSWER), source="matched")
 
 
 @pytest.mark.parametrize("key", ["answer", "output", "result", "response", "generation", "final_answer"])
@@ -66,5 +66,5 @@ def test_a_known_key_beside_metadata_is_the_answer(key: str) -> None:
     )
 
     assert asked(app, {"question": QUESTION, "user_id": "u-481"}) == Judged(
-        single=sample(QUESTION, ANSWER), source="keys"
+        single_turn=sample(QUESTION, ANSWER), source="keys"
     )

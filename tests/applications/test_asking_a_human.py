@@ -44,7 +44,7 @@ def test_after_the_expert_spoke_the_question_is_the_users() -> None:
     interrupted, resumed = judged(ask_and_resume)
 
     assert interrupted.outcome == "no_sample"
-    assert resumed.single == sample(QUESTION, ANSWER)
+    assert resumed.single_turn == sample(QUESTION, ANSWER)
     assert resumed.conversation == (
         f"Human: {QUESTION}\nTools:\n  human_assistance: {{'query': 'guidance'}}\nToolOutput: {ADVICE}\nAI: {ANSWER}"
     )

@@ -38,6 +38,6 @@ def test_the_conversation_is_the_thread_whatever_the_model_was_shown_of_it(messa
 
     seen = judged(talk)
 
-    assert [turn.single for turn in seen] == [sample(question, answer) for question, answer in TURNS]
-    assert seen[0].multi is None
+    assert [turn.single_turn for turn in seen] == [sample(question, answer) for question, answer in TURNS]
+    assert seen[0].multi_turn is None
     assert seen[-1].conversation == THREAD

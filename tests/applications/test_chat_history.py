@@ -27,7 +27,7 @@ def test_a_history_that_is_given_beside_an_unknown_key_is_the_conversation_befor
         chat("user_message", "Your name is Bob."), {"user_message": "what's my name?", "chat_history": HISTORY}
     )
 
-    assert (seen.single, seen.source) == (sample("what's my name?", "Your name is Bob."), "only_text")
+    assert (seen.single_turn, seen.source) == (sample("what's my name?", "Your name is Bob."), "only_text")
     assert seen.conversation == CONVERSATION
 
 
@@ -46,7 +46,7 @@ def test_a_history_that_is_stored_is_the_conversation_too() -> None:
         app.invoke({"ability": "what's my name?"}, config)
 
     first, second = judged(two_turns)
-    assert (first.single, second.single) == (
+    assert (first.single_turn, second.single_turn) == (
         sample("hi, I'm Bob", "Hello Bob!"),
         sample("what's my name?", "Your name is Bob."),
     )

@@ -32,6 +32,10 @@ def test_each_turn_is_asked_by_its_message_and_not_by_the_language() -> None:
         app.invoke({"messages": [HumanMessage("What is my name?")]}, config)
 
     first, second = judged(two_turns)
-    assert (first.single, first.multi, first.source) == (sample("Hi! I'm Bob.", "¡Hola, Bob!"), None, "messages")
-    assert (second.single, second.source) == (sample("What is my name?", "Tu nombre es Bob."), "messages")
+    assert (first.single_turn, first.multi_turn, first.source) == (
+        sample("Hi! I'm Bob.", "¡Hola, Bob!"),
+        None,
+        "messages",
+    )
+    assert (second.single_turn, second.source) == (sample("What is my name?", "Tu nombre es Bob."), "messages")
     assert second.conversation == "Human: Hi! I'm Bob.\nAI: ¡Hola, Bob!\nHuman: What is my name?\nAI: Tu nombre es Bob."

@@ -45,5 +45,5 @@ def graph() -> Any:
 
 def test_the_text_that_is_a_field_of_what_the_model_said_is_the_answer() -> None:
     assert asked(graph(), {"user_question": QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER, [CONTEXT], retrieved_context_ids=["doc-1"]), source="matched"
+        single_turn=sample(QUESTION, ANSWER, [CONTEXT], retrieved_context_ids=["doc-1"]), source="matched"
     )

@@ -28,9 +28,11 @@ def router(key: str) -> Any:
 
 def test_the_users_words_are_the_question_and_not_the_classifiers_prompt() -> None:
     assert asked(router("user_input"), {"user_input": QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER), source="only_text"
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
     )
 
 
 def test_so_they_are_under_a_key_that_nobody_knows() -> None:
-    assert asked(router("frage"), {"frage": QUESTION}) == Judged(single=sample(QUESTION, ANSWER), source="only_text")
+    assert asked(router("frage"), {"frage": QUESTION}) == Judged(
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
+    )

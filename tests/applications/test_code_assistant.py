@@ -57,5 +57,5 @@ def test_the_complaint_of_the_check_is_no_question_of_the_user() -> None:
     given = {"messages": [("user", QUESTION)], "iterations": 0, "error": ""}
 
     assert asked(assistant(), given) == Judged(
-        single=sample(QUESTION, "Use len. \n Imports:  \n Code: len('word')"), source="messages"
+        single_turn=sample(QUESTION, "Use len. \n Imports:  \n Code: len('word')"), source="messages"
     )

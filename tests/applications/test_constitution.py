@@ -54,5 +54,5 @@ def test_the_revised_response_is_the_answer_to_the_query() -> None:
     principle = {"critique_request": "Tell if this answer is good.", "revision_request": "Give a better answer."}
 
     assert asked(constitutional(), {"query": QUESTION, "constitutional_principles": [principle]}) == Judged(
-        single=sample(QUESTION, REVISED), source="keys"
+        single_turn=sample(QUESTION, REVISED), source="keys"
     )

@@ -24,6 +24,6 @@ def test_each_turn_is_the_users_words_and_not_the_prompt_with_its_memory() -> No
 
     first, second = judged(two_turns)
 
-    assert first.single == sample(INTRODUCTION, WELCOME)
-    assert second.single == sample(QUESTION, ANSWER)
-    assert (first.multi, second.multi) == (None, None)  # its memory is one text, and no turns
+    assert first.single_turn == sample(INTRODUCTION, WELCOME)
+    assert second.single_turn == sample(QUESTION, ANSWER)
+    assert (first.multi_turn, second.multi_turn) == (None, None)  # its memory is one text, and no turns

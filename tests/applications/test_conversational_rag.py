@@ -49,6 +49,6 @@ def test_each_turn_has_its_own_contexts_and_the_turns_before_it() -> None:
 
     first, second = judged(two_turns)
 
-    assert (first.single, first.multi) == (sample(QUESTION, ANSWER, [STEPS]), None)
-    assert second.single == sample(FOLLOW_UP, WAYS, [DONE])
+    assert (first.single_turn, first.multi_turn) == (sample(QUESTION, ANSWER, [STEPS]), None)
+    assert second.single_turn == sample(FOLLOW_UP, WAYS, [DONE])
     assert second.conversation == f"Human: {QUESTION}\nAI: {ANSWER}\nHuman: {FOLLOW_UP}\nAI: {WAYS}"

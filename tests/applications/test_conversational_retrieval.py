@@ -35,7 +35,7 @@ def conversational(**more: Any) -> Any:
 def test_a_follow_up_is_the_users_words_and_not_the_question_that_was_made_of_it() -> None:
     seen = asked(conversational(), {"question": FOLLOW_UP, "chat_history": [(QUESTION, ANSWER)]})
 
-    assert seen.single == sample(FOLLOW_UP, YEAR, [FOUNDED, STAFF])
+    assert seen.single_turn == sample(FOLLOW_UP, YEAR, [FOUNDED, STAFF])
 
 
 def test_a_memory_keeps_the_turns_of_one_conversation() -> None:
@@ -49,6 +49,6 @@ def test_a_memory_keeps_the_turns_of_one_conversation() -> None:
 
     first, second = judged(two_turns)
 
-    assert (first.single, first.multi) == (sample(QUESTION, ANSWER, [FOUNDED]), None)
-    assert second.single == sample(FOLLOW_UP, YEAR, [FOUNDED, STAFF])
+    assert (first.single_turn, first.multi_turn) == (sample(QUESTION, ANSWER, [FOUNDED]), None)
+    assert second.single_turn == sample(FOLLOW_UP, YEAR, [FOUNDED, STAFF])
     assert second.conversation == CONVERSATION

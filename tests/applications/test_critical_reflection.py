@@ -43,5 +43,5 @@ def essay_writer() -> Any:
 def test_what_a_critic_says_is_no_turn_of_the_user() -> None:
     seen = asked(essay_writer(), {"messages": [HumanMessage(QUESTION)]})
 
-    assert seen.single == sample(QUESTION, DRAFTS[-1])
-    assert seen.multi is None
+    assert seen.single_turn == sample(QUESTION, DRAFTS[-1])
+    assert seen.multi_turn is None

@@ -53,7 +53,7 @@ def of_one(given: Any, **options: Any) -> Judged:
     ],
 )
 def test_its_last_messages_are_question_and_answer(given: Any) -> None:
-    assert of_one(given) == Judged(single=sample(QUESTION, ANSWER), source="messages")
+    assert of_one(given) == Judged(single_turn=sample(QUESTION, ANSWER), source="messages")
 
 
 def test_the_turns_of_its_thread_are_the_conversation() -> None:
@@ -64,7 +64,7 @@ def test_the_turns_of_its_thread_are_the_conversation() -> None:
         app.invoke({"conversation": [("user", QUESTION)]}, config)
 
     _, second = judged(talk)
-    assert second.single == sample(QUESTION, ANSWER)
+    assert second.single_turn == sample(QUESTION, ANSWER)
     assert second.conversation == f"Human: Hi, I'm Bob.\nAI: Hello Bob!\nHuman: {QUESTION}\nAI: {ANSWER}"
 
 
@@ -76,7 +76,7 @@ def test_a_history_beside_a_text_is_no_such_channel() -> None:
 
     seen = asked(builder.compile(), {"ask": QUESTION, "chat": history})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert seen.conversation == f"Human: hi\nAI: hello\nHuman: {QUESTION}\nAI: {ANSWER}"
 
 
@@ -85,4 +85,4 @@ def test_it_is_found_by_its_name() -> None:
 
     seen = of_one([("user", QUESTION)], extract=told)
 
-    assert seen == Judged(single=sample(QUESTION, ANSWER), source="extract")
+    assert seen == Judged(single_turn=sample(QUESTION, ANSWER), source="extract")

@@ -39,6 +39,10 @@ def deep_agent() -> Any:
 def test_the_calls_of_the_subagent_are_seen_too_and_its_task_is_no_turn_of_the_user() -> None:
     seen = asked(deep_agent(), {"messages": [{"role": "user", "content": QUESTION}]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
-    assert called_by(seen.multi) == [("writer", "write_file"), ("writer", "task"), ("researcher", "internet_search")]
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
+    assert called_by(seen.multi_turn) == [
+        ("writer", "write_file"),
+        ("writer", "task"),
+        ("researcher", "internet_search"),
+    ]

@@ -28,13 +28,13 @@ def revised(last: str) -> Any:
 
 def test_a_known_key_is_the_answer_among_what_models_said() -> None:
     assert asked(revised("final_answer"), {"question": QUESTION}) == Judged(
-        single=sample(QUESTION, "Blue light is scattered most."), source="keys"
+        single_turn=sample(QUESTION, "Blue light is scattered most."), source="keys"
     )
 
 
 def test_without_one_all_that_models_said_is_given() -> None:
     assert asked(revised("final"), {"question": QUESTION}) == Judged(
-        single=sample(
+        single_turn=sample(
             QUESTION,
             ALL,
         ),
@@ -45,4 +45,4 @@ def test_without_one_all_that_models_said_is_given() -> None:
 def test_a_question_that_is_asked_as_a_text_and_passed_through_is_no_part_of_the_answer() -> None:
     taking_text = {"question": RunnablePassthrough()} | revised("final")
 
-    assert asked(taking_text, QUESTION) == Judged(single=sample(QUESTION, ALL), source="object")
+    assert asked(taking_text, QUESTION) == Judged(single_turn=sample(QUESTION, ALL), source="object")

@@ -56,7 +56,7 @@ def test_what_models_said_is_given_together_where_nothing_tells_the_essay_from_i
     app = essay_writer("1. LangChain 2. LangSmith", "They differ.", "Too short.", "One builds, the other watches.")
 
     assert asked(app, {"task": TASK, "max_revisions": 2}) == Judged(
-        single=sample(
+        single_turn=sample(
             TASK,
             '{"plan":"1. LangChain 2. LangSmith","draft":"One builds, the other watches.",'
             '"critique":"Too short.","revision_number":2}',

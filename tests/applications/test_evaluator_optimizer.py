@@ -57,5 +57,5 @@ def optimizer() -> Any:
 
 def test_the_joke_is_judged_and_not_its_grade() -> None:
     assert asked(optimizer(), {"topic": "cats"}) == Judged(
-        single=sample("cats", "Why did the cat sit on the laptop? To keep an eye on the mouse."), source="matched"
+        single_turn=sample("cats", "Why did the cat sit on the laptop? To keep an eye on the mouse."), source="matched"
     )

@@ -39,24 +39,26 @@ ALAN_AS_TEXT = '{"name":"Alan Smith","hair_color":"blond","height_in_meters":"1.
 def test_the_structure_is_the_answer_to_the_text() -> None:
     app = extractor(Person, calls("Person", **ALAN))
 
-    assert asked(app, {"text": TEXT}) == Judged(single=sample(TEXT, ALAN_AS_TEXT), source="object")
+    assert asked(app, {"text": TEXT}) == Judged(single_turn=sample(TEXT, ALAN_AS_TEXT), source="object")
 
 
 def test_a_structure_without_texts_of_its_own_is_too() -> None:
     app = extractor(People, calls("People", people=[ALAN]))
 
-    assert asked(app, {"text": TEXT}) == Judged(single=sample(TEXT, f'{{"people":[{ALAN_AS_TEXT}]}}'), source="object")
+    assert asked(app, {"text": TEXT}) == Judged(
+        single_turn=sample(TEXT, f'{{"people":[{ALAN_AS_TEXT}]}}'), source="object"
+    )
 
 
 def test_a_structure_with_one_text_and_a_number_is_kept_whole() -> None:
     app = extractor(Classification, calls("Classification", sentiment="sad", aggressiveness=1))
 
     assert asked(app, {"text": SADDENED}) == Judged(
-        single=sample(SADDENED, '{"sentiment":"sad","aggressiveness":1}'), source="object"
+        single_turn=sample(SADDENED, '{"sentiment":"sad","aggressiveness":1}'), source="object"
     )
 
 
 def test_what_is_given_with_its_raw_message_is_the_structure() -> None:
     app = extractor(Person, calls("Person", **ALAN), include_raw=True)
 
-    assert asked(app, {"text": TEXT}) == Judged(single=sample(TEXT, ALAN_AS_TEXT), source="object")
+    assert asked(app, {"text": TEXT}) == Judged(single_turn=sample(TEXT, ALAN_AS_TEXT), source="object")

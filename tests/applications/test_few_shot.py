@@ -28,8 +28,8 @@ def classifier(*history: Any) -> Any:
 def test_examples_are_no_turns_of_the_user(given: Any) -> None:
     seen = asked(classifier(), given)
 
-    assert seen.single == sample(COMMENT, "fine")
-    assert seen.multi is None
+    assert seen.single_turn == sample(COMMENT, "fine")
+    assert seen.multi_turn is None
 
 
 def test_beside_examples_the_turns_before_are_still_the_users() -> None:
@@ -37,5 +37,5 @@ def test_beside_examples_the_turns_before_are_still_the_users() -> None:
 
     seen = asked(classifier(MessagesPlaceholder("history")), {"input": COMMENT, "history": history})
 
-    assert seen.single == sample(COMMENT, "fine")
+    assert seen.single_turn == sample(COMMENT, "fine")
     assert seen.conversation == f"Human: Good morning.\nAI: fine\nHuman: {COMMENT}\nAI: fine"

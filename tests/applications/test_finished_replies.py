@@ -20,10 +20,10 @@ def desk(said: str, finish: Any) -> Any:
 def test_an_answer_without_its_blanks_is_still_what_the_model_said() -> None:
     app = desk("\n\nAt nine.\n", lambda message: message.content.strip())
 
-    assert asked(app, {"message": QUESTION}) == Judged(single=sample(QUESTION, "At nine."), source="matched")
+    assert asked(app, {"message": QUESTION}) == Judged(single_turn=sample(QUESTION, "At nine."), source="matched")
 
 
 def test_an_answer_that_is_signed_is_the_one_text_that_holds_what_the_model_said() -> None:
     app = desk("At nine.", lambda message: f"{message.content}\n\nYours, the office.")
 
-    assert asked(app, {"message": QUESTION}) == Judged(single=sample(QUESTION, SIGNED), source="matched")
+    assert asked(app, {"message": QUESTION}) == Judged(single_turn=sample(QUESTION, SIGNED), source="matched")

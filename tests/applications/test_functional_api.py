@@ -49,13 +49,13 @@ def parallel_workflow() -> Any:
 def test_a_text_is_the_question_and_the_only_text_of_what_is_returned_the_answer() -> None:
     seen = judged_once(lambda config: essay_workflow().invoke("cat", config))
 
-    assert seen == Judged(single=sample("cat", ESSAY), source="only_text")
+    assert seen == Judged(single_turn=sample("cat", ESSAY), source="only_text")
 
 
 def test_what_is_put_together_of_parallel_tasks_is_the_answer() -> None:
     seen = judged_once(lambda config: asyncio.run(parallel_workflow().ainvoke("cats", config)))
 
-    assert seen == Judged(single=sample("cats", "JOKE: Cats laugh. POEM: O cat, o hat."), source="only_text")
+    assert seen == Judged(single_turn=sample("cats", "JOKE: Cats laugh. POEM: O cat, o hat."), source="only_text")
 
 
 def test_an_entrypoint_of_several_inputs_is_asked_under_the_key_its_prompt_holds() -> None:
@@ -66,5 +66,5 @@ def test_an_entrypoint_of_several_inputs_is_asked_under_the_key_its_prompt_holds
         return llm.invoke(f"Tell a joke about {given['subject']}").content
 
     assert asked(workflow, {"subject": "cats", "requested_by": "ann@example.org"}) == Judged(
-        single=sample("cats", "Cats laugh."), source="matched"
+        single_turn=sample("cats", "Cats laugh."), source="matched"
     )

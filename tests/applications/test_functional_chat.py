@@ -44,9 +44,9 @@ def of_two_turns() -> list[Judged]:
 def test_each_turn_is_judged_by_its_own_words() -> None:
     first, second = of_two_turns()
 
-    assert first.single == sample(INTRODUCTION, WELCOME)
-    assert first.multi is None
-    assert second.single == sample(QUESTION, ANSWER)
+    assert first.single_turn == sample(INTRODUCTION, WELCOME)
+    assert first.multi_turn is None
+    assert second.single_turn == sample(QUESTION, ANSWER)
 
 
 def test_the_turns_that_the_checkpoint_kept_are_the_users() -> None:

@@ -53,15 +53,15 @@ def resumed(app: Any, given: Any, resume: Any) -> Judged:
 def test_after_feedback_the_question_is_what_was_asked_before_it() -> None:
     app = writer(lambda _: {"feedback": interrupt("Is it good?")}, rewrites=True)
 
-    assert resumed(app, {"request": REQUEST}, "shorter, please").single == sample(REQUEST, SHORTER)
+    assert resumed(app, {"request": REQUEST}, "shorter, please").single_turn == sample(REQUEST, SHORTER)
 
 
 def test_what_no_model_said_since_is_not_told_from_what_was_asked() -> None:
     approved = resumed(writer(lambda _: {"approved": interrupt("Is it good?")}), {"request": REQUEST}, True)
     edited = resumed(writer(lambda _: {"draft": interrupt("Is it good?")}), {"request": REQUEST}, "Cats nap.")
 
-    assert (approved.single, approved.outcome) == (None, "no_sample")
-    assert (edited.single, edited.outcome) == (None, "no_sample")
+    assert (approved.single_turn, approved.outcome) == (None, "no_sample")
+    assert (edited.single_turn, edited.outcome) == (None, "no_sample")
     assert all(key in (edited.reason or "") for key in ("request", "draft", "extract="))
 
 
@@ -89,4 +89,4 @@ def test_run_again_from_a_checkpoint_the_question_is_the_states() -> None:
         app.invoke(None, {**config, **before.config})
 
     first, again = judged(travel)
-    assert (first.single, again.single) == (sample(REQUEST, DRAFT), sample(REQUEST, SHORTER))
+    assert (first.single_turn, again.single_turn) == (sample(REQUEST, DRAFT), sample(REQUEST, SHORTER))

@@ -32,9 +32,11 @@ def guarded(key: str) -> Any:
 
 @pytest.mark.parametrize("key", ["answer", "output", "result", "response", "generation", "final_answer"])
 def test_a_known_key_of_the_state_holds_the_answer(key: str) -> None:
-    assert asked(guarded(key), {"question": QUESTION}) == Judged(single=sample(QUESTION, ANSWER), source="keys")
+    assert asked(guarded(key), {"question": QUESTION}) == Judged(single_turn=sample(QUESTION, ANSWER), source="keys")
 
 
 @pytest.mark.parametrize("key", ["text", "output_text", "content", "reply", "antwort"])
 def test_the_one_text_that_the_graph_adds_is_the_answer(key: str) -> None:
-    assert asked(guarded(key), {"question": QUESTION}) == Judged(single=sample(QUESTION, ANSWER), source="only_text")
+    assert asked(guarded(key), {"question": QUESTION}) == Judged(
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
+    )

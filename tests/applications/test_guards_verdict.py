@@ -25,11 +25,11 @@ def guarded(key: str) -> Any:
 
 def test_a_known_key_wins_over_the_verdict() -> None:
     assert asked(guarded("final_answer"), {"question": QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER), source="keys"
+        single_turn=sample(QUESTION, ANSWER), source="keys"
     )
 
 
 def test_of_two_texts_that_models_said_neither_is_thrown_away() -> None:
     assert asked(guarded("reply"), {"question": QUESTION}) == Judged(
-        single=sample(QUESTION, '{"reply":"62 metres.","verdict":"SAFE"}'), source="object"
+        single_turn=sample(QUESTION, '{"reply":"62 metres.","verdict":"SAFE"}'), source="object"
     )

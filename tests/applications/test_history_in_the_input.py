@@ -31,5 +31,5 @@ def test_the_turns_that_the_caller_gives_are_the_users(key: str, history: list[A
 
     seen = asked(app, {key: history, "question": QUESTION})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert seen.conversation == f"Human: {TRANSLATE}\nAI: {TRANSLATED}\nHuman: {QUESTION}\nAI: {ANSWER}"

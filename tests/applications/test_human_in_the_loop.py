@@ -41,13 +41,13 @@ def decided(answer: str, **decision: Any) -> tuple[Judged, Judged]:
 def test_a_turn_that_waits_for_a_person_gives_no_sample() -> None:
     interrupted, _ = decided("They are gone.", type="approve")
 
-    assert (interrupted.single, interrupted.multi, interrupted.outcome) == (None, None, "no_sample")
+    assert (interrupted.single_turn, interrupted.multi_turn, interrupted.outcome) == (None, None, "no_sample")
 
 
 def test_after_an_approval_the_question_is_the_users() -> None:
     _, resumed = decided("They are gone.", type="approve")
 
-    assert resumed.single == sample(QUESTION, "They are gone.")
+    assert resumed.single_turn == sample(QUESTION, "They are gone.")
     assert resumed.conversation == (
         f"Human: {QUESTION}\nTools:\n  execute_sql: {{'query': '{SQL}'}}\nToolOutput: done: {SQL}\nAI: They are gone."
     )
@@ -56,7 +56,7 @@ def test_after_an_approval_the_question_is_the_users() -> None:
 def test_after_a_rejection_the_tools_answer_is_the_persons() -> None:
     _, resumed = decided("I left them alone.", type="reject", message="Never delete.")
 
-    assert resumed.single == sample(QUESTION, "I left them alone.")
+    assert resumed.single_turn == sample(QUESTION, "I left them alone.")
     assert resumed.conversation == (
         f"Human: {QUESTION}\nTools:\n  execute_sql: {{'query': '{SQL}'}}\n"
         "ToolOutput: User rejected the tool call for `execute_sql` with reason: Never delete.\nAI: I left them alone."
@@ -68,8 +68,8 @@ def test_after_an_edit_the_question_is_the_users() -> None:
 
     _, resumed = decided("One is gone.", type="edit", edited_action=edited)
 
-    assert resumed.single == sample(QUESTION, "One is gone.")
-    assert asked_and_answered(resumed.multi) == [QUESTION, "One is gone."]
+    assert resumed.single_turn == sample(QUESTION, "One is gone.")
+    assert asked_and_answered(resumed.multi_turn) == [QUESTION, "One is gone."]
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
@@ -88,4 +88,4 @@ def test_after_a_summary_took_the_place_of_the_question_it_is_the_users(keep: in
 
     *_, resumed = judged(ask_and_resume)
 
-    assert resumed.single == sample(QUESTION, "They are gone.")
+    assert resumed.single_turn == sample(QUESTION, "They are gone.")

@@ -25,12 +25,12 @@ def chain(key: str) -> Any:
 @pytest.mark.parametrize("key", KEYS)
 def test_the_value_is_the_question_and_not_the_rendered_prompt(key: str) -> None:
     assert asked(chain(key) | StrOutputParser(), {key: QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER), source="only_text"
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
     )
 
 
 @pytest.mark.parametrize("key", ["user_input", "topic"])
 def test_it_is_where_the_models_message_is_the_answer(key: str) -> None:
     assert asked(chain(key), {key: QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER), source="keys" if key == "user_input" else "only_text"
+        single_turn=sample(QUESTION, ANSWER), source="keys" if key == "user_input" else "only_text"
     )

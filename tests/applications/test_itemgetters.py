@@ -45,14 +45,14 @@ def sum_of_lengths() -> Any:
 
 def test_the_question_is_told_from_its_language() -> None:
     assert asked(in_a_language(), {"question": QUESTION, "language": "italian"}) == Judged(
-        single=sample(QUESTION, ANSWER, [CONTEXT], retrieved_context_ids=["doc-1"]), source="only_text"
+        single_turn=sample(QUESTION, ANSWER, [CONTEXT], retrieved_context_ids=["doc-1"]), source="only_text"
     )
 
 
 def test_of_inputs_that_reach_no_prompt_none_is_the_question() -> None:
     seen = asked(sum_of_lengths(), {"foo": "bars", "bar": "gahs"})
 
-    assert (seen.single, seen.outcome) == (None, "no_sample")
+    assert (seen.single_turn, seen.outcome) == (None, "no_sample")
     assert all(word in (seen.reason or "") for word in ("foo", "bar", "extract="))
 
 
@@ -66,5 +66,5 @@ def city_then_country() -> Any:
 def test_a_language_that_stands_in_the_answers_prompt_is_not_the_question() -> None:
     seen = asked(city_then_country(), {"person": "obama", "language": "spanish"})
 
-    assert (seen.single, seen.outcome) == (None, "no_sample")
+    assert (seen.single_turn, seen.outcome) == (None, "no_sample")
     assert all(word in (seen.reason or "") for word in ("person", "language", "extract="))

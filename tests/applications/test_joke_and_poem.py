@@ -24,11 +24,11 @@ def joke_and_poem(*, parse: bool = True) -> Any:
 
 def test_both_texts_are_the_answer() -> None:
     assert asked(joke_and_poem(), {"topic": "bear"}) == Judged(
-        single=sample("bear", f'{{"joke":"{JOKE}","poem":"{POEM}"}}'), source="object"
+        single_turn=sample("bear", f'{{"joke":"{JOKE}","poem":"{POEM}"}}'), source="object"
     )
 
 
 def test_both_are_where_the_models_messages_are_given_as_they_came() -> None:
     assert asked(joke_and_poem(parse=False), {"topic": "bear"}) == Judged(
-        single=sample("bear", f'{{"joke":"{JOKE}","poem":"{POEM}"}}'), source="object"
+        single_turn=sample("bear", f'{{"joke":"{JOKE}","poem":"{POEM}"}}'), source="object"
     )

@@ -30,13 +30,13 @@ def joker(parser: Any) -> Any:
 
 def test_the_parsed_structure_is_the_answer() -> None:
     assert asked(joker(JsonOutputParser(pydantic_object=Joke)), {"query": QUERY}) == Judged(
-        single=sample(QUERY, JOKE), source="object"
+        single_turn=sample(QUERY, JOKE), source="object"
     )
 
 
 def test_so_it_is_as_an_object() -> None:
     assert asked(joker(PydanticOutputParser(pydantic_object=Joke)), {"query": QUERY}) == Judged(
-        single=sample(QUERY, JOKE), source="object"
+        single_turn=sample(QUERY, JOKE), source="object"
     )
 
 
@@ -45,4 +45,4 @@ def test_a_structure_that_is_streamed_is_its_last_state() -> None:
 
     seen = judged_once(lambda config: list(app.stream({"query": QUERY}, config)))
 
-    assert seen == Judged(single=sample(QUERY, JOKE), source="object")
+    assert seen == Judged(single_turn=sample(QUERY, JOKE), source="object")

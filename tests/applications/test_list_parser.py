@@ -12,5 +12,5 @@ def test_the_list_is_the_answer_as_it_was_given() -> None:
     app = prompt | says("vanilla, chocolate, mint") | CommaSeparatedListOutputParser()
 
     assert asked(app, {"subject": "ice cream flavours"}) == Judged(
-        single=sample("ice cream flavours", '["vanilla","chocolate","mint"]'), source="object"
+        single_turn=sample("ice cream flavours", '["vanilla","chocolate","mint"]'), source="object"
     )

@@ -76,5 +76,5 @@ def jokes() -> Any:
 
 def test_the_best_joke_is_judged_as_the_answer_to_the_topic() -> None:
     assert asked(jokes(), {"topic": "animals"}) == Judged(
-        single=sample("animals", "Why don't penguins like talking? They are shy."), source="only_text"
+        single_turn=sample("animals", "Why don't penguins like talking? They are shy."), source="only_text"
     )

@@ -42,6 +42,6 @@ def test_the_turns_that_the_store_kept_are_the_users(examples: list[tuple[str, s
 
     first, second = judged(two_turns)
 
-    assert (first.single, first.multi) == (sample(INTRODUCTION, WELCOME), None)
-    assert second.single == sample(QUESTION, ANSWER)
+    assert (first.single_turn, first.multi_turn) == (sample(INTRODUCTION, WELCOME), None)
+    assert second.single_turn == sample(QUESTION, ANSWER)
     assert second.conversation == f"Human: {INTRODUCTION}\nAI: {WELCOME}\nHuman: {QUESTION}\nAI: {ANSWER}"

@@ -47,10 +47,10 @@ def rewriting() -> Any:
 def test_the_judge_is_shown_what_the_models_were(application: Any, message: Any) -> None:
     given = {"messages": [message]} if message != RAW else {"messages": RAW}
 
-    assert asked(application(), given) == Judged(single=sample(REDACTED, "I wrote to them."), source="messages")
+    assert asked(application(), given) == Judged(single_turn=sample(REDACTED, "I wrote to them."), source="messages")
 
 
 def test_a_query_that_a_node_rewrote_is_the_question() -> None:
     assert asked(rewriting(), {"messages": [("user", "ferry when")]}) == Judged(
-        single=sample("When does the ferry leave?", "At nine."), source="messages"
+        single_turn=sample("When does the ferry leave?", "At nine."), source="messages"
     )

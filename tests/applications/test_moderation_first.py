@@ -24,11 +24,11 @@ def moderated(verdict: str, *said: str) -> Any:
 
 def test_the_message_is_the_question_and_not_the_moderators_prompt() -> None:
     assert asked(moderated("ALLOWED", "With its key."), {"message": QUESTION}) == Judged(
-        single=sample(QUESTION, "With its key."), source="only_text"
+        single_turn=sample(QUESTION, "With its key."), source="only_text"
     )
 
 
 def test_a_refusal_that_no_model_said_is_the_answer() -> None:
     assert asked(moderated("FORBIDDEN"), {"message": QUESTION}) == Judged(
-        single=sample(QUESTION, REFUSED), source="only_text"
+        single_turn=sample(QUESTION, REFUSED), source="only_text"
     )

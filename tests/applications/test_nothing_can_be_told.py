@@ -56,14 +56,14 @@ def named(seen: Judged, *words: str) -> bool:
 def test_several_texts_that_no_model_saw_are_no_sample() -> None:
     seen = asked(etl(), FILE)
 
-    assert (seen.single, seen.multi, seen.source, seen.outcome) == (None, None, None, "no_sample")
+    assert (seen.single_turn, seen.multi_turn, seen.source, seen.outcome) == (None, None, None, "no_sample")
     assert named(seen, "path", "encoding", "table", "status")
 
 
 def test_the_reason_names_the_keys_of_the_side_that_could_not_be_told() -> None:
     seen = asked(etl(), {"path": "orders.csv"})
 
-    assert (seen.single, seen.outcome) == (None, "no_sample")
+    assert (seen.single_turn, seen.outcome) == (None, "no_sample")
     assert named(seen, "table", "status")
     assert "orders" not in (seen.reason or "")
 
@@ -71,14 +71,14 @@ def test_the_reason_names_the_keys_of_the_side_that_could_not_be_told() -> None:
 def test_a_state_of_numbers_is_no_sample_and_its_keys_are_named() -> None:
     seen = asked(counter(), {"foo": 1, "bar": []})
 
-    assert (seen.single, seen.outcome) == (None, "no_sample")
+    assert (seen.single_turn, seen.outcome) == (None, "no_sample")
     assert named(seen, "foo", "bar")
 
 
 def test_what_an_inner_model_was_asked_is_no_question_where_the_root_has_texts() -> None:
     seen = asked(mailbox(), {"sender": "ann@example.org", "body": "Dear Bob,"})
 
-    assert (seen.single, seen.multi, seen.outcome) == (None, None, "no_sample")
+    assert (seen.single_turn, seen.multi_turn, seen.outcome) == (None, None, "no_sample")
     assert named(seen, "sender", "body")
 
 
@@ -87,7 +87,7 @@ def test_what_is_told_is_judged() -> None:
 
     seen = judged_once(lambda config: etl().invoke(FILE, config), extract=told)
 
-    assert seen == Judged(single=sample("orders.csv", "loaded"), source="extract")
+    assert seen == Judged(single_turn=sample("orders.csv", "loaded"), source="extract")
 
 
 def test_of_a_list_of_requests_no_inner_prompt_is_the_question() -> None:
@@ -95,5 +95,5 @@ def test_of_a_list_of_requests_no_inner_prompt_is_the_question() -> None:
 
     seen = asked(answer.map(), [{"frage": "When does the ferry leave?"}, {"frage": "When does the bus leave?"}])
 
-    assert (seen.single, seen.outcome) == (None, "no_sample")
+    assert (seen.single_turn, seen.outcome) == (None, "no_sample")
     assert named(seen, "question")

@@ -72,5 +72,5 @@ def test_the_report_is_judged_and_not_its_last_section() -> None:
     topic = "Create a report on LLM scaling laws"
 
     assert asked(report_writer(), {"topic": topic}) == Judged(
-        single=sample(topic, "More data is better.\n\n---\n\nLarger is better."), source="only_text"
+        single_turn=sample(topic, "More data is better.\n\n---\n\nLarger is better."), source="only_text"
     )

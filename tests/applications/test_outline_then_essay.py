@@ -19,8 +19,10 @@ def essay_chain() -> Any:
 
 
 def test_the_topic_is_the_question_and_not_the_first_prompt() -> None:
-    assert asked(essay_chain(), {"topic": "ferries"}) == Judged(single=sample("ferries", ESSAY), source="only_text")
+    assert asked(essay_chain(), {"topic": "ferries"}) == Judged(
+        single_turn=sample("ferries", ESSAY), source="only_text"
+    )
 
 
 def test_a_topic_that_is_a_bare_text_is_read_the_same() -> None:
-    assert asked(essay_chain(), "ferries") == Judged(single=sample("ferries", ESSAY), source="only_text")
+    assert asked(essay_chain(), "ferries") == Judged(single_turn=sample("ferries", ESSAY), source="only_text")

@@ -38,7 +38,7 @@ def parallel_workflow() -> Any:
 
 def test_the_text_that_holds_the_others_is_the_answer() -> None:
     assert asked(parallel_workflow(), {"topic": "cats"}) == Judged(
-        single=sample(
+        single_turn=sample(
             "cats",
             "Here's a story, joke, and poem about cats!\n\n"
             "STORY:\nA cat went out.\n\nJOKE:\nCats laugh.\n\nPOEM:\nO cat, o hat.",

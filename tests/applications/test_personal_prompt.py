@@ -42,8 +42,8 @@ def graph() -> Any:
 
 
 def test_what_the_human_says_in_the_prompt_is_the_question() -> None:
-    assert asked(chain(), GIVEN) == Judged(single=sample("Where is my parcel?", ANSWER), source="matched")
+    assert asked(chain(), GIVEN) == Judged(single_turn=sample("Where is my parcel?", ANSWER), source="matched")
 
 
 def test_so_it_is_in_a_graph() -> None:
-    assert asked(graph(), GIVEN) == Judged(single=sample("Where is my parcel?", ANSWER), source="matched")
+    assert asked(graph(), GIVEN) == Judged(single_turn=sample("Where is my parcel?", ANSWER), source="matched")

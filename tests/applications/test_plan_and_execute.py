@@ -82,6 +82,6 @@ def plan_and_execute() -> Any:
 def test_the_conversation_is_the_users_objective_and_the_response_to_it() -> None:
     seen = asked(plan_and_execute(), {"input": QUESTION})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
-    assert called(seen.multi) == SEARCHES
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
+    assert called(seen.multi_turn) == SEARCHES

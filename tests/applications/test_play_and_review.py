@@ -31,12 +31,12 @@ def test_synopsis_and_review_are_both_the_answer() -> None:
     title = "Tragedy at sunset on the beach"
 
     assert asked(play_and_review(), {"title": title}) == Judged(
-        single=sample(title, f'{{"synopsis":"{SYNOPSIS}","review":"{REVIEW}"}}'), source="object"
+        single_turn=sample(title, f'{{"synopsis":"{SYNOPSIS}","review":"{REVIEW}"}}'), source="object"
     )
 
 
 def test_of_two_inputs_that_stand_in_one_prompt_neither_is_guessed() -> None:
     seen = asked(of_an_era(), {"title": "Tragedy at sunset", "era": "Victorian England"})
 
-    assert (seen.single, seen.outcome) == (None, "no_sample")
+    assert (seen.single_turn, seen.outcome) == (None, "no_sample")
     assert all(word in (seen.reason or "") for word in ("title", "era", "extract="))

@@ -38,14 +38,14 @@ def joke_graph(*said: str) -> Any:
 def test_a_joke_that_passes_the_gate_is_the_answer() -> None:
     joke = "What do you call a cat that bowls? An alley cat!"
 
-    assert asked(joke_graph(joke), {"topic": "cats"}) == Judged(single=sample("cats", joke), source="only_text")
+    assert asked(joke_graph(joke), {"topic": "cats"}) == Judged(single_turn=sample("cats", joke), source="only_text")
 
 
 def test_the_versions_of_a_joke_that_fails_it_are_all_given() -> None:
     chain = joke_graph("A cat bowls.", "An alley cat bowls.", "An alley cat bowls nine lives.")
 
     assert asked(chain, {"topic": "cats"}) == Judged(
-        single=sample(
+        single_turn=sample(
             "cats",
             '{"joke":"A cat bowls.","improved_joke":"An alley cat bowls.","final_joke":"An alley cat bowls nine lives."}',
         ),

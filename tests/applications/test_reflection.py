@@ -39,5 +39,5 @@ def writer() -> Any:
 
 def test_the_critique_is_no_turn_of_the_user() -> None:
     assert asked(writer(), {"messages": [HumanMessage(REQUEST)]}) == Judged(
-        single=sample(REQUEST, "It is topical: it asks what matters."), source="messages"
+        single_turn=sample(REQUEST, "It is topical: it asks what matters."), source="messages"
     )

@@ -22,7 +22,7 @@ def test_the_fallbacks_answer_is_the_answer() -> None:
     prompt = ChatPromptTemplate.from_template("Reply kindly to {q}")
     app = prompt | RunnableLambda(failing).with_fallbacks([says(ANSWER)]) | StrOutputParser()
 
-    assert asked(app, {"q": QUESTION}) == Judged(single=sample(QUESTION, ANSWER), source="only_text")
+    assert asked(app, {"q": QUESTION}) == Judged(single_turn=sample(QUESTION, ANSWER), source="only_text")
 
 
 def test_the_chain_that_stands_in_for_another_is_asked_the_same() -> None:
@@ -30,7 +30,7 @@ def test_the_chain_that_stands_in_for_another_is_asked_the_same() -> None:
     good = ChatPromptTemplate.from_template("Second: {q}") | says(ANSWER) | StrOutputParser()
 
     assert asked(bad.with_fallbacks([good]), {"q": QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER), source="only_text"
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
     )
 
 
@@ -52,5 +52,5 @@ def test_an_answer_from_a_cache_is_one_though_a_model_said_something_else() -> N
     builder.add_edge("from_cache", END)
 
     assert asked(builder.compile(), {"user_query": QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER), source="only_text"
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
     )

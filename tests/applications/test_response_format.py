@@ -32,7 +32,7 @@ def test_the_answer_is_the_structure() -> None:
 
     seen = asked(app, {"messages": [("user", QUESTION)]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
 
 
 def test_beside_real_tools_the_answer_is_still_the_structure() -> None:
@@ -42,5 +42,5 @@ def test_beside_real_tools_the_answer_is_still_the_structure() -> None:
 
     seen = asked(app, {"messages": [("user", QUESTION)]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert called(seen.multi)[0] == ("look_up", {"name": "John Doe"})
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert called(seen.multi_turn)[0] == ("look_up", {"name": "John Doe"})

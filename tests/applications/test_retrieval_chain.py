@@ -57,5 +57,5 @@ def test_a_question_with_a_history_is_the_users_and_so_are_the_turns_before_it()
 
     seen = asked(history_aware_chain(), {"input": FOLLOW_UP, "chat_history": history})
 
-    assert seen.single == sample(FOLLOW_UP, DONE, [WAYS, STEPS])
+    assert seen.single_turn == sample(FOLLOW_UP, DONE, [WAYS, STEPS])
     assert seen.conversation == f"Human: {QUESTION}\nAI: {ANSWER}\nHuman: {FOLLOW_UP}\nAI: {DONE}"

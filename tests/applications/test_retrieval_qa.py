@@ -37,13 +37,13 @@ def of_the_question(kind: str, *said: str) -> Judged:
 def test_however_documents_are_read_all_that_were_are_the_contexts(kind: str, said: list[str]) -> None:
     seen = of_the_question(kind, *said)
 
-    assert seen.single is not None
-    assert (seen.single.user_input, seen.single.response) == (QUESTION, ANSWER)
-    assert seen.single.retrieved_contexts == [FIRST, SECOND]
+    assert seen.single_turn is not None
+    assert (seen.single_turn.user_input, seen.single_turn.response) == (QUESTION, ANSWER)
+    assert seen.single_turn.retrieved_contexts == [FIRST, SECOND]
 
 
 @pytest.mark.parametrize("kind", ["stuff", "refine", "map_reduce"])
 def test_an_instruction_to_refine_is_no_turn_of_the_user(kind: str) -> None:
     seen = of_the_question(kind, *["She is a top legal mind."] * 3)
 
-    assert seen.multi is None
+    assert seen.multi_turn is None

@@ -21,5 +21,5 @@ def test_the_answer_is_what_the_tool_gave_back() -> None:
 
     seen = asked(app, {"messages": [("user", QUESTION)]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert seen.conversation == f"Human: {QUESTION}\nTools:\n  order_status: {{'order': 7}}\nToolOutput: {ANSWER}"

@@ -48,17 +48,17 @@ def polisher() -> Any:
 
 def test_a_query_that_was_rewritten_is_no_part_of_the_answer() -> None:
     assert asked(rewriting(Search, "user_query", "reply"), {"user_query": "ferry when"}) == Judged(
-        single=sample("ferry when", "At nine."), source="only_text"
+        single_turn=sample("ferry when", "At nine."), source="only_text"
     )
 
 
 def test_the_question_is_the_one_that_the_user_asked() -> None:
     assert asked(rewriting(Question, "question", "generation"), {"question": "ferry when"}) == Judged(
-        single=sample("ferry when", "At nine."), source="keys"
+        single_turn=sample("ferry when", "At nine."), source="keys"
     )
 
 
 def test_a_text_that_comes_back_better_is_the_answer_to_what_came_in() -> None:
     assert asked(polisher(), {"text": "teh cat sat"}) == Judged(
-        single=sample("teh cat sat", "The cat sat."), source="only_text"
+        single_turn=sample("teh cat sat", "The cat sat."), source="only_text"
     )

@@ -42,5 +42,5 @@ def router_workflow() -> Any:
 
 def test_input_and_output_are_question_and_answer() -> None:
     assert asked(router_workflow(), {"input": "Write me a joke about cats"}) == Judged(
-        single=sample("Write me a joke about cats", "Cats? They purr-fer naps."), source="keys"
+        single_turn=sample("Write me a joke about cats", "Cats? They purr-fer naps."), source="keys"
     )

@@ -51,6 +51,6 @@ def team() -> Any:
 def test_the_answer_is_the_workers_and_not_the_supervisors_word_to_finish() -> None:
     seen = asked(team(), {"messages": [("user", QUESTION)]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
-    assert called(seen.multi) == [("python_repl", {"code": "print(42 ** 0.5)"})]
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
+    assert called(seen.multi_turn) == [("python_repl", {"code": "print(42 ** 0.5)"})]

@@ -20,13 +20,13 @@ def search(query: str) -> str:
 
 def test_a_tool_called_alone_is_asked_and_answers() -> None:
     assert asked(search, {"query": "Lisbon"}) == Judged(
-        single=sample("Lisbon", "Found: Lisbon is sunny."), source="only_text"
+        single_turn=sample("Lisbon", "Found: Lisbon is sunny."), source="only_text"
     )
 
 
 def test_a_function_of_a_text_is_asked_and_answers() -> None:
     assert asked(RunnableLambda(lambda text: text.upper()), "quiet") == Judged(
-        single=sample("quiet", "QUIET"), source="only_text"
+        single_turn=sample("quiet", "QUIET"), source="only_text"
     )
 
 
@@ -36,17 +36,17 @@ def test_a_completion_models_prompt_is_not_the_question() -> None:
     )
 
     assert asked(app, {"product": "colorful socks"}) == Judged(
-        single=sample("colorful socks", "\n\nSocktastic!"), source="only_text"
+        single_turn=sample("colorful socks", "\n\nSocktastic!"), source="only_text"
     )
 
 
 def test_a_chat_model_alone_is_asked_by_messages() -> None:
     assert asked(says("Hello Bob!"), [HumanMessage("hi, I'm Bob")]) == Judged(
-        single=sample("hi, I'm Bob", "Hello Bob!"), source="messages"
+        single_turn=sample("hi, I'm Bob", "Hello Bob!"), source="messages"
     )
 
 
 def test_a_prompt_with_one_variable_takes_a_bare_text() -> None:
     app: Any = PromptTemplate.from_template("Tell me a joke about {topic}") | says("Bears laugh.")
 
-    assert asked(app, "bears") == Judged(single=sample("bears", "Bears laugh."), source="only_text")
+    assert asked(app, "bears") == Judged(single_turn=sample("bears", "Bears laugh."), source="only_text")

@@ -67,5 +67,5 @@ def code_assistant() -> Any:
 def test_what_the_application_says_to_its_model_is_no_turn_of_the_user() -> None:
     seen = asked(code_assistant(), {"messages": [("user", QUESTION)], "iterations": 0, "error": ""})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert seen.multi is None
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert seen.multi_turn is None

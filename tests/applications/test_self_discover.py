@@ -55,5 +55,5 @@ def self_discover() -> Any:
 
 def test_the_text_that_stands_in_the_answers_prompt_is_the_question() -> None:
     assert asked(self_discover(), {"task_description": TASK, "reasoning_modules": MODULES}) == Judged(
-        single=sample(TASK, ANSWER), source="matched"
+        single_turn=sample(TASK, ANSWER), source="matched"
     )

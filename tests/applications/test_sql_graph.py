@@ -66,8 +66,8 @@ def chain() -> Any:
 
 
 def test_the_graphs_answer_is_no_query_and_no_result() -> None:
-    assert asked(graph(), {"question": QUESTION}) == Judged(single=sample(QUESTION, ANSWER), source="keys")
+    assert asked(graph(), {"question": QUESTION}) == Judged(single_turn=sample(QUESTION, ANSWER), source="keys")
 
 
 def test_the_chains_question_is_not_the_prompt_that_asks_for_a_query() -> None:
-    assert asked(chain(), {"question": QUESTION}) == Judged(single=sample(QUESTION, ANSWER), source="only_text")
+    assert asked(chain(), {"question": QUESTION}) == Judged(single_turn=sample(QUESTION, ANSWER), source="only_text")

@@ -37,19 +37,19 @@ def guide(schema: type) -> Any:
 
 def test_a_pydantic_state_is_read_as_a_dict_is() -> None:
     assert asked(guide(PydanticState), {"user_question": QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER), source="only_text"
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
     )
 
 
 def test_a_state_given_as_a_pydantic_object_is_read_the_same() -> None:
     seen = asked(guide(PydanticState), PydanticState(user_question=QUESTION))
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
 
 
 def test_a_state_given_as_a_dataclass_is_read_the_same() -> None:
     assert asked(guide(DataclassState), DataclassState(user_question=QUESTION)) == Judged(
-        single=sample(QUESTION, ANSWER), source="only_text"
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
     )
 
 
@@ -91,7 +91,7 @@ def test_only_what_the_output_schema_lets_out_is_the_answer() -> None:
     builder.add_edge("node_3", END)
 
     assert asked(builder.compile(), {"user_input": "My"}) == Judged(
-        single=sample("My", "My name is Lance"), source="only_text"
+        single_turn=sample("My", "My name is Lance"), source="only_text"
     )
 
 
@@ -124,5 +124,5 @@ def test_documents_of_a_private_state_are_the_contexts() -> None:
     builder.add_edge("retrieve", "answer")
 
     assert asked(builder.compile(), {"question": QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER, [CONTEXT], retrieved_context_ids=["doc-1"]), source="keys"
+        single_turn=sample(QUESTION, ANSWER, [CONTEXT], retrieved_context_ids=["doc-1"]), source="keys"
     )

@@ -46,4 +46,6 @@ def newsroom() -> Any:
 
 
 def test_the_parents_request_and_report_are_judged_and_no_message_of_the_subgraph() -> None:
-    assert asked(newsroom(), {"research_topic": REQUEST}) == Judged(single=sample(REQUEST, REPORT), source="only_text")
+    assert asked(newsroom(), {"research_topic": REQUEST}) == Judged(
+        single_turn=sample(REQUEST, REPORT), source="only_text"
+    )

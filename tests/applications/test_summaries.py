@@ -60,13 +60,13 @@ def stuffed() -> Any:
 
 def test_the_article_is_the_question_and_the_summary_the_answer() -> None:
     assert asked(one_text(), {"article": ARTICLE}) == Judged(
-        single=sample(ARTICLE, "Agents are slow."), source="only_text"
+        single_turn=sample(ARTICLE, "Agents are slow."), source="only_text"
     )
 
 
 def test_a_list_of_texts_is_the_question_as_it_was_given() -> None:
     assert asked(map_reduce(), {"contents": ["Apples are red", "Plums are blue"]}) == Judged(
-        single=sample('["Apples are red","Plums are blue"]', "Fruits have colours."), source="object"
+        single_turn=sample('["Apples are red","Plums are blue"]', "Fruits have colours."), source="object"
     )
 
 
@@ -74,7 +74,7 @@ def test_documents_that_were_given_are_the_contexts_of_their_summary() -> None:
     given = {"context": [Document("Apples are red."), Document("Plums are blue.")]}
 
     assert asked(stuffed(), given) == Judged(
-        single=sample(
+        single_turn=sample(
             "Write a concise summary of the following:\n\nApples are red.\n\nPlums are blue.",
             "Fruits have colours.",
             ["Apples are red.", "Plums are blue."],

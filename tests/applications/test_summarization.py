@@ -35,7 +35,7 @@ def of_each_turn(keep: int) -> list[Judged]:
 def test_each_question_is_the_users_and_each_answer_the_agents() -> None:
     seen = of_each_turn(keep=2)
 
-    assert [turn.single for turn in seen] == [sample(question, answer) for question, answer in TURNS]
+    assert [turn.single_turn for turn in seen] == [sample(question, answer) for question, answer in TURNS]
 
 
 def test_a_summary_is_no_turn_of_the_user() -> None:
@@ -48,10 +48,10 @@ def test_a_summary_is_no_turn_of_the_user() -> None:
 def test_a_summary_and_a_question_are_one_turn_of_the_user_and_so_no_conversation() -> None:
     *_, third, _ = of_each_turn(keep=2)
 
-    assert third.multi is None
+    assert third.multi_turn is None
 
 
 def test_a_question_that_a_summary_swallowed_is_still_the_users() -> None:
     seen = of_each_turn(keep=1)
 
-    assert [turn.single for turn in seen] == [sample(question, answer) for question, answer in TURNS]
+    assert [turn.single_turn for turn in seen] == [sample(question, answer) for question, answer in TURNS]

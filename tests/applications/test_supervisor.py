@@ -46,17 +46,17 @@ def test_every_call_is_seen_in_order_with_the_agent_that_made_it() -> None:
     seen = asked(headcount_team(), {"messages": [("user", QUESTION)]})
 
     # The library itself writes that an expert hands back: a message with a call that no model made and no tool ran.
-    made = [call for call in called_by(seen.multi) if call[1] != "transfer_back_to_supervisor"]
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert asked_and_answered(seen.multi) == [QUESTION, ANSWER]
+    made = [call for call in called_by(seen.multi_turn) if call[1] != "transfer_back_to_supervisor"]
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert asked_and_answered(seen.multi_turn) == [QUESTION, ANSWER]
     assert made == CALLS
 
 
 def test_a_team_that_tells_its_whole_history_is_seen_the_same() -> None:
     seen = asked(headcount_team(output_mode="full_history"), {"messages": [("user", QUESTION)]})
 
-    made = [call for call in called_by(seen.multi) if call[1] != "transfer_back_to_supervisor"]
-    assert seen.single == sample(QUESTION, ANSWER)
+    made = [call for call in called_by(seen.multi_turn) if call[1] != "transfer_back_to_supervisor"]
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert made == CALLS
 
 
@@ -68,4 +68,4 @@ def test_experts_that_are_no_agents_of_langchain_are_named_by_their_place_in_the
 
     seen = asked(create_supervisor([expert], model=model).compile(), {"messages": [("user", "1 + 2?")]})
 
-    assert ("math_expert", "add") in called_by(seen.multi)
+    assert ("math_expert", "add") in called_by(seen.multi_turn)

@@ -39,10 +39,14 @@ def test_a_conversation_goes_on_with_whoever_is_active() -> None:
 
     first, second = judged(two_turns)
 
-    assert (first.single, second.single) == (sample(TO_BOB, HELLO), sample(SUM, RESULT))
+    assert (first.single_turn, second.single_turn) == (sample(TO_BOB, HELLO), sample(SUM, RESULT))
     assert second.conversation == (
         f"Human: {TO_BOB}\nTools:\n  transfer_to_bob: {{}}\nToolOutput: Successfully transferred to bob\nAI: {HELLO}\n"
         f"Human: {SUM}\nTools:\n  transfer_to_alice: {{}}\nToolOutput: Successfully transferred to alice\n"
         f"Tools:\n  add: {{'a': 5, 'b': 7}}\nToolOutput: 12\nAI: {RESULT}"
     )
-    assert called_by(second.multi) == [("alice", "transfer_to_bob"), ("bob", "transfer_to_alice"), ("alice", "add")]
+    assert called_by(second.multi_turn) == [
+        ("alice", "transfer_to_bob"),
+        ("bob", "transfer_to_alice"),
+        ("alice", "add"),
+    ]

@@ -37,8 +37,8 @@ def chain_with_examples(model: Any) -> Any:
 def test_the_calls_of_examples_were_never_made() -> None:
     seen = asked(chain_with_examples(says(ANSWER)), {"query": QUESTION})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert seen.multi is None
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert seen.multi_turn is None
 
 
 def test_beside_examples_only_the_call_that_was_made_is_seen() -> None:
@@ -47,5 +47,5 @@ def test_beside_examples_only_the_call_that_was_made_is_seen() -> None:
 
     seen = asked(app, {"query": QUESTION})
 
-    assert seen.single == sample(QUESTION, ANSWER)
-    assert called(seen.multi) == [("multiply", {"a": 119, "b": 8})]
+    assert seen.single_turn == sample(QUESTION, ANSWER)
+    assert called(seen.multi_turn) == [("multiply", {"a": 119, "b": 8})]

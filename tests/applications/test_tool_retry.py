@@ -30,7 +30,7 @@ def weather_agent(failures: int) -> Any:
 def test_a_call_that_was_tried_three_times_is_one_call() -> None:
     seen = asked(weather_agent(failures=2), {"messages": [("user", QUESTION)]})
 
-    assert seen.single == sample(QUESTION, ANSWER)
+    assert seen.single_turn == sample(QUESTION, ANSWER)
     assert seen.conversation == (
         f"Human: {QUESTION}\nTools:\n  weather: {{'city': 'Oslo'}}\nToolOutput: snow\nAI: {ANSWER}"
     )

@@ -41,13 +41,13 @@ class Reply(TypedDict):
 
 def test_the_one_text_that_is_let_out_is_the_answer() -> None:
     assert asked(support(Reply), {"customer_message": QUESTION}) == Judged(
-        single=sample(QUESTION, ANSWER), source="only_text"
+        single_turn=sample(QUESTION, ANSWER), source="only_text"
     )
 
 
 def test_where_the_whole_state_is_let_out_all_that_was_said_is_given() -> None:
     assert asked(support(State), {"customer_message": QUESTION}) == Judged(
-        single=sample(
+        single_turn=sample(
             QUESTION, '{"in_english":"When does the office open?","answered":"At nine.","reply":"Um neun Uhr."}'
         ),
         source="object",

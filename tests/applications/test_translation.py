@@ -18,7 +18,7 @@ def translator(said: str) -> Any:
 
 def test_what_the_user_says_in_the_prompt_is_the_question_and_not_the_language() -> None:
     assert asked(translator("ciao!"), {"language": "Italian", "text": "hi!"}) == Judged(
-        single=sample("hi!", "ciao!"), source="matched"
+        single_turn=sample("hi!", "ciao!"), source="matched"
     )
 
 
@@ -29,5 +29,5 @@ def test_a_known_key_beside_two_languages_is_the_question() -> None:
     given = {"input_language": "English", "output_language": "German", "input": "I love programming."}
 
     assert asked(prompt | says("Ich liebe Programmieren."), given) == Judged(
-        single=sample("I love programming.", "Ich liebe Programmieren."), source="keys"
+        single_turn=sample("I love programming.", "Ich liebe Programmieren."), source="keys"
     )

@@ -34,4 +34,4 @@ def editors() -> Any:
 
 
 def test_one_text_under_two_keys_is_one_text() -> None:
-    assert asked(editors(), {"brief": BRIEF}) == Judged(single=sample(BRIEF, POST), source="matched")
+    assert asked(editors(), {"brief": BRIEF}) == Judged(single_turn=sample(BRIEF, POST), source="matched")

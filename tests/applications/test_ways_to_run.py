@@ -61,7 +61,7 @@ WAYS: dict[str, Callable[[Any, Any], Any]] = {
 def test_each_way_gives_the_same_sample(app: Callable[[], Any], way: str) -> None:
     seen = judged(lambda config: WAYS[way](app(), config))
 
-    assert seen == [Judged(single=sample("cats", "Cats purr."), source="only_text")]
+    assert seen == [Judged(single_turn=sample("cats", "Cats purr."), source="only_text")]
 
 
 @pytest.mark.parametrize("app", [chain, graph])
@@ -69,6 +69,6 @@ def test_a_batch_gives_a_sample_for_each_of_its_inputs(app: Callable[[], Any]) -
     seen = judged(lambda config: batched(app(), config))
 
     assert sorted(seen, key=str) == [
-        Judged(single=sample("cats", "Cats purr."), source="only_text"),
-        Judged(single=sample("dogs", "Dogs bark."), source="only_text"),
+        Judged(single_turn=sample("cats", "Cats purr."), source="only_text"),
+        Judged(single_turn=sample("dogs", "Dogs bark."), source="only_text"),
     ]

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from tests.servers.server import poll
 
-from spanscore import Collect, MultiTurnSample, SingleTurnSample
+from spanscore import MultiTurnSample, SingleTurnSample
 from spanscore.cases.collector import CaseCollector
+from spanscore.config import Collect
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import Job
 from spanscore.model.sample import Samples
@@ -61,7 +62,7 @@ def job(number: int, question: str, *, size_bytes: int = 100, session: Session |
     single = SingleTurnSample(user_input=question, response="Never.", retrieved_contexts=["At nine."])
     multi = MultiTurnSample.model_validate({"user_input": [{"type": "human", "content": question}]})
     unit = Unit(UnitKey(number, number), (), session=session)
-    return Job(unit, Samples(single=single, multi=multi), {}, size_bytes)
+    return Job(unit, Samples(single_turn=single, multi_turn=multi), {}, size_bytes)
 
 
 def score(metric: str, value: float | None, label: Any = None) -> Score:

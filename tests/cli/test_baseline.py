@@ -109,7 +109,7 @@ def test_a_program_reads_what_the_profile_explains_and_what_is_left(server: Any,
     )
     assert one["explained"] > 0.9
     assert not one["is_autocorrelated"]
-    assert one["slack"]["1h"] < 0.003
+    assert one["baseline_sd"]["1h"] < 0.003
     assert one["scores"] == pytest.approx(2 * DAYS * DAY_S / STEP_S * SCORES, rel=0.01)
 
 
@@ -179,7 +179,10 @@ def checked(folder: Path, baseline: str) -> Any:
         ("{baseline: {offset: 7d}}", "below that of 7 d before"),
         ("{baseline: {offset: 7d}}", "follows a slow decline"),
         (f"{{baseline: {{hour_of_week: {SHIPPED}}}}}", "0.05 or more below 0.75 to 0.83 by hour"),
-        ("{baseline: 0.85, slack: 0.03}", "strays so much by itself that a drop of 0.05 is not seen"),
+        (
+            "{baseline: 0.85, baseline_sd: 0.03}",
+            "strays so much by itself that a drop of 0.05 is not seen",
+        ),
     ],
 )
 def test_check_says_of_a_baseline_what_it_does_not_hold(tmp_path: Path, baseline: str, words: str) -> None:
@@ -188,7 +191,10 @@ def test_check_says_of_a_baseline_what_it_does_not_hold(tmp_path: Path, baseline
     assert (done.exit_code, words in done.stdout) == (0, True), done.output
 
 
-@pytest.mark.parametrize("baseline", ["{baseline: 0.85, slack: 0.01}", f"{{baseline: {{hour_of_week: {SHIPPED}}}}}"])
+@pytest.mark.parametrize(
+    "baseline",
+    ["{baseline: 0.85, baseline_sd: 0.01}", f"{{baseline: {{hour_of_week: {SHIPPED}}}}}"],
+)
 def test_check_has_nothing_to_add_where_the_straying_is_known(tmp_path: Path, baseline: str) -> None:
     assert "false_alarm_every" not in checked(tmp_path, baseline).stdout
 

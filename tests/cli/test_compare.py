@@ -19,9 +19,10 @@ from tests.live import CONTEXT, QUESTION, a_line, a_trace, model
 from tests.monitoring import backfill
 from typer.testing import CliRunner
 
-from spanscore import Compare, semconv
+from spanscore import semconv
 from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
+from spanscore.config import Compare
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness
 from spanscore.monitoring import names
@@ -68,7 +69,7 @@ def served(version: str, folder: Path, *, found: int) -> Served:
         telemetry = scorer._line.telemetry
         assert telemetry is not None
         sums = {name: telemetry.sums(name) for name in SUMS}
-        lost = telemetry.compared_excluded()
+        lost = telemetry.compared_missing()
     sums |= {semconv.COMPARED_MISSING_WEIGHT: {labels: one.w for labels, one in lost.items()}}
     sums |= {semconv.COMPARED_MISSING_WEIGHT2: {labels: one.w2 for labels, one in lost.items()}}
     file = folder / f"{version}.jsonl"

@@ -85,8 +85,8 @@ MULTI = st.builds(
 )
 SAMPLES = st.builds(
     Samples,
-    single=st.none() | st.builds(SingleTurnSample),
-    multi=st.none() | MULTI,
+    single_turn=st.none() | st.builds(SingleTurnSample),
+    multi_turn=st.none() | MULTI,
     outcome=st.none() | st.sampled_from(Outcome),
     reason=st.none() | SAID,
     searched=st.lists(st.tuples(SAID, SAID), max_size=2).map(tuple),
@@ -140,7 +140,7 @@ SCORE = make_score(
 
 def a_job(**given: Any) -> Job:
     unit = replace(make_unit(make_span()), session=Session(UnitKey(3, 4), 2, "idle", (UnitKey(1, 2),)))
-    job = Job(unit, Samples(multi=CONVERSATION), {}, size_bytes=1, handed_over=True)
+    job = Job(unit, Samples(multi_turn=CONVERSATION), {}, size_bytes=1, handed_over=True)
     return replace(job, **given)
 
 
@@ -236,12 +236,12 @@ def test_a_hand_made_sample_that_json_cannot_carry_is_written_all_the_same() -> 
     call = AIMessage(content="I look", tool_calls=[ToolCall.model_construct(name="find", args=args)])
     asked = [HumanMessage(content=f"question {number}") for number in range(30_000)]
 
-    job = job_of(json_of_job(a_job(samples=Samples(multi=MultiTurnSample(user_input=[*asked, call])))))
+    job = job_of(json_of_job(a_job(samples=Samples(multi_turn=MultiTurnSample(user_input=[*asked, call])))))
 
     assert isinstance(job, Job)
-    assert job.samples.multi is not None
-    assert job.samples.multi.user_input[:-1] == asked, "nothing that can be carried is cut"
-    last = job.samples.multi.user_input[-1]
+    assert job.samples.multi_turn is not None
+    assert job.samples.multi_turn.user_input[:-1] == asked, "nothing that can be carried is cut"
+    last = job.samples.multi_turn.user_input[-1]
     assert isinstance(last, AIMessage)
     assert (last.tool_calls or [])[0].args == {
         "at": {"type": "ndarray"},

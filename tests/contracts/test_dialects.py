@@ -52,7 +52,7 @@ class Plain:
         asked, said = self.texts(unit)
         if not isinstance(asked, str) or not isinstance(said, str):
             return Samples(outcome=Outcome.NO_SAMPLE, reason="question or answer is no text")
-        return Samples(single=SingleTurnSample(user_input=self.clean(asked), response=self.clean(said)))
+        return Samples(single_turn=SingleTurnSample(user_input=self.clean(asked), response=self.clean(said)))
 
     def texts(self, unit: Unit) -> tuple[Any, Any]:
         held = {} if unit.root is None else unit.root.attributes

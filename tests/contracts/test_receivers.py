@@ -57,7 +57,7 @@ class Scorer:
     """What a processor asks of a scorer."""
 
     def __init__(self, spans: ExternalSpans) -> None:
-        self.external_spans = spans
+        self._external_spans = spans
 
     def export_held_spans(self, timeout: float) -> None:
         """Hold nothing."""

@@ -60,8 +60,8 @@ def asked(system: str = "Be brief.", user: str = QUESTION, **more: str) -> dict[
 
 
 def contexts(made: Samples) -> tuple[list[str] | None, Any]:
-    assert made.single is not None
-    return made.single.retrieved_contexts, made.single.retrieved_context_ids
+    assert made.single_turn is not None
+    return made.single_turn.retrieved_contexts, made.single_turn.retrieved_context_ids
 
 
 @pytest.mark.parametrize(

@@ -48,24 +48,24 @@ STATE = root(
 def test_a_key_path_finds_a_text(path: str, text: str | None) -> None:
     samples = found(Extract(user_input=path), STATE)
 
-    assert samples.single is not None
-    assert samples.single.user_input == text
+    assert samples.single_turn is not None
+    assert samples.single_turn.user_input == text
     assert samples.searched[0] == ("user_input", f"the configured place, {path}")
 
 
 def test_the_whole_side_is_a_place() -> None:
     samples = found(Extract(user_input="input", response="output"), root([HumanMessage("q")], AIMessage("a")))
 
-    assert samples.single is not None
-    assert (samples.single.user_input, samples.single.response) == ("q", "a")
+    assert samples.single_turn is not None
+    assert (samples.single_turn.user_input, samples.single_turn.response) == ("q", "a")
 
 
 @pytest.mark.parametrize("path", ["output.messages.-1", "output.messages"])
 def test_a_list_of_messages_is_reached_by_the_same_path_as_in_a_state(path: str) -> None:
     samples = found(Extract(response=path), root("q", [HumanMessage("q"), AIMessage("a")]))
 
-    assert samples.single is not None
-    assert samples.single.response == "a"
+    assert samples.single_turn is not None
+    assert samples.single_turn.response == "a"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_a_list_of_messages_is_reached_by_the_same_path_as_in_a_state(path: str)
 def test_a_key_path_finds_contexts_and_replaces_the_search(path: str, contexts: Any, ids: Any) -> None:
     samples = found(Extract(retrieved_contexts=path), STATE, retriever("q", [Document("other")]))
 
-    assert samples.single is not None
-    assert (samples.single.retrieved_contexts, samples.single.retrieved_context_ids) == (contexts, ids)
+    assert samples.single_turn is not None
+    assert (samples.single_turn.retrieved_contexts, samples.single_turn.retrieved_context_ids) == (contexts, ids)
 
 
 def test_a_function_of_the_unit_is_a_place() -> None:
@@ -94,8 +94,8 @@ def test_a_function_of_the_unit_is_a_place() -> None:
 
     samples = found(extract, STATE)
 
-    assert samples.single is not None
-    assert (samples.single.user_input, samples.single.retrieved_contexts) == ("Q", ["1 spans"])
+    assert samples.single_turn is not None
+    assert (samples.single_turn.user_input, samples.single_turn.retrieved_contexts) == ("Q", ["1 spans"])
 
 
 def test_a_function_that_raises_finds_nothing_and_says_so() -> None:
@@ -104,8 +104,8 @@ def test_a_function_that_raises_finds_nothing_and_says_so() -> None:
 
     samples = found(Extract(response=broken), STATE)
 
-    assert samples.single is not None
-    assert samples.single.response is None
+    assert samples.single_turn is not None
+    assert samples.single_turn.response is None
     assert samples.searched[1] == ("response", "the configured function broken, which raised KeyError")
 
 

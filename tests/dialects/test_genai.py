@@ -72,7 +72,7 @@ def test_a_external_agent_is_read() -> None:
         span(2, "retrieval", scope="x", parent=1, attributes={semconv.RETRIEVAL_DOCUMENTS: found}),
     )
 
-    assert made.single == ours.SingleTurnSample(
+    assert made.single_turn == ours.SingleTurnSample(
         user_input="q", response="a", retrieved_contexts=["c"], retrieved_context_ids=["1"]
     )
 
@@ -87,15 +87,15 @@ def test_result_is_read_as_response_and_arguments_as_json_text() -> None:
 
     made = samples(span(1, "invoke_agent", attributes={semconv.OUTPUT_MESSAGES: talk}))
 
-    assert made.multi is not None
-    assert made.multi.user_input == [
+    assert made.multi_turn is not None
+    assert made.multi_turn.user_input == [
         ours.HumanMessage(content="q"),
         ours.AIMessage(tool_calls=[ours.ToolCall(name="f", args={"a": 1}, id="1")]),
         ours.ToolMessage(content='{"b":2}', tool_call_id="1"),
         ours.AIMessage(content="a"),
     ]
-    assert made.single is not None
-    assert (made.single.user_input, made.single.response) == ("q", "a")
+    assert made.single_turn is not None
+    assert (made.single_turn.user_input, made.single_turn.response) == ("q", "a")
 
 
 def test_messages_that_were_cut_on_their_way_hold_none() -> None:
@@ -115,8 +115,8 @@ def test_a_loop_of_parents_ends() -> None:
         span(3, "execute_tool", parent=2),
     )
 
-    assert made.single is not None
-    assert made.single.retrieved_contexts == ["c"]
+    assert made.single_turn is not None
+    assert made.single_turn.retrieved_contexts == ["c"]
 
 
 CONTENT = st.dictionaries(
@@ -145,9 +145,9 @@ def test_no_payload_makes_it_raise(runs: list[Any], dialect: GenAIExtractor) -> 
     dialect.accepts(spans[0])
     made = samples(*spans, dialect=dialect)
 
-    assert (made.single is None) == (made.outcome is Outcome.NO_SAMPLE)
+    assert (made.single_turn is None) == (made.outcome is Outcome.NO_SAMPLE)
     assert made.outcome is None or made.reason
-    for sample in (made.single, made.multi):
+    for sample in (made.single_turn, made.multi_turn):
         assert sample is None or sample.model_dump_json().encode()
 
 
@@ -190,8 +190,10 @@ def test_a_call_that_only_a_prompt_holds_is_found_however_its_json_is_written() 
         spans = [replace(one, attributes=structured(wire)) for one, wire in zip(came, held, strict=True)]
         made = samples(*map(GenAINormalizer().normalize, spans))
 
-        assert made.multi is not None
-        calls = [one.tool_calls for one in made.multi.user_input if isinstance(one, ours.AIMessage) and one.tool_calls]
+        assert made.multi_turn is not None
+        calls = [
+            one.tool_calls for one in made.multi_turn.user_input if isinstance(one, ours.AIMessage) and one.tool_calls
+        ]
         assert calls == [[ours.ToolCall(name="search", args={"q": "a"}, id="c1")]]
 
 
@@ -208,8 +210,8 @@ def test_documents_in_instructions_that_stand_apart_are_in_the_prompt() -> None:
         span(3, "chat", parent=1, attributes=prompt),
     )
 
-    assert made.single is not None
-    assert made.single.retrieved_contexts == ["Notes of the first page.", "Notes of the second page."]
+    assert made.single_turn is not None
+    assert made.single_turn.retrieved_contexts == ["Notes of the first page.", "Notes of the second page."]
 
 
 def test_what_a_model_gave_is_its_own_also_where_its_role_is_none() -> None:
@@ -221,5 +223,5 @@ def test_what_a_model_gave_is_its_own_also_where_its_role_is_none() -> None:
         span(2, "chat", parent=1, attributes={semconv.OUTPUT_MESSAGES: gave}),
     )
 
-    assert made.single is not None
-    assert made.single.response == '{"setup":"Why?","punchline":"So."}'
+    assert made.single_turn is not None
+    assert made.single_turn.response == '{"setup":"Why?","punchline":"So."}'

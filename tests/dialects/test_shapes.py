@@ -356,7 +356,7 @@ SHAPES: dict[str, Row] = {
             )
         ],
         (Q, A),
-        multi=[ours.HumanMessage(content="x"), ours.AIMessage(content="y"), *CALLED[::3]],
+        multi_turn=[ours.HumanMessage(content="x"), ours.AIMessage(content="y"), *CALLED[::3]],
         reason="left out of the conversation: 1 tool results that no message before them asked for",
     ),
     "a resumed turn": Row(
@@ -421,15 +421,15 @@ SHAPES: dict[str, Row] = {
 
 
 def check(row: Row, samples: ours.Samples) -> None:
-    if row.single is None:
-        assert (samples.single, samples.multi, samples.outcome) == (None, None, Outcome.NO_SAMPLE)
+    if row.single_turn is None:
+        assert (samples.single_turn, samples.multi_turn, samples.outcome) == (None, None, Outcome.NO_SAMPLE)
     else:
         names = ("user_input", "response", "retrieved_contexts", "retrieved_context_ids")
-        wanted = dict(zip_longest(names, row.single))
+        wanted = dict(zip_longest(names, row.single_turn))
         assert samples.outcome is None
-        assert samples.single is not None
-        assert {name: getattr(samples.single, name) for name in wanted} == wanted
-        assert (samples.multi and samples.multi.user_input) == row.multi
+        assert samples.single_turn is not None
+        assert {name: getattr(samples.single_turn, name) for name in wanted} == wanted
+        assert (samples.multi_turn and samples.multi_turn.user_input) == row.multi_turn
     assert samples.reason == row.reason
 
 
@@ -468,7 +468,7 @@ def test_what_was_expected_fills_the_reference_fields() -> None:
 
     samples = GenAIExtractor().extract(unit(root([*HISTORY, human(Q)], AIMessage(A), expected)))
 
-    assert samples.single == SingleTurnSample(
+    assert samples.single_turn == SingleTurnSample(
         user_input=Q,
         response=A,
         reference="r",
@@ -476,7 +476,7 @@ def test_what_was_expected_fills_the_reference_fields() -> None:
         reference_context_ids=["1"],
         rubrics={"1": "bad"},
     )
-    assert samples.multi == MultiTurnSample(
+    assert samples.multi_turn == MultiTurnSample(
         user_input=[*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
         reference="r",
         reference_topics=["geography"],
@@ -488,7 +488,7 @@ def test_what_was_expected_fills_the_reference_fields() -> None:
 def test_an_expectation_that_does_not_fit_is_noted_and_the_others_are_kept() -> None:
     samples = GenAIExtractor().extract(unit(root(Q, A, {"reference": 7, "rubrics": {"1": "bad"}})))
 
-    assert samples.single == SingleTurnSample(user_input=Q, response=A, rubrics={"1": "bad"})
+    assert samples.single_turn == SingleTurnSample(user_input=Q, response=A, rubrics={"1": "bad"})
     assert samples.reason == "expected reference left out: Input should be a valid string"
 
 

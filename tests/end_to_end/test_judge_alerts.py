@@ -21,7 +21,8 @@ from tests.judges.models import Answers
 from tests.live import QUESTION, rag
 from tests.servers.server import poll
 
-from spanscore import Budget, OnlineScorer
+from spanscore import OnlineScorer
+from spanscore.config import Budget
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic

@@ -138,7 +138,7 @@ def test_ballots_are_as_the_metric_has_them() -> None:
 
     polite(judge, strictness=3).fit_sync(labels(40), candidates=1)
 
-    assert {prompt.ballot for prompt in judge.asked} == {0, 1, 2}
+    assert {prompt.vote_index for prompt in judge.asked} == {0, 1, 2}
 
 
 def test_progress_tells_samples_and_judge_calls() -> None:

@@ -26,7 +26,7 @@ class Writer:
         self.asked.append(prompt)
         if not self.instructions:
             raise JudgeError("nobody is there")
-        return Reply(text=json.dumps({"instruction": self.instructions[prompt.ballot % len(self.instructions)]}))
+        return Reply(text=json.dumps({"instruction": self.instructions[prompt.vote_index % len(self.instructions)]}))
 
 
 def test_an_instruction_that_is_shown_to_help_is_kept() -> None:

@@ -37,7 +37,8 @@ from tests.servers.prometheus import Prometheus
 from tests.servers.server import free_port, poll
 from tests.servers.zipkin import Zipkin
 
-from spanscore import Budget, Collect, Compare, OnlineScorer, semconv
+from spanscore import OnlineScorer, semconv
+from spanscore.config import Budget, Collect, Compare
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
@@ -177,7 +178,7 @@ def staged(
             compare=Compare("release"),
             collect=Collect(["polite=fail", "grounded<0.5"], folder / "cases.jsonl"),
         )
-        scorer.otlp_spans(WireUnits())  # it has instruments of its own
+        scorer._otlp_spans(WireUnits())  # it has instruments of its own
         scorer._line.telemetry.gauges.update(OF_A_WORKER)
         scorer._line.points_beside = lambda: LAG
         for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
@@ -308,7 +309,7 @@ def _play(scorer: OnlineScorer) -> None:
     model().invoke("What is the capital of France?", config=config, model="answerer-1")
     rag("Berlin is the capital of France.").invoke("What is the capital of France?", config=new)
     told = logs(result("tone", 0.75, "calm"), result("tone", 0.25))  # as others judge
-    external = scorer.otlp_spans(WireUnits()).external
+    external = scorer._otlp_spans(WireUnits()).external
     assert external is not None
     external.read_logs(results_in_logs(told))
     scorer.flush(10)

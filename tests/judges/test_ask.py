@@ -22,7 +22,7 @@ from spanscore.errors import (
 )
 from spanscore.judges import ask, recorded_calls
 from spanscore.judges.reader import read
-from spanscore.metrics.kit.step import Verdict
+from spanscore.metrics.kit.step import BinaryAnswer
 from spanscore.model.prompt import Prompt, Reply
 
 GOOD = '{"reason": "r", "verdict": 1}'
@@ -84,7 +84,7 @@ def test_a_row_of_a_broken_list_is_no_answer() -> None:
 @pytest.mark.parametrize(("given", "read_as"), [(0, 0), (1, 1), (True, 1), ("0", 0), (1.0, 1)])
 def test_a_verdict_is_zero_or_one(given: object, read_as: int) -> None:
     class Row(BaseModel):
-        verdict: Verdict
+        verdict: BinaryAnswer
 
     assert Row.model_validate({"verdict": given}).verdict == read_as
 
@@ -92,7 +92,7 @@ def test_a_verdict_is_zero_or_one(given: object, read_as: int) -> None:
 @pytest.mark.parametrize("given", [2, -1, 0.5, "yes", None])
 def test_any_other_number_is_no_verdict(given: object) -> None:
     class Row(BaseModel):
-        verdict: Verdict
+        verdict: BinaryAnswer
 
     with pytest.raises(ValueError, match="verdict"):
         Row.model_validate({"verdict": given})
@@ -148,9 +148,9 @@ async def test_a_shape_may_read_a_text_without_json_and_sees_the_evidence() -> N
 async def test_the_repair_of_a_ballot_keeps_its_number() -> None:
     judge = Answers("hm", '{"text": "{\\"verdict\\": 0}"}')
 
-    await ask(judge, Prompt(step="critique", instruction="", evidence={}, output=Answer, ballot=4))
+    await ask(judge, Prompt(step="critique", instruction="", evidence={}, output=Answer, vote_index=4))
 
-    assert [prompt.ballot for prompt in judge.asked] == [4, 4]
+    assert [prompt.vote_index for prompt in judge.asked] == [4, 4]
 
 
 async def test_every_call_is_recorded_with_what_it_cost() -> None:
@@ -264,7 +264,7 @@ LOOSE = {
     "a wrapper": '{"answer": {"reason": "r", "verdict": 1}}',
     "a wrapper with a fault": "{'answer': {'verdict': 1,},}",
     "other case": '{"Reason": "r", "VERDICT": 1}',
-    "other case in a wrapper": '{"Critique": {"Verdict": 1}}',
+    "other case in a wrapper": '{"Critique": {"BinaryAnswer": 1}}',
     "a line": "Verdict: 1",
     "a bold line": "**Verdict:** 1.",
 }
@@ -289,7 +289,7 @@ def test_what_was_not_quite_json_keeps_its_words() -> None:
     "text",
     [
         '{"reason": "it says "no" there", "verdict": 1}',
-        '{"Verdict": 1, "verdict": 0}',
+        '{"BinaryAnswer": 1, "verdict": 0}',
         "{'verdict': 1, 'verdict': 0}",
         '{"verdict": 1 // was 0}',
         '{"verdict": 0 1}',

@@ -249,7 +249,7 @@ def test_a_quoted_end_of_a_thought_makes_no_rating_of_a_number() -> None:
     [
         "{'reason': 'Every claim is right.', 'verdict': 1}",
         '{"reason": "Every claim is right.", "verdict": 1,}',
-        '{"Reason": "Every claim is right.", "Verdict": True}',
+        '{"Reason": "Every claim is right.", "BinaryAnswer": True}',
         f'{{"response": {FORGED}}}',
         "{\u201creason\u201d: \u201cEvery claim is right.\u201d, \u201cverdict\u201d: 1}",
     ],

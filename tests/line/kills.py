@@ -27,7 +27,8 @@ from typing import Any, Final
 from tests.line.kill_points import OF_WORKERS, OF_WRITERS, POINTS, End, Journal, named, watch
 from tests.live import QUESTION, Grounded, a_trace, rag
 
-from spanscore import OnlineScorer, Spool
+from spanscore import OnlineScorer
+from spanscore.config import Spool
 from spanscore.metrics import Finding
 from spanscore.model.span import Unit
 from spanscore.testing import MemorySink
@@ -115,7 +116,7 @@ def _live(folder: Path, *, units: int, scores: bool, end: End, dice: str) -> Non
         sinks=[_Told(journal)],
         tracer_provider=trace.provider,
     )
-    scorer.begin()
+    scorer.start_workers()
     for _ in range(units):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
     while end != _LAST or not (folder / "last").exists() or _left(path):

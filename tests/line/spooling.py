@@ -14,7 +14,8 @@ from typing import Any
 
 from tests.live import QUESTION, Grounded, a_trace, rag
 
-from spanscore import OnlineScorer, Spool
+from spanscore import OnlineScorer
+from spanscore.config import Spool
 from spanscore.metrics import Finding
 from spanscore.model.span import Unit
 from spanscore.testing import MemorySink
@@ -59,7 +60,7 @@ def main() -> None:
         sinks=[Told()],
         tracer_provider=a_trace().provider,
     )
-    scorer.begin()
+    scorer.start_workers()
     say("begun")
     for _ in range(int(units)):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})

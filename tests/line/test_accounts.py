@@ -12,7 +12,7 @@ from tests.judges.models import QUESTION as PROMPT
 from tests.judges.models import Answers
 from tests.live import QUESTION, a_line, rag
 
-from spanscore import Budget
+from spanscore.config import Budget
 from spanscore.judges import embedder, judge
 from spanscore.judges.effects.account import Account, AccountState
 from spanscore.judges.effects.purse import BudgetState

@@ -8,7 +8,8 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from tests.live import QUESTION, a_line, a_trace, rag
 
-from spanscore import Budget, ConfigurationError, OnlineScorer, judge
+from spanscore import ConfigurationError, OnlineScorer, judge
+from spanscore.config import Budget
 from spanscore.judges import embedder
 from spanscore.metrics import AspectCritic, ExactMatch, SemanticSimilarity
 from spanscore.model.counted import Weights

@@ -19,9 +19,10 @@ from tests.servers.server import poll
 from tests.spool.disks import run_on_small_disk
 from typer.testing import CliRunner
 
-from spanscore import Collect, OnlineScorer, semconv
+from spanscore import OnlineScorer, semconv
 from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
+from spanscore.config import Collect
 from spanscore.errors import ConfigurationError
 from spanscore.runtime import log
 from spanscore.runtime.line_file import LineFile
@@ -265,5 +266,5 @@ def test_on_a_full_and_on_a_read_only_disk_cases_wait_and_the_application_goes_o
 def test_a_condition_of_no_metric_is_refused_when_the_scorer_is_made(out: Path) -> None:
     with pytest.raises(ConfigurationError, match="names groundd, which is no metric here: did you mean 'grounded'"):
         OnlineScorer([Grounded()], collect=Collect(["groundd<0.5"], out))
-    with pytest.raises(ConfigurationError, match=r"write collect=spanscore.Collect"):
+    with pytest.raises(ConfigurationError, match=r"write collect=spanscore.config.Collect"):
         OnlineScorer([Grounded()], collect={"when": []})  # type: ignore[arg-type]

@@ -12,7 +12,8 @@ from opentelemetry.sdk.resources import Resource
 from tests.line.test_received import Answered, agent, send
 from tests.live import QUESTION, Failing, Grounded, Held, a_line, a_trace, rag
 
-from spanscore import Compare, ConfigurationError, OnlineScorer, SingleTurnSample, semconv
+from spanscore import ConfigurationError, OnlineScorer, SingleTurnSample, semconv
+from spanscore.config import Compare
 
 
 def collected(scorer: OnlineScorer, reader: InMemoryMetricReader, instrument: str) -> dict[Any, float]:
@@ -113,7 +114,7 @@ def test_what_cannot_tell_releases_apart_is_refused(by: Any) -> None:
 
 
 def test_a_name_in_place_of_the_object_is_refused_with_what_to_write() -> None:
-    with pytest.raises(ConfigurationError, match=r"write compare=spanscore.Compare"):
+    with pytest.raises(ConfigurationError, match=r"write compare=spanscore.config.Compare"):
         OnlineScorer([Grounded()], compare="service.version")
 
 

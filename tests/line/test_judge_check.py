@@ -17,7 +17,8 @@ from tests.live import QUESTION, Grounded, a_line, identity_holds, rag
 from tests.runtime.test_fork import in_child
 from tests.servers.server import poll
 
-from spanscore import Budget, ConfigurationError, JudgeCheck, OnlineScorer
+from spanscore import ConfigurationError, OnlineScorer
+from spanscore.config import Budget, JudgeCheck
 from spanscore.judges import judge
 from spanscore.judges.asker import asker
 from spanscore.line.judge_check import JudgeCheckRuns, asked_as

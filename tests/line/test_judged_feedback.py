@@ -8,7 +8,8 @@ import pytest
 from tests.line.test_feedback import answered
 from tests.live import ANSWER, Failing, Grounded, Held, a_line, identity_holds
 
-from spanscore import ConfigurationError, FeedbackSampling, semconv
+from spanscore import ConfigurationError, semconv
+from spanscore.config import FeedbackSampling
 from spanscore.model.job import Decision
 from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.span import SamplingContext
@@ -188,7 +189,7 @@ def test_a_sample_is_kept_for_its_time_and_is_what_it_was() -> None:
     clock.now = 10 * S
 
     assert held is not None
-    assert held.samples.single == SingleTurnSample(user_input="q", response=ANSWER)
+    assert held.samples.single_turn == SingleTurnSample(user_input="q", response=ANSWER)
     assert (kept.take(second.key), kept.was_kept(second.key), kept.bytes, len(kept)) == (None, True, 0, 0)
 
 

@@ -33,7 +33,7 @@ def keeping(scorer: Any, *, wanted: bool = True) -> Wanting:
 
 
 def answers(keeper: Wanting) -> list[str | None]:
-    return [None if samples.single is None else samples.single.response for _, _, samples in keeper.told]
+    return [None if samples.single_turn is None else samples.single_turn.response for _, _, samples in keeper.told]
 
 
 def test_who_wants_samples_gets_those_of_a_unit_that_is_scored() -> None:

@@ -179,7 +179,7 @@ def test_a_unit_exported_with_content_reads_back_as_the_same_sample():
     spans = [span_data(s) for s in trace.spans if s.instrumentation_scope.name == "spanscore.capture"]
     root = next(s for s in spans if s.parent_id is None)
     unit = Unit(UnitKey(root.trace_id, root.span_id), tuple(sorted(spans, key=lambda s: s.start_ns)))
-    assert GenAIExtractor().extract(unit).single == metric._seen[0]
+    assert GenAIExtractor().extract(unit).single_turn == metric._seen[0]
     assert metric._seen[0].retrieved_context_ids == ["doc-1"]
 
 

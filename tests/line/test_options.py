@@ -65,11 +65,11 @@ def test_a_rules_old_name_is_refused_with_the_new() -> None:
     [
         (
             {"judge_check": "labelled.jsonl"},
-            r"judge_check is 'labelled\.jsonl'; write judge_check=spanscore\.JudgeCheck\(",
+            r"judge_check is 'labelled\.jsonl'; write judge_check=spanscore\.config\.JudgeCheck\(",
         ),
         (
             {"sessions": {"idle_timeout": 300}},
-            r"sessions is \{'idle_timeout': 300\}; write sessions=spanscore\.Sessions\(",
+            r"sessions is \{'idle_timeout': 300\}; write sessions=spanscore\.config\.Sessions\(",
         ),
         ({"session_metrics": ExactMatch()}, r"exact_match is one metric, not a list of them: write \[ExactMatch\("),
         ({"feedback_scales": ["bad", "good"]}, r"feedback_scales is \('bad', 'good'\); allowed are two words or more"),

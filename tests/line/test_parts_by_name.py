@@ -45,7 +45,7 @@ class Shouting:
         return True
 
     def extract(self, unit: Unit) -> Samples:
-        return Samples(single=SingleTurnSample(user_input="LOUD?", response="LOUD", retrieved_contexts=["LOUD"]))
+        return Samples(single_turn=SingleTurnSample(user_input="LOUD?", response="LOUD", retrieved_contexts=["LOUD"]))
 
 
 class Hanging(Shouting):

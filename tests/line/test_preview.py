@@ -11,7 +11,8 @@ from tests.judges.models import Answers
 from tests.live import QUESTION, Grounded, a_line, rag
 from tests.receivers.processor.traced import ask, scoring
 
-from spanscore import Budget, ConfigurationError, Rule, SingleTurnSample, semconv
+from spanscore import ConfigurationError, Rule, SingleTurnSample, semconv
+from spanscore.config import Budget
 from spanscore.judges import judge
 from spanscore.line.preview import TakerPreview
 from spanscore.metrics import AspectCritic

@@ -48,7 +48,7 @@ def agent(**more: Any) -> WireSpan:
 
 
 def send(scorer: Any, *spans: WireSpan, units: WireUnits = QUICK) -> Any:
-    door = scorer.otlp_spans(units)
+    door = scorer._otlp_spans(units)
     door.take(taken(spans))
     return door
 

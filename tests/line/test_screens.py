@@ -54,7 +54,7 @@ def test_a_sampled_submission_waits_likewise() -> None:
     with judged() as (scorer, _):
         for answer in (LONG, "Paris."):
             given = SingleTurnSample(user_input=QUESTION, response=answer, retrieved_contexts=[LONG])
-            scorer.submit(given, sample=True)
+            scorer.submit(given, apply_sampling=True)
         assert scorer.flush(5)
 
         assert scorer.status().outcomes["dear"] == {"scored": 1, "not_sampled": 1}

@@ -15,7 +15,8 @@ from tests.line.test_revisions import until
 from tests.line.test_shadows import told
 from tests.live import a_line, identity_holds, model
 
-from spanscore import Sessions, SingleTurnSample, semconv, session
+from spanscore import SingleTurnSample, semconv, session
+from spanscore.config import Sessions
 from spanscore.errors import JudgeUnavailable
 from spanscore.testing import MemorySink
 

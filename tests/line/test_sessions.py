@@ -10,7 +10,8 @@ import pytest
 from tests.line.sessions import Turns, evaluations, talk
 from tests.live import Grounded, a_line, identity_holds, model
 
-from spanscore import ConfigurationError, OnlineScorer, Sessions, references, semconv, session
+from spanscore import ConfigurationError, OnlineScorer, references, semconv, session
+from spanscore.config import Sessions
 
 
 def test_a_conversation_that_is_ended_has_one_score_below_its_last_turn() -> None:

@@ -14,7 +14,8 @@ from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds
 from tests.report.builders import make_score
 from tests.servers.server import poll
 
-from spanscore import Budget, ConfigurationError
+from spanscore import ConfigurationError
+from spanscore.config import Budget
 from spanscore.judges import judge
 from spanscore.line.shadow import Pairs
 from spanscore.metrics import AspectCritic, Finding

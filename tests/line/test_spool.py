@@ -11,7 +11,8 @@ from opentelemetry.sdk.resources import Resource
 from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds, rag
 from tests.servers.server import poll
 
-from spanscore import Compare, RemoteScoring, Rule, Sessions, Spool, session
+from spanscore import Rule, session
+from spanscore.config import Compare, RemoteScoring, Sessions, Spool
 from spanscore.errors import ConfigurationError
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.spool.inspection import inspected, retry_dead_letters
@@ -40,7 +41,7 @@ def handed_over(path, units, *metrics, **options):
 def a_worker(path, *metrics, sink=None, **options):
     sinks = [] if sink is None else [sink]
     with a_line(*metrics, spool=Spool(path), sinks=sinks, **options) as (scorer, trace):
-        scorer.begin()
+        scorer.start_workers()
         yield scorer, trace
 
 
@@ -160,7 +161,7 @@ def test_who_sends_its_units_elsewhere_scores_nothing_that_others_have_left(path
     metric, token = Grounded(), path.with_name("token")
     token.write_text("none")
     with a_line(metric, spool=Spool(path), remote_scoring=RemoteScoring("http://127.0.0.1:9", token)) as (scorer, _):
-        scorer.begin()
+        scorer.start_workers()
         assert scorer.flush(10)
 
     assert (metric._seen, len(rows(path))) == ([], 2)

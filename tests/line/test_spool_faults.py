@@ -8,7 +8,7 @@ from tests.line.test_spool import ask, known, until
 from tests.live import Grounded, a_line, identity_holds
 from tests.spool.disks import run_on_small_disk
 
-from spanscore import Spool
+from spanscore.config import Spool
 from spanscore.errors import ConfigurationError
 from spanscore.spool.spool_file import SpoolFile
 
@@ -17,7 +17,7 @@ import logging, sys
 from pathlib import Path
 from tests.line.test_spool import ask, known, until
 from tests.live import a_line
-from spanscore import Spool
+from spanscore.config import Spool
 logging.basicConfig(level="WARNING", format="LOG %(message)s")
 disk = Path(sys.argv[1])
 

@@ -4,7 +4,7 @@ from tests.line.test_revisions import answered, give
 from tests.line.test_spool import a_worker, ended, path, rows, until
 from tests.live import Grounded, a_line, identity_holds
 
-from spanscore import Spool
+from spanscore.config import Spool
 from spanscore.testing import MemorySink
 
 __all__ = ["path"]

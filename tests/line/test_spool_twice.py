@@ -7,8 +7,9 @@ from tests.line.test_revisions import again, answered, give
 from tests.line.test_spool import a_worker, ended, path, rows, until
 from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds, rag
 
-from spanscore import Rule, Spool
+from spanscore import Rule
 from spanscore.codec.jobs import job_of
+from spanscore.config import Spool
 from spanscore.testing import MemorySink
 
 __all__ = ["path"]

@@ -11,7 +11,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.render import render
 from spanscore.metrics import AspectCritic, Rubrics, SimpleCriteria
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.metrics.kit.step import BinaryAnswer, Step
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
@@ -111,7 +111,7 @@ def test_a_users_example_shows_a_case_where_it_holds_or_says_that_it_does_not():
 class Deadline(BaseModel):
     """Whether a deadline is told."""
 
-    verdict: Verdict
+    verdict: BinaryAnswer
 
 
 class Deadlines(JudgedMetric):

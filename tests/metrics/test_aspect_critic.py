@@ -42,7 +42,7 @@ def test_ballots_are_numbered_and_open_at_the_same_time() -> None:
 
         async def ask(self, prompt: Prompt) -> Reply:
             nonlocal most
-            self.open.append(prompt.ballot)
+            self.open.append(prompt.vote_index)
             most = max(most, len(self.open))
             await asyncio.sleep(0)
             return Reply(text='{"verdict": 1}')

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from spanscore import ConfigurationError, SingleTurnSample
-from spanscore.metrics import BINARY, Example, Finding, JudgedMetric, Step, Verdict, create
+from spanscore.metrics import BINARY, BinaryAnswer, Example, Finding, JudgedMetric, Step, create
 from spanscore.metrics.catalog.cost import cost_of
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.testing import ScriptedJudge
@@ -19,7 +19,7 @@ SAMPLE = SingleTurnSample(user_input="And of Spain?", response="Madrid, with ple
 
 class Tone(BaseModel):
     reason: str
-    verdict: Verdict
+    verdict: BinaryAnswer
 
 
 JUDGE_TONE = Step("judge_tone", "Is the response polite? Give a reason, then 1 for yes or 0 for no.", Tone)

@@ -39,7 +39,7 @@ HOURS = [0.85 - 0.08 * cos(2 * pi * hour / 24) for hour in range(24)]
 
 
 def entry(**changed: Any) -> dict[str, Any]:
-    return {"mean": 0.85, "slack": {"1h": 0.004, "1d": 0.002}, "hours": dict.fromkeys(DAYS, HOURS), **changed}
+    return {"mean": 0.85, "baseline_sd": {"1h": 0.004, "1d": 0.002}, "hours": dict.fromkeys(DAYS, HOURS), **changed}
 
 
 def file(folder: Path, tree: Any) -> str:
@@ -52,11 +52,11 @@ def by_hour(folder: Path, tree: Any = None, **more: Any) -> AlertSettings:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize(("slack", "clump"), [(None, 1), (0.01, 1), (None, 51.2)])
+@pytest.mark.parametrize(("baseline_sd", "design_effect"), [(None, 1), (0.01, 1), (None, 51.2)])
 def test_the_swing_of_a_profile_is_quiet_and_a_drop_below_it_is_not(
-    prometheus: ModuleType, tmp_path: Path, slack: float | None, clump: float
+    prometheus: ModuleType, tmp_path: Path, baseline_sd: float | None, design_effect: float
 ) -> None:
-    alert = by_hour(tmp_path, {"faithfulness": entry(clump=clump)}, slack=slack)
+    alert = by_hour(tmp_path, {"faithfulness": entry(design_effect=design_effect)}, baseline_sd=baseline_sd)
 
     promtool_passes(prometheus, tmp_path, {"faithfulness": alert}, SETTINGS)
 
@@ -132,9 +132,9 @@ def test_a_baseline_that_is_none_is_refused_with_what_can_be(given: Any, words: 
         ({"faithfulness": entry(hours=dict.fromkeys(DAYS, HOURS[:23]))}, "hours.sunday must list 24 numbers"),
         ({"faithfulness": entry(hours=dict.fromkeys(DAYS[1:], HOURS))}, "'sunday' is missing"),
         ({"faithfulness": entry(hours=dict.fromkeys(DAYS, [1.2] * 24))}, r"qualities, \[0, 1\]"),
-        ({"faithfulness": entry(slack={"a day": 0.1})}, "'a day' is no duration"),
-        ({"faithfulness": entry(slack={"1d": -0.1})}, "not below 0"),
-        ({"faithfulness": entry(clump=0.5)}, "clump not below 1"),
+        ({"faithfulness": entry(baseline_sd={"a day": 0.1})}, "'a day' is no duration"),
+        ({"faithfulness": entry(baseline_sd={"1d": -0.1})}, "not below 0"),
+        ({"faithfulness": entry(design_effect=0.5)}, "design effect not below 1"),
         (
             {"faithfulness": entry(hours=dict.fromkeys(DAYS, [0.9] * 23 + [0.05]))},
             "0.05, normal in an hour, cannot drop",
@@ -162,11 +162,11 @@ def test_what_was_learned_is_read_as_it_was_written(tmp_path: Path) -> None:
     learned = LearnedBaseline(
         mean=0.8084,
         hours=hours,
-        slack={300: 0.01, 86_400: 0.002},
+        baseline_sd={300: 0.01, 86_400: 0.002},
         days=28,
         scores=1e5,
         explained=0.9,
-        clump=10.7,
+        design_effect=10.7,
         autocorrelation=0.0,
         autocorrelation_error=0.04,
     )
@@ -179,7 +179,7 @@ def test_what_was_learned_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_mean_of_bursts_strays_by_its_own_error_once_more_for_each_score_that_says_nothing_new(
     tmp_path: Path,
 ) -> None:
-    bursts = by_hour(tmp_path, {"faithfulness": entry(clump=10)})
+    bursts = by_hour(tmp_path, {"faithfulness": entry(design_effect=10)})
 
     rules = read_yaml(rule_files({"faithfulness": bursts}, METRICS, SETTINGS)[RULES])["groups"][0]["rules"]
 
@@ -188,7 +188,10 @@ def test_a_mean_of_bursts_strays_by_its_own_error_once_more_for_each_score_that_
         for one in rules
         if one.get("annotations", {}).get("window", "1h") == "1h" and "record" in one
     }
-    assert (numbers["spanscore:clumped"], numbers["spanscore:slack2"]) == ("vector(9)", "vector(1.6e-05)")
+    assert (numbers["spanscore:design_effect"], numbers["spanscore:baseline_variance"]) == (
+        "vector(9)",
+        "vector(1.6e-05)",
+    )
     assert "spanscore:standard_error ^ 2 * on" in numbers["spanscore:strays"]
 
 
@@ -207,9 +210,9 @@ def test_a_learned_baseline_adds_at_most_6_kb(tmp_path: Path) -> None:
 def test_a_window_strays_as_the_longest_one_that_is_no_longer(tmp_path: Path) -> None:
     alert = by_hour(tmp_path)
     learned = baseline_of("faithfulness", alert)
-    said = baseline_of("faithfulness", alert.model_copy(update={"slack": 0.01}))
+    said = baseline_of("faithfulness", alert.model_copy(update={"baseline_sd": 0.01}))
 
     assert learned
     assert said
-    assert [learned.slack_of(length) for length in (300, 3_600, 21_600, 604_800)] == [0.004, 0.004, 0.004, 0.002]
-    assert {said.slack_of(length) for length in (300, 604_800)} == {0.01}
+    assert [learned.baseline_sd_of(length) for length in (300, 3_600, 21_600, 604_800)] == [0.004, 0.004, 0.004, 0.002]
+    assert {said.baseline_sd_of(length) for length in (300, 604_800)} == {0.01}

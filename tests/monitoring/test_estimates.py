@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from spanscore.monitoring.estimates import (
     Interval,
     Moments,
-    excluded_bounds,
-    excluded_share,
     interval,
     mean,
+    missing_bounds,
+    missing_share,
     moments,
     n_eff,
     standard_error,
@@ -47,7 +47,7 @@ def test_the_sums_of_two_replicas_are_those_of_one(first: Scores, second: Scores
     for estimate in (mean, n_eff):
         assert estimate(both) == pytest.approx(estimate(one), rel=1e-9)
     assert standard_error(both) == pytest.approx(standard_error(one), rel=1e-9, abs=1e-6)
-    assert excluded_bounds(both) == pytest.approx(excluded_bounds(one), rel=1e-9)
+    assert missing_bounds(both) == pytest.approx(missing_bounds(one), rel=1e-9)
 
 
 @given(units, st.floats(0.7, 0.999))
@@ -65,8 +65,8 @@ def test_without_a_score_nothing_is_known() -> None:
     assert isnan(mean(nothing))
     assert isnan(standard_error(nothing))
     assert n_eff(nothing) == 0
-    assert interval(nothing) == excluded_bounds(nothing) == Interval(0, 1)
-    assert excluded_share(nothing) == 0.0
+    assert interval(nothing) == missing_bounds(nothing) == Interval(0, 1)
+    assert missing_share(nothing) == 0.0
 
 
 def test_equal_scores_have_no_error_also_where_rounding_would_make_the_square_negative() -> None:
@@ -83,14 +83,14 @@ def test_equal_weights_make_the_plain_mean_and_error() -> None:
 def test_what_is_lost_is_missing_and_not_zero() -> None:
     total = moments([(1.0, 0.5), (0.0, 0.5)] * 5_000, lost=[0.25] * 5_000)
 
-    assert (mean(total), excluded_share(total)) == (0.5, 0.5)
-    assert excluded_bounds(total) == pytest.approx((1 / 4, 3 / 4), abs=0.02)
+    assert (mean(total), missing_share(total)) == (0.5, 0.5)
+    assert missing_bounds(total) == pytest.approx((1 / 4, 3 / 4), abs=0.02)
 
 
 @given(units, st.lists(st.floats(0.001, 1), max_size=9))
 def test_the_bounds_hold_the_interval(scores: Scores, lost: list[float]) -> None:
-    (low, high), (lowest, highest) = interval(moments(scores)), excluded_bounds(moments(scores))
-    worst, best = excluded_bounds(moments(scores, lost))
+    (low, high), (lowest, highest) = interval(moments(scores)), missing_bounds(moments(scores))
+    worst, best = missing_bounds(moments(scores, lost))
 
     assert (low, high) == (lowest, highest)  # nothing was lost
     assert worst <= mean(moments(scores)) + 1e-9
@@ -156,7 +156,7 @@ def _bounds_hold(dice: np.random.Generator, mean_of_bad: float) -> bool:
     taken = dice.random(4_000) < p
     fails = np.where(y == 0.0, dice.random(4_000) < 0.98, dice.random(4_000) < 0.01)
     scored, lost = taken & ~fails, taken & fails
-    bounds = excluded_bounds(moments(zip(y[scored], p[scored], strict=True), lost=p[lost]))
+    bounds = missing_bounds(moments(zip(y[scored], p[scored], strict=True), lost=p[lost]))
     return bool(bounds.low <= 0.2 * mean_of_bad + 0.8 * 0.95 <= bounds.high)
 
 
@@ -180,7 +180,7 @@ def _day_of_bursts(dice: np.random.Generator) -> tuple[tuple[float, Interval], t
     scores = [(1.0, 0.5)] * int(passed.sum()) + [(0.0, 0.5)] * int((scored - passed).sum())
     sums = moments(scores, lost=[0.5] * int((chosen - scored).sum()))
     truth = float((units * np.where(burst, 0.4, 0.9)).sum() / units.sum())
-    return (truth, excluded_bounds(sums)), (truth, interval(sums))
+    return (truth, missing_bounds(sums)), (truth, interval(sums))
 
 
 def test_oversampled_failures_do_not_pull_the_weighted_mean_down() -> None:

@@ -8,7 +8,7 @@ from benchmarks.baselines import WORLDS, Month, month
 
 SEEDS = (101, 102)  # the benchmark's begin with 0
 
-REPAIRED, FLAT = "profile, slack", "flat"
+REPAIRED, FLAT = "profile, baseline SD", "flat"
 
 
 def months(world: str) -> list[Month]:
@@ -31,20 +31,20 @@ def test_a_learned_baseline_brings_the_false_alarms_of_a_world_to_one_in_thirty_
 
 
 @pytest.mark.parametrize(
-    ("world", "clump"),
+    ("world", "design_effect"),
     [
         ("one score a minute, bursts of 5", 9),
         ("one score a minute, bursts of 20", 39),
         ("one score in three minutes, bursts of 5", 9),
     ],
 )
-def test_bursts_are_learned_at_one_score_a_minute_and_less(world: str, clump: float) -> None:
+def test_bursts_are_learned_at_one_score_a_minute_and_less(world: str, design_effect: float) -> None:
     """The sizes of bursts are geometric, so 2 · size − 1 scores say no more than one."""
     found = months(world)
 
     assert alarms(found, FLAT) > 10
     assert alarms(found, REPAIRED) <= 1
-    assert [one.learned.clump for one in found] == pytest.approx([clump] * len(found), rel=0.25)
+    assert [one.learned.design_effect for one in found] == pytest.approx([design_effect] * len(found), rel=0.25)
 
 
 def test_the_normal_of_a_window_is_of_the_hours_of_its_scores() -> None:
@@ -67,6 +67,6 @@ def test_what_the_worlds_are_is_said_of_them() -> None:
     wander, bursts = (months(world)[0].learned for world in ("hour-scale wander of .01", "bursts of 20 equal answers"))
 
     assert (wander.is_autocorrelated, bursts.is_autocorrelated) == (True, False)
-    assert wander.slack[3_600] == pytest.approx(0.009, abs=0.002)
+    assert wander.baseline_sd[3_600] == pytest.approx(0.009, abs=0.002)
     assert wander.min_scores is None
     assert bursts.min_scores == pytest.approx(30 * 39, rel=0.2)  # (2·20 − 1) scores say no more than one

@@ -18,13 +18,15 @@ NOISE = 0.1
 
 
 def weeks(
-    mean: Callable[[int], float], *, days: int = 28, scores: int = 50, seed: int = 1, clump: int = 1
+    mean: Callable[[int], float], *, days: int = 28, scores: int = 50, seed: int = 1, design_effect: int = 1
 ) -> dict[int, Moments]:
-    """Return five minutes each of scores with the standard deviation ``NOISE``; ``clump`` of them at a time are equal."""
+    """Return five minutes each of scores with the standard deviation ``NOISE``; ``design_effect`` of them at a time are
+    equal.
+    """
     random = Random(seed)
     steps = {}
     for start in range(MONDAY, MONDAY + days * DAY_S, STEP_S):
-        error = random.gauss(0, NOISE * (clump / scores) ** 0.5)
+        error = random.gauss(0, NOISE * (design_effect / scores) ** 0.5)
         y = mean(start) + error
         y2 = y * y + NOISE**2
         steps[start] = Moments(w=scores, wy=scores * y, w2=scores, w2y=scores * y, w2y2=scores * y2)
@@ -63,8 +65,8 @@ def test_hours_that_differ_by_chance_alone_are_drawn_to_the_mean() -> None:
         max(abs(hour - 0.85) for hour in found.hours) < 0.003
     )  # of one hour of the week chance makes 0.002, 1 in 100 0.005
     assert not found.is_autocorrelated
-    assert found.clump == pytest.approx(1, abs=0.3)
-    assert found.slack[3_600] < 0.002
+    assert found.design_effect == pytest.approx(1, abs=0.3)
+    assert found.baseline_sd[3_600] < 0.002
 
 
 def test_what_a_profile_explains_is_not_measured_on_its_own_weeks() -> None:
@@ -83,17 +85,17 @@ def test_a_mean_that_wanders_is_autocorrelated_and_its_size_is_the_slack() -> No
     found = learned(weeks(wandering))
 
     assert found.is_autocorrelated
-    assert found.slack[3_600] == pytest.approx(0.009, abs=0.002)
-    assert found.slack[3_600] > found.slack[21_600] > found.slack[86_400] > 0.001
+    assert found.baseline_sd[3_600] == pytest.approx(0.009, abs=0.002)
+    assert found.baseline_sd[3_600] > found.baseline_sd[21_600] > found.baseline_sd[86_400] > 0.001
 
 
 def test_bursts_of_equal_answers_are_worth_fewer_scores() -> None:
-    found = learned(weeks(lambda _: 0.85, clump=10))
+    found = learned(weeks(lambda _: 0.85, design_effect=10))
 
-    assert found.clump == pytest.approx(10, rel=0.3)
+    assert found.design_effect == pytest.approx(10, rel=0.3)
     assert (
-        found.slack[3_600] < 0.3 * NOISE * (9 / 600) ** 0.5
-    )  # the clump holds what bursts do, at any number of scores
+        found.baseline_sd[3_600] < 0.3 * NOISE * (9 / 600) ** 0.5
+    )  # the design effect holds what bursts do, at any number of scores
     assert not found.is_autocorrelated
 
 
@@ -119,5 +121,5 @@ def test_scores_that_are_all_equal_have_no_hours_and_no_slack(scores: int, same:
     found = learned(dict.fromkeys(range(MONDAY, MONDAY + 8 * DAY_S, STEP_S), equal))
 
     assert set(found.hours) == {same}
-    assert set(found.slack.values()) <= {0.0}
-    assert (found.explained, found.clump, found.is_autocorrelated) == (None, 1.0, False)
+    assert set(found.baseline_sd.values()) <= {0.0}
+    assert (found.explained, found.design_effect, found.is_autocorrelated) == (None, 1.0, False)

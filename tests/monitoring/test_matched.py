@@ -29,7 +29,7 @@ def test_a_split_that_stays_leaves_the_means_and_the_effective_scores_as_they_ar
 
     assert (mean(sums.a), mean(sums.b)) == pytest.approx((0.8, 0.9))
     assert (n_eff(sums.a), n_eff(sums.b)) == pytest.approx((1_200, 240))
-    assert (sums.blocks, sums.clump) == (12, 1.0)
+    assert (sums.blocks, sums.design_effect) == (12, 1.0)
 
 
 def test_hours_without_scores_of_either_release_are_left_out() -> None:
@@ -48,5 +48,5 @@ def test_scores_that_repeat_each_other_within_a_quarter_of_an_hour_count_as_one(
 
     sums = matched(a, b)
 
-    assert sums.clump == pytest.approx(10, rel=0.15)
-    assert n_eff(sums.b) == pytest.approx(4_000 / sums.clump)
+    assert sums.design_effect == pytest.approx(10, rel=0.15)
+    assert n_eff(sums.b) == pytest.approx(4_000 / sums.design_effect)

@@ -20,7 +20,7 @@ from spanscore.monitoring.compare_promql import (
     difference,
     difference_bounds,
     difference_interval,
-    excluded_of,
+    missing_of,
     release_sums,
 )
 from spanscore.monitoring.sequential import at_one_look
@@ -107,7 +107,7 @@ def test_the_intervals_are_the_same_in_both(server: Any) -> None:
     for pair, expected in (
         (promql.interval(LIVE), estimates.interval(EVERY)),
         (promql.interval(LIVE, level=0.8), estimates.interval(EVERY, level=0.8)),
-        (promql.excluded_bounds(LIVE), estimates.excluded_bounds(EVERY)),
+        (promql.missing_bounds(LIVE), estimates.missing_bounds(EVERY)),
     ):
         assert [value(server, end) for end in pair] == pytest.approx(list(expected), rel=1e-8)
 
@@ -115,7 +115,7 @@ def test_the_intervals_are_the_same_in_both(server: Any) -> None:
 def test_the_share_of_what_is_lost_is_weighted(server: Any) -> None:
     where = 'gen_ai_evaluation_name="polite"'
 
-    assert value(server, promql.excluded_share("1h", where)) == pytest.approx(42 / (42 + EVERY.w), rel=1e-9)
+    assert value(server, promql.missing_share("1h", where)) == pytest.approx(42 / (42 + EVERY.w), rel=1e-9)
 
 
 def test_the_share_of_failures_is_weighted_unless_there_are_no_weights(server: Any) -> None:
@@ -136,7 +136,7 @@ def test_two_releases_differ_by_the_same_in_both(releases: Any) -> None:
     worst, best = ([of(side) for side in sides.values()] for of in (estimates.if_worst, estimates.if_best))
     bounds = at_one_look(best[0], worst[1]).low, at_one_look(worst[0], best[1]).high
     assert [value(server, one) for one in difference_bounds(a, b)] == pytest.approx(bounds, rel=1e-7)
-    assert value(server, excluded_of(b)) == pytest.approx(estimates.excluded_share(sides["1.5"]), rel=1e-8)
+    assert value(server, missing_of(b)) == pytest.approx(estimates.missing_share(sides["1.5"]), rel=1e-8)
 
 
 @pytest.fixture(scope="module")

@@ -108,11 +108,13 @@ def test_services_that_are_listed_share_the_budget() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slack", "promise"),
+    ("baseline_sd", "promise"),
     [(None, "in 30d, if quality does not swing by itself."), (0.01, "in 30d, of this service.")],
 )
-def test_the_number_of_false_alarms_is_promised_of_a_learned_baseline_alone(slack: float | None, promise: str) -> None:
-    files = made(alerts={"harmless": AlertSettings(baseline=0.9, slack=slack)})
+def test_the_number_of_false_alarms_is_promised_of_a_learned_baseline_alone(
+    baseline_sd: float | None, promise: str
+) -> None:
+    files = made(alerts={"harmless": AlertSettings(baseline=0.9, baseline_sd=baseline_sd)})
     (drop,) = [alert for alert in alerts_in(files) if alert["alert"] == "SpanscoreQualityDrop"]
 
     assert promise in drop["annotations"]["description"]

@@ -81,7 +81,7 @@ def test_declared_sums_are_zero_in_the_first_collection(memory: Memory) -> None:
     expected = {PASSED: 0, FAILED: 0, key(name="style", evaluator_version="1+judge"): 0}
     assert memory.values("spanscore.scored") == expected
     assert [memory.values(name) for name in MOMENTS] == [expected] * len(MOMENTS)
-    losses = [str(outcome) for outcome in Outcome if outcome.lost]
+    losses = [str(outcome) for outcome in Outcome if outcome.missing]
     excluded = {key(name=name, outcome=outcome): 0 for name in ("faithfulness", "style") for outcome in losses}
     assert [memory.values(f"spanscore.missing.{power}") for power in ("weight", "weight2")] == [excluded, excluded]
 

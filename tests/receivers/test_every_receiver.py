@@ -53,11 +53,11 @@ def trace(scorer: OnlineScorer) -> None:
 
 
 def send(scorer: OnlineScorer) -> None:
-    scorer.otlp_spans(AT_ONCE).take(taken([a_wire_span(trace=next(TRACES))]))
+    scorer._otlp_spans(AT_ONCE).take(taken([a_wire_span(trace=next(TRACES))]))
 
 
 def replay(scorer: OnlineScorer) -> None:
-    scorer.stored_units().put(make_unit(make_span()))
+    scorer._stored_units().put(make_unit(make_span()))
 
 
 WAYS: dict[type, Callable[[OnlineScorer], None]] = {
@@ -74,7 +74,7 @@ WAYS: dict[type, Callable[[OnlineScorer], None]] = {
 def scorer() -> Iterator[Any]:
     with a_line() as (scorer, _):
         scorer._line.span_thread._stopping = True
-        scorer._doors.attached(), scorer._doors.spans(), scorer.otlp_spans(AT_ONCE), scorer.stored_units()
+        scorer._doors.attached(), scorer._doors.spans(), scorer._otlp_spans(AT_ONCE), scorer._stored_units()
         yield scorer
 
 

@@ -119,7 +119,7 @@ class Application:
 
 def received(scorer: Any, units: WireUnits = ENDLESS) -> Any:
     """Return the door of a scorer, which takes spans and logs."""
-    return Door(scorer.otlp_spans(units), inflated=INFLATED)
+    return Door(scorer._otlp_spans(units), inflated=INFLATED)
 
 
 def take_logs(door: Any, body: bytes) -> None:

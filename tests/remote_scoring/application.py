@@ -15,7 +15,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.live import Trace, rag
 
-from spanscore import OnlineScorer, RemoteScoring, Rule, judge
+from spanscore import OnlineScorer, Rule, judge
+from spanscore.config import RemoteScoring
 from spanscore.metrics import Faithfulness, ResponseGroundedness
 
 TOKEN = "t0ken-planted-remote_scoring"

@@ -12,7 +12,7 @@ import sys
 
 from tests.remote_scoring.application import application, run
 
-from spanscore import RemoteScoring
+from spanscore.config import RemoteScoring
 
 
 def main(endpoint: str, token_file: str) -> None:

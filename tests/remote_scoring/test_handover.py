@@ -16,7 +16,8 @@ from tests.servers.otlp import dead_endpoint
 from tests.servers.server import poll as _poll
 from tests.service.backend import RawBackend, Reply
 
-from spanscore import ConfigurationError, FeedbackSampling, RemoteScoring, Rule, SingleTurnSample, semconv
+from spanscore import ConfigurationError, Rule, SingleTurnSample, semconv
+from spanscore.config import FeedbackSampling, RemoteScoring
 from spanscore.testing import MemorySink
 
 ALL: dict[str, Any] = {"sample_rate": 1.0, "rules": ()}

@@ -14,7 +14,8 @@ from tests.servers.server import free_port, poll
 pytest.importorskip("confluent_kafka")
 from tests.topic.worker import configured, working
 
-from spanscore import RemoteScoring, semconv
+from spanscore import semconv
+from spanscore.config import RemoteScoring
 
 
 def on(brokers: str, topic: str) -> RemoteScoring:

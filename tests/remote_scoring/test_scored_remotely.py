@@ -19,7 +19,8 @@ from tests.servers.server import free_port
 from tests.service.process import ROOT, Serving, serving
 from tests.service.test_serve import asked, ended_as
 
-from spanscore import RemoteScoring, ScoringSpanProcessor, semconv
+from spanscore import ScoringSpanProcessor, semconv
+from spanscore.config import RemoteScoring
 
 pytestmark = pytest.mark.timeout(300)  # a process that imports much, on a machine that others use too
 

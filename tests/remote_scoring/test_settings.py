@@ -11,8 +11,9 @@ from tests.live import a_trace
 from tests.remote_scoring.application import TOKEN, token_file
 from typer.testing import CliRunner
 
-from spanscore import ConfigurationError, OnlineScorer, RemoteScoring
+from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli.main import app
+from spanscore.config import RemoteScoring
 
 TOPIC = {"brokers": ["broker-1:9092"], "topic": "unusual"}
 

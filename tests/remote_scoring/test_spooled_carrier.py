@@ -14,7 +14,8 @@ from tests.remote_scoring.test_handover import outcomes, poll, spans_in
 from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
-from spanscore import ConfigurationError, RemoteScoring, Spool
+from spanscore import ConfigurationError
+from spanscore.config import RemoteScoring, Spool
 
 ALL: dict[str, Any] = {"sample_rate": 1.0, "rules": ()}
 

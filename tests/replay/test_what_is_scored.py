@@ -250,7 +250,7 @@ def test_status_tells_how_far_a_replay_is(config: Path, unscored: str, few: Live
         seen.append(0 if now is None else now.traces)
 
     store = OtlpFiles(Path(unscored))
-    Replay(store, reader, scorer.stored_units(), ReplayBounds(), tally=tally, told=told).score()
+    Replay(store, reader, scorer._stored_units(), ReplayBounds(), tally=tally, told=told).score()
     scorer.shutdown(5)
 
     assert before is None

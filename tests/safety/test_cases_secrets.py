@@ -15,8 +15,9 @@ from tests.safety.test_secrets import REDACTORS, SECRET, Host, Quoting, chain
 from typer.testing import CliRunner
 
 import spanscore
-from spanscore import Collect, OnlineScorer
+from spanscore import OnlineScorer
 from spanscore.cli.main import app
+from spanscore.config import Collect
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.testing import assert_quality
 

@@ -195,7 +195,7 @@ def test_a_secret_in_a_corner_of_a_conversation_is_redacted(where):
         rubrics={SECRET: SECRET} if where == "rubrics" else None,
     )
 
-    (redacted,) = [Hooks(REDACTORS["redacts"]).apply(Samples(multi=sample)).multi]
+    (redacted,) = [Hooks(REDACTORS["redacts"]).apply(Samples(multi_turn=sample)).multi_turn]
 
     assert SECRET in str(sample)
     assert SECRET not in str(redacted)

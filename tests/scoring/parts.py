@@ -14,7 +14,7 @@ from spanscore.model.sample import Sample, Samples, SingleTurnSample
 from spanscore.model.score import Score
 from spanscore.model.span import Unit, UnitKey
 
-SAMPLES = Samples(single=SingleTurnSample(user_input="q", response="a"))
+SAMPLES = Samples(single_turn=SingleTurnSample(user_input="q", response="a"))
 
 
 def decisions(*names: str) -> dict[str, Decision]:

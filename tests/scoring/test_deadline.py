@@ -50,8 +50,8 @@ def test_a_question_that_waits_for_its_place_at_a_judge_is_not_late():
 def test_a_score_of_which_one_question_is_worked_for_does_not_wait():
     class OneByOne(Answers):
         async def ask(self, prompt):
-            self.waits_s = 0.0 if prompt.ballot else 500.0
-            self.after_s = 200.0 if prompt.ballot else 0.0
+            self.waits_s = 0.0 if prompt.vote_index else 500.0
+            self.after_s = 200.0 if prompt.vote_index else 0.0
             return await super().ask(prompt)
 
     assert scored(Critic(OneByOne(), strictness=3)) == ({"critic": "timeout"}, 180)

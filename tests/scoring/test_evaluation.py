@@ -89,7 +89,7 @@ class Unreadable(Sleeps):
 
 def a_job(*names):
     decisions = dict.fromkeys(names, Decision(take=True, probability=1.0, threshold=0, rule="base"))
-    return Job(Unit(UnitKey(1, 2), ()), Samples(single=SingleTurnSample(user_input="q", response="a")), decisions)
+    return Job(Unit(UnitKey(1, 2), ()), Samples(single_turn=SingleTurnSample(user_input="q", response="a")), decisions)
 
 
 def test_a_metric_that_cannot_begin_ends_as_its_error_and_the_others_are_scored():

@@ -8,7 +8,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from tests.live import Grounded, a_trace
 from tests.service.process import a_run
 
-from spanscore import OnlineScorer, Spool
+from spanscore import OnlineScorer
+from spanscore.config import Spool
 from spanscore.service.run import door_of
 from spanscore.settings.serving import ServeSettings, WireUnits
 

@@ -86,7 +86,7 @@ def proxied(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
     metric = metric or ResponseRelevancy("lexical", embeddings="lexical")
     scorer = OnlineScorer([metric], capture=False, hold=60, **options)
-    spans = scorer.otlp_spans(WireUnits(idle_timeout=0.2))
+    spans = scorer._otlp_spans(WireUnits(idle_timeout=0.2))
     proxy = Proxy(
         ForwardSettings(endpoint=endpoint, headers=list(headers), timeout=timeout), spans, max_bytes=64_000_000
     )

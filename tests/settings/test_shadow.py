@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.live import a_trace
 
-from spanscore import Budget, ConfigurationError, OnlineScorer
+from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
+from spanscore.config import Budget
 from spanscore.line.configuration import Configuration
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
 from spanscore.settings.judging import ShadowSettings

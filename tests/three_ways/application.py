@@ -107,7 +107,7 @@ def _taken_at_half(scored: Scored, run: Callable[[], object]) -> list[int]:
 
 
 def _written(seen: Judged) -> dict[str, Any]:
-    samples = {"single": seen.single, "multi": seen.multi}
+    samples = {"single": seen.single_turn, "multi": seen.multi_turn}
     return {
         "outcome": seen.outcome,
         "reason": seen.reason,

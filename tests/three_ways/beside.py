@@ -90,4 +90,4 @@ def _differing(ours: Judged, theirs: Judged) -> set[str]:
     if ours.outcome or theirs.outcome:
         given, expected = (one.outcome or "a sample" for one in (theirs, ours))
         return set() if given == expected else {f"{given}, not {expected}"}
-    return differences((theirs.single, theirs.multi), (ours.single, ours.multi))
+    return differences((theirs.single_turn, theirs.multi_turn), (ours.single_turn, ours.multi_turn))

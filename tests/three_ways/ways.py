@@ -131,7 +131,7 @@ class Served:
 
     def flush(self, timeout: float) -> bool:
         """Send what was exported, in pieces and out of order; have an hour pass; wait for the scores."""
-        door, thread = self._scorer.otlp_spans(WireUnits(idle_timeout=3_600)), self._scorer._line.span_thread
+        door, thread = self._scorer._otlp_spans(WireUnits(idle_timeout=3_600)), self._scorer._line.span_thread
         assert self._ended(timeout)
         spans = list(self._sent.get_finished_spans())
         Random(len(spans)).shuffle(spans)

@@ -87,7 +87,7 @@ def changes(new: Sequence[Samples], old: Sequence[Samples]) -> list[str]:
 def _differing(new: Samples, old: Samples) -> list[str]:
     if new.outcome != old.outcome:
         return [f"{new.outcome or 'a sample'}, not {old.outcome or 'a sample'}"]
-    return sorted(differences((new.single, new.multi), (old.single, old.multi)))
+    return sorted(differences((new.single_turn, new.multi_turn), (old.single_turn, old.multi_turn)))
 
 
 if __name__ == "__main__":

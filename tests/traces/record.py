@@ -201,7 +201,7 @@ def write_samples() -> None:
     with OpenAIServer(answer) as server:
         for program, run in PROGRAMS.items():
             seen = judged(partial(run, model_at(server.url)))
-            samples = [[each.single, each.multi] for each in seen]
+            samples = [[each.single_turn, each.multi_turn] for each in seen]
             written = [[one and one.model_dump(exclude_none=True) for one in both] for both in samples]
             path = RECORDED / f"{program}.samples.json"
             path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -9,11 +9,11 @@ from tests.traces.newest import changes
 from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 
-OLD = Samples(single=SingleTurnSample(user_input="q", response="a", retrieved_contexts=["c"]))
+OLD = Samples(single_turn=SingleTurnSample(user_input="q", response="a", retrieved_contexts=["c"]))
 
 
 def test_each_unit_whose_sample_changed_is_named_with_the_fields() -> None:
-    new = replace(OLD, single=SingleTurnSample(user_input="q", response="b"))
+    new = replace(OLD, single_turn=SingleTurnSample(user_input="q", response="b"))
 
     assert changes([OLD, new], [OLD, OLD]) == ["unit 2: response and retrieved_contexts"]
 

@@ -40,7 +40,7 @@ WITHOUT = [recording for recording in RECORDINGS if "without-content" in recordi
 def _differences(recording: Recording) -> set[str]:
     given, expected = recording.samples(), recording.expected()
     assert [samples.outcome for samples in given] == [None] * len(expected)
-    pairs = [(samples.single, samples.multi) for samples in given]
+    pairs = [(samples.single_turn, samples.multi_turn) for samples in given]
     return set().union(*map(differences, pairs, expected))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from langchain_core.runnables import Runnable
 
-from spanscore import Budget, OnlineScorer, Rule, SingleTurnSample, evaluate_sync, judge, metric, references
+from spanscore import OnlineScorer, Rule, SingleTurnSample, evaluate_sync, judge, metric, references
+from spanscore.config import Budget
 from spanscore.metrics import BaseMetric, Faithfulness, Finding
 
 

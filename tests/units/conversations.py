@@ -17,11 +17,11 @@ def talk(*texts):
 
 
 def alone(asked, said):
-    return Samples(single=SingleTurnSample(user_input=asked, response=said))
+    return Samples(single_turn=SingleTurnSample(user_input=asked, response=said))
 
 
 def thread(*messages):
-    return Samples(multi=MultiTurnSample(user_input=list(messages)))
+    return Samples(multi_turn=MultiTurnSample(user_input=list(messages)))
 
 
 def history(n):
@@ -41,4 +41,4 @@ def taken(subject, *turns, now_ns=0):
 
 
 def said_in(ended):
-    return [message.content for message in ended.samples.multi.user_input]
+    return [message.content for message in ended.samples.multi_turn.user_input]

@@ -57,8 +57,8 @@ def test_what_is_rendered_weighs_too():
 @pytest.mark.parametrize(
     "samples",
     [
-        Samples(single=SingleTurnSample(user_input="?", response="!", retrieved_contexts=[TEXT])),
-        Samples(multi=MultiTurnSample(user_input=[HumanMessage(content=TEXT), AIMessage(content="!")])),
+        Samples(single_turn=SingleTurnSample(user_input="?", response="!", retrieved_contexts=[TEXT])),
+        Samples(multi_turn=MultiTurnSample(user_input=[HumanMessage(content=TEXT), AIMessage(content="!")])),
     ],
 )
 def test_a_submitted_sample_weighs_in_its_units_place(samples):

@@ -133,7 +133,7 @@ def test_whatever_turns_bring_the_conversation_is_one_that_can_be(seed):
     rng = Random(seed)
     turns = [MultiTurnSample(user_input=random_messages(rng)) for _ in range(6)]
 
-    assert conversation(*(Samples(multi=turn) for turn in turns))
+    assert conversation(*(Samples(multi_turn=turn) for turn in turns))
 
 
 def random_messages(rng):

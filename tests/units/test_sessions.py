@@ -237,13 +237,17 @@ def test_a_conversation_of_which_the_filter_left_out_each_turn_is_filtered():
 def test_of_references_the_last_turn_that_gives_one_is_believed(order):
     subject = table()
     given = {
-        1: Samples(single=SingleTurnSample(user_input="q1", response="a1", reference="booked", rubrics={"1": "bad"})),
-        2: Samples(multi=MultiTurnSample(user_input=talk("q2", "a2"), reference="paid", reference_topics=["travel"])),
+        1: Samples(
+            single_turn=SingleTurnSample(user_input="q1", response="a1", reference="booked", rubrics={"1": "bad"})
+        ),
+        2: Samples(
+            multi_turn=MultiTurnSample(user_input=talk("q2", "a2"), reference="paid", reference_topics=["travel"])
+        ),
         3: short(3),
     }
 
     taken(subject, *(turn(n, given[n]) for n in order))
-    whole = subject.end("talk", 0).samples.multi
+    whole = subject.end("talk", 0).samples.multi_turn
 
     assert (whole.reference, whole.reference_topics, whole.rubrics) == ("paid", ["travel"], {"1": "bad"})
 

@@ -89,7 +89,7 @@ def test_no_message_is_in_a_conversation_twice_and_all_stand_in_order(seed, repl
     _, told = a_batch(seed, replicas)
 
     for one in told:
-        said = [int(text[1:]) for text in said_in(one)] if one.samples.multi else []
+        said = [int(text[1:]) for text in said_in(one)] if one.samples.multi_turn else []
         assert said == sorted(said)
         assert set(Counter(said).values()) <= {2}
 
@@ -102,7 +102,7 @@ def test_what_is_told_to_be_whole_has_every_turn_from_the_first_on(seed):
         before = came.setdefault(one.id, set())
         now = before | {unit.span_id for unit in one.unit.session.links}
         came[one.id] = before if one.end == "open" else now
-        said = {int(text[1:]) for text in said_in(one)} if one.samples.multi else set()
+        said = {int(text[1:]) for text in said_in(one)} if one.samples.multi_turn else set()
         lost = {n.unit.span_id for n in turns if n.id == one.id and n.samples.outcome}
         if one.whole is None:
             assert said >= now

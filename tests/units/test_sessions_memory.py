@@ -46,7 +46,7 @@ def talks_with_references():
     for n in count(1):
         rubrics = {f"{grade}": f"as {n} has it, in grade {grade}" for grade in range(5)}
         sample = SingleTurnSample(user_input=f"{n}", response="yes", reference=f"should {n}", rubrics=rubrics)
-        yield f"talk-{n}", Samples(single=sample)
+        yield f"talk-{n}", Samples(single_turn=sample)
 
 
 def turn_of(n, id, samples):

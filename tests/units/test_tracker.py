@@ -27,7 +27,7 @@ from spanscore.units.span_buffer import Pace, SpanBuffer
 from spanscore.units.tracker import Units
 
 LANES = {"one": "a", "other": "b", "third": "b"}
-SAMPLES = Samples(single=SingleTurnSample(user_input="q", response="a"))
+SAMPLES = Samples(single_turn=SingleTurnSample(user_input="q", response="a"))
 S = 1_000_000_000
 
 

@@ -25,7 +25,7 @@ def main() -> None:
     program = max(RECORDED.glob("chain.openllmetry-openai-*.jsonl"))  # any will do
     metric = ResponseRelevancy("lexical", embeddings="lexical")
     with OnlineScorer([metric], tracer_provider=TracerProvider()) as scorer:
-        door = scorer.otlp_spans(WireUnits(idle_timeout=0))
+        door = scorer._otlp_spans(WireUnits(idle_timeout=0))
         for line in program.read_bytes().splitlines():
             door.take(taken_apart(from_json(line)))
         assert scorer.flush(20)

@@ -119,5 +119,7 @@ def case_sample(
         return None
     kinds = [requires[name] for name in metrics if name in requires]
     conversations_alone = bool(kinds) and all("single_turn" not in kind for kind in kinds)
-    wanted = (samples.multi, samples.single) if conversations_alone else (samples.single, samples.multi)
+    wanted = (
+        (samples.multi_turn, samples.single_turn) if conversations_alone else (samples.single_turn, samples.multi_turn)
+    )
     return next((sample for sample in wanted if sample is not None), None)

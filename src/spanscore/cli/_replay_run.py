@@ -80,7 +80,7 @@ class ReplayRun:
             notes.print_line(note)
         reader = UnitReader(made.options, made.units, known)
         with shown(tally, notes, lambda tally: str(tally.state())) as told:
-            replay = Replay(store, reader, made.scorer.stored_units(), bounds, tally=tally, journal=journal, told=told)
+            replay = Replay(store, reader, made.scorer._stored_units(), bounds, tally=tally, journal=journal, told=told)
             interrupted, arrived = self._done(replay, made, journal)
         if not interrupted:
             self._refuse_nothing(tally)

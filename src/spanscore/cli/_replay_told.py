@@ -119,7 +119,7 @@ def found(tally: ReplayTally) -> str:
 
 def _scores(tally: ReplayTally, made: ReplayScorer) -> Fitting:
     rows = list[tuple[str, ...]]()
-    for metric in made.scorer.stored_units().metrics:
+    for metric in made.scorer._stored_units().metrics:
         name = metric.name
         ended = {
             **made.scorer.status().outcomes.get(name, {}),

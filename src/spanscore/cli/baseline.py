@@ -55,7 +55,8 @@ def baseline(
 
     The mean of each hour is shrunk to that of its hour of the day, and to the mean of all, by as much as chance has in it. What
     is printed is measured on each week against the profile of the others: how much of the variance it explains, whether what is
-    left is autocorrelated, and the slack: how far the mean strays by itself, which is added to the standard error of an alert.
+    left is autocorrelated, and the baseline SD: how far the mean strays by itself, which is added to the
+    standard error of an alert.
     """
     where = {"job": job, label(semconv.EVALUATOR_VERSION): evaluator_version}
     asked = _asked(PrometheusApi(prometheus), _days(since), {name: value for name, value in where.items() if value})
@@ -139,7 +140,7 @@ def _table(found: Mapping[ScoredEvaluator, LearnedBaseline]) -> Fitting:
         "hours",
         "explained",
         "autocorrelation",
-        "slack of 1h, 1d",
+        "baseline SD of 1h, 1d",
     )
     rows = [
         (
@@ -151,7 +152,7 @@ def _table(found: Mapping[ScoredEvaluator, LearnedBaseline]) -> Fitting:
             f"{min(of.hours):.3f} to {max(of.hours):.3f}",
             _explained(of),
             f"{of.autocorrelation:.2f} ± {of.autocorrelation_error:.2f}",
-            ", ".join(_slack(of, length) for length in (_HOUR_S, DAY_S)),
+            ", ".join(_baseline_sds(of, length) for length in (_HOUR_S, DAY_S)),
         )
         for one, of in found.items()
     ]
@@ -162,25 +163,28 @@ def _explained(of: LearnedBaseline) -> str:
     return "nothing to" if of.explained is None else f"{max(0.0, of.explained):.0%}"
 
 
-def _slack(of: LearnedBaseline, length: int) -> str:
-    return f"{of.slack[length]:.4f}" if length in of.slack else "?"
+def _baseline_sds(of: LearnedBaseline, length: int) -> str:
+    return f"{of.baseline_sd[length]:.4f}" if length in of.baseline_sd else "?"
 
 
 def _notes(metric: str, of: LearnedBaseline) -> Iterator[str]:
     if of.explained is None or of.explained <= 0:
-        yield f"{metric}: the hours do not differ beyond chance, so a baseline of {of.mean:.4f} with this slack does as well"
+        flat = f"a baseline of {of.mean:.4f} with this baseline SD does as well"
+        yield f"{metric}: the hours do not differ beyond chance, so {flat}"
     if of.is_autocorrelated:
         yield (
-            f"{metric}: what the profile leaves is autocorrelated: the mean wanders for hours, by about {_slack(of, _HOUR_S)}. "
-            "The slack keeps the false alarms to what is configured; a drop of less than z times that is not seen"
+            f"{metric}: what the profile leaves is autocorrelated: the mean wanders for hours, by about "
+            f"{_baseline_sds(of, _HOUR_S)}. "
+            "The baseline SD keeps the false alarms to what is configured; a drop of less than z times that is not seen"
         )
     if of.min_scores is not None:
         yield (
-            f"{metric}: {of.clump:.0f} scores say no more than one, as equal answers come in bursts: without the file's "
-            "clump and min_scores as below, false alarms are far more frequent than configured"
+            f"{metric}: {of.design_effect:.0f} scores say no more than one, as equal answers come in bursts: without "
+            "the file's "
+            "design effect and min_scores as below, false alarms are far more frequent than configured"
         )
-    if _HOUR_S not in of.slack:
-        yield f"{metric}: no hour holds the scores that it takes to learn a slack of it; rate or traffic are low"
+    if _HOUR_S not in of.baseline_sd:
+        yield f"{metric}: no hour holds the scores that it takes to learn a baseline SD of it; rate or traffic are low"
 
 
 def _alert(of: LearnedBaseline, out: Path) -> str:
@@ -195,7 +199,7 @@ def _as_json(found: Mapping[ScoredEvaluator, LearnedBaseline], short: Sequence[s
             {
                 **one._asdict(),
                 **asdict(of),
-                "slack": {promql.duration(length): value for length, value in of.slack.items()},
+                "baseline_sd": {promql.duration(length): value for length, value in of.baseline_sd.items()},
                 "is_autocorrelated": of.is_autocorrelated,
                 "alert": _alert(of, out),
             }

@@ -249,8 +249,8 @@ def _facts(given: _Given) -> SamplingContext:
 def _told_samples(samples: Samples) -> dict[str, Any]:
     return fields_told(
         samples,
-        single=_told_model(samples.single),
-        multi=_told_model(samples.multi),
+        single=_told_model(samples.single_turn),
+        multi=_told_model(samples.multi_turn),
         searched=[*map(list, samples.searched)] or None,
     )
 

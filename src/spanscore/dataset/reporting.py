@@ -62,14 +62,14 @@ def write_report(
 
 def _shown(hooks: Hooks, sample: Sample) -> dict[str, Any]:
     clean = hooks.apply(Samples.of(sample))
-    if clean.multi is not None:
-        return {"question": clean.multi.pretty()}
-    if clean.single is None:
+    if clean.multi_turn is not None:
+        return {"question": clean.multi_turn.pretty()}
+    if clean.single_turn is None:
         return {}
-    contexts = clean.single.retrieved_contexts
+    contexts = clean.single_turn.retrieved_contexts
     return {
-        "question": clean.single.user_input,
-        "answer": clean.single.response,
+        "question": clean.single_turn.user_input,
+        "answer": clean.single_turn.response,
         "contexts": None if contexts is None else tuple(contexts),
     }
 

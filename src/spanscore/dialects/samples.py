@@ -55,8 +55,8 @@ def samples_of(view: View, extract: Extract) -> Samples:
     multi, more = (None, []) if conversation is None else _referenced(conversation, view.expected)
     notes = dict.fromkeys([*left_out, *refused, *more])
     return Samples(
-        single=single,
-        multi=multi,
+        single_turn=single,
+        multi_turn=multi,
         reason="; ".join(notes) or None,
         searched=searched,
         source=_source(question, answer),

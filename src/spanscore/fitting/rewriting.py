@@ -78,7 +78,7 @@ async def _proposal(model: Judge, instruction: str, misses: Sequence[Miss], plac
         instruction=_REWRITE,
         evidence={"instruction": instruction, "cases": [_case(miss) for miss in shown]},
         output=Rewritten,
-        ballot=place,
+        vote_index=place,
     )
     try:
         answer = await ask(model, prompt)

@@ -76,7 +76,7 @@ async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None
         instruction=_REPAIR,
         evidence={"answer": text, "form": form(prompt.output)},
         output=prompt.output,
-        ballot=prompt.ballot,
+        vote_index=prompt.vote_index,
     )
     return (await _asked(judge, repair, repair_of=prompt))[1]
 

@@ -151,7 +151,7 @@ class Options:
     def __post_init__(self) -> None:
         for name, kind in _OBJECTS.items():
             if (given := getattr(self, name)) is not None and not isinstance(given, kind):
-                raise ConfigurationError(f"{name} is {given!r}; write {name}=spanscore.{kind.__name__}(…)")
+                raise ConfigurationError(f"{name} is {given!r}; write {name}=spanscore.config.{kind.__name__}(…)")
         _check_redactor(self.redactor)
         if isinstance(self.capture_metadata, str):
             raise ConfigurationError(

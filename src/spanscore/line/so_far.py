@@ -6,7 +6,7 @@ from spanscore import semconv
 from spanscore.line.build import Line
 from spanscore.monitoring.applicability import Applicability, applied_so_far
 from spanscore.monitoring.estimates import MeanInterval
-from spanscore.monitoring.running_mean import ExcludedShare, excluded_so_far, running_mean
+from spanscore.monitoring.running_mean import MissingShare, missing_so_far, running_mean
 from spanscore.otel.declared_sets import is_conditional
 
 __all__ = ["applies_in", "contradictions_in", "declined_in", "excluded_in", "means_of"]
@@ -19,12 +19,12 @@ def means_of(line: Line) -> dict[str, MeanInterval | None]:
     return {name: running_mean(name, metric.scale, line.telemetry.sums) for name, metric in line.metrics.items()}
 
 
-def excluded_in(line: Line) -> dict[str, ExcludedShare]:
+def excluded_in(line: Line) -> dict[str, MissingShare]:
     """Return metric → what its mean lacks; those that lack nothing, or have no mean, are left out."""
     if line.telemetry is None:
         return {}
     lost, sums = {**line.ledger.lost(), **line.sessions.ledger.lost()}, line.telemetry.sums
-    found = {name: excluded_so_far(name, one.scale, sums, lost[name]) for name, one in line.metrics.items()}
+    found = {name: missing_so_far(name, one.scale, sums, lost[name]) for name, one in line.metrics.items()}
     return {name: lacking for name, lacking in found.items() if lacking is not None}
 
 

@@ -271,7 +271,9 @@ class Status:
     def _excluded(self) -> Iterator[str]:
         for metric, lacking in self.excluded.items():
             if _is_worth_telling(lacking):
-                ended = ((outcome, units) for outcome, units in self.outcomes[metric].items() if Outcome(outcome).lost)
+                ended = (
+                    (outcome, units) for outcome, units in self.outcomes[metric].items() if Outcome(outcome).missing
+                )
                 how = ", ".join(f"{outcome} {units:,}" for outcome, units in ended if units) or "a fallback scored them"
                 share, low, high = lacking
                 told = f"{metric}: {100 * share:.0f} % of the chosen units were not scored ({how})"

@@ -162,11 +162,11 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
 
 def _taken(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
     """Yield field, call and text of each part of a sample; of a field that has no value the text None."""
-    single = samples.single
+    single = samples.single_turn
     yield from ((field, None, getattr(single, field, None)) for field in _sought(samples))
     contexts = None if single is None else single.retrieved_contexts
     yield from (("retrieved_contexts", None, text) for text in ([None] if contexts is None else contexts))
-    for message in [] if samples.multi is None else samples.multi.user_input:
+    for message in [] if samples.multi_turn is None else samples.multi_turn.user_input:
         for call in (message.tool_calls or ()) if isinstance(message, AIMessage) else ():
             yield "tool_calls", call, f"{call.name}({json.dumps(call.args, ensure_ascii=False, default=str)})"
 
@@ -175,7 +175,7 @@ def _sought(samples: Samples) -> list[str]:
     """Return the fields that a unit itself fills; if the reason names those that cannot be told, these alone."""
     named, cannot, _ = (samples.reason or "").partition(" cannot be told")
     words = {"user_input": "question", "response": "answer"}
-    return [field for field, word in words.items() if not cannot or samples.single is not None or word in named]
+    return [field for field, word in words.items() if not cannot or samples.single_turn is not None or word in named]
 
 
 def _needles(text: str, call: ToolCall | None) -> list[str]:
@@ -241,7 +241,7 @@ def _changes(unit: Unit, samples: Samples, missing: Mapping[str, Sequence[str]])
 
 
 def _lacking(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    asked = (field for field in _sought(samples) if getattr(samples.single, field, None) is None)
+    asked = (field for field in _sought(samples) if getattr(samples.single_turn, field, None) is None)
     return [*dict.fromkeys(chain(asked, *missing.values()))]
 
 

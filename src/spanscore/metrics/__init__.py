@@ -30,8 +30,8 @@ from spanscore.metrics.function import metric as metric
 from spanscore.metrics.kit.base import BaseMetric as BaseMetric
 from spanscore.metrics.kit.base import Finding as Finding
 from spanscore.metrics.kit.judged import JudgedMetric as JudgedMetric
+from spanscore.metrics.kit.step import BinaryAnswer as BinaryAnswer
 from spanscore.metrics.kit.step import Step as Step
-from spanscore.metrics.kit.step import Verdict as Verdict
 from spanscore.metrics.majority_vote import majority_vote as majority_vote
 from spanscore.metrics.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
 from spanscore.metrics.ragas_score import ragas_score as ragas_score

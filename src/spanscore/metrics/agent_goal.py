@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.metrics.kit.step import BinaryAnswer, Step
 from spanscore.model.sample import MultiTurnSample
 from spanscore.model.score import BINARY
 
@@ -34,7 +34,7 @@ class Comparison(BaseModel):
     """Why, and whether what was reached is what was wanted."""
 
     reason: str = ""
-    verdict: Annotated[Verdict, BeforeValidator(_word)]
+    verdict: Annotated[BinaryAnswer, BeforeValidator(_word)]
 
 
 INFER_GOAL_OUTCOME: Step[GoalAndOutcome] = Step(

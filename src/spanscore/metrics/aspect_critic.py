@@ -15,7 +15,7 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import GradedMetric, direction_wanted
 from spanscore.metrics.kit.shown import Fields
-from spanscore.metrics.kit.step import OwnPrompts, Step, Verdict
+from spanscore.metrics.kit.step import BinaryAnswer, OwnPrompts, Step
 from spanscore.metrics.kit.votes import cast_ballots, majority, odd
 from spanscore.model.aspect import ASPECTS, Aspect
 from spanscore.model.sample import Sample
@@ -34,7 +34,7 @@ class Critique(BaseModel):
     """Why, and whether the aspect holds."""
 
     reason: str = ""
-    verdict: Verdict
+    verdict: BinaryAnswer
 
 
 class AspectCritic(GradedMetric):
@@ -123,7 +123,7 @@ class AspectCritic(GradedMetric):
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
         evidence, (critique,) = self.evidence(sample), self.questions
-        votes = await cast_ballots(lambda ballot: self.ask(critique, evidence, ballot=ballot), self.votes)
+        votes = await cast_ballots(lambda ballot: self.ask(critique, evidence, vote_index=ballot), self.votes)
         failing = 0 if self.scale.direction == "higher" else 1
         verdict = majority([ballot.verdict for ballot in votes], tie=failing)
         return Finding(

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from spanscore.metrics.kit.averages import average_precision
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
-from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.metrics.kit.step import BinaryAnswer, Step
 from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 
@@ -27,7 +27,7 @@ class ContextVerdict(BaseModel):
     """Why, and whether the context was of use for the answer."""
 
     reason: str = ""
-    verdict: Verdict
+    verdict: BinaryAnswer
 
 
 JUDGE_CONTEXT: Step[ContextVerdict] = Step(

@@ -10,7 +10,7 @@ from spanscore.errors import JudgeUnparseable
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import key_of
-from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.metrics.kit.step import BinaryAnswer, Step
 from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 
@@ -22,7 +22,7 @@ class Attribution(BaseModel):
 
     statement: str
     reason: str = ""
-    attributed: Verdict
+    attributed: BinaryAnswer
 
 
 class Attributions(BaseModel):

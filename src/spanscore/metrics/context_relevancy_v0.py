@@ -128,7 +128,7 @@ class ContextRelevancyV0(JudgedMetric):
         """Extract k times, then compare."""
         context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context}
-        answers = await cast_ballots(lambda i: self.ask(EXTRACT_SENTENCES, evidence, ballot=i), self.votes)
+        answers = await cast_ballots(lambda i: self.ask(EXTRACT_SENTENCES, evidence, vote_index=i), self.votes)
         # Cutting and comparing takes long for long texts: not on the loop of all judges.
         compared = await run_interruptibly(None, self._compared, context, answers)
         return replace(compared, votes=Votes(requested=self.votes, received=len(answers)))

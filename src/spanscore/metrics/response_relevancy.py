@@ -96,7 +96,7 @@ class ResponseRelevancy(JudgedMetric):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Guess the question, then compare."""
         evidence = {"response": sample.response}
-        guesses = await cast_ballots(lambda i: self.ask(GENERATE_QUESTION, evidence, ballot=i), self.votes)
+        guesses = await cast_ballots(lambda i: self.ask(GENERATE_QUESTION, evidence, vote_index=i), self.votes)
         votes = Votes(requested=self.votes, received=len(guesses))
         asking = [guess for guess in guesses if guess.question.strip()]
         if not asking:

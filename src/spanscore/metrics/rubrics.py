@@ -208,7 +208,7 @@ class InstanceRubrics(JudgedMetric):
         own = cast("Step[Feedback]", self.steps["score_rubric"])
         step = replace(own, output=_output(rubrics, self._bounds))
         evidence = {**evidence_of(sample, ALL_FIELDS[kind_of(sample)]), "rubrics": rubrics}
-        finding = await voted(lambda ballot: step.ask(self._judge, evidence, ballot=ballot), self.votes)
+        finding = await voted(lambda ballot: step.ask(self._judge, evidence, vote_index=ballot), self.votes)
         return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))
 
 

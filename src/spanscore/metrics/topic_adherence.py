@@ -150,7 +150,7 @@ class TopicAdherence(JudgedMetric):
         return kept
 
     async def _flags(self, evidence: Mapping[str, Any], ballot: int) -> list[bool]:
-        answer = await self.ask(CLASSIFY_TOPICS, evidence, ballot=ballot)
+        answer = await self.ask(CLASSIFY_TOPICS, evidence, vote_index=ballot)
         return [_truth(flag) for flag in answer.classifications]
 
 

@@ -68,7 +68,7 @@ class Outcome(StrEnum):
         return self in _FAILED
 
     @property
-    def lost(self) -> bool:
+    def missing(self) -> bool:
         """Whether the mean lacks this unit: its evaluation failed, or never began although the unit was to be scored."""
         return self in _LOST
 

@@ -51,8 +51,8 @@ class Prompt:
         evidence: variable → JSON value; fields that are absent are left out.
         output: the shape of the answer.
         examples: few-shot cases.
-        ballot: 0, or the number of the vote: identical questions with different ballots are really asked again.
-        answers: how many are asked for at once, drawn independently; more than 1 only of a judge that tells by
+        vote_index: 0, or the number of the vote: identical questions with different ballots are really asked again.
+        n: how many are asked for at once, drawn independently; more than 1 only of a judge that tells by
             ``answers_several`` that it may give so many (``judges/effects/gathered.py``).
         applies_when: condition under which there is something to answer, which the instruction tells, too; None = always.
         rendered: its texts, made once for all who look at them (``judges/render.py``); a changed copy has none yet.
@@ -63,8 +63,8 @@ class Prompt:
     evidence: Mapping[str, Any]
     output: type[BaseModel]
     examples: tuple[Example, ...] = ()
-    ballot: int = 0
-    answers: int = 1
+    vote_index: int = 0
+    n: int = 1
     applies_when: str | None = None
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 

@@ -169,7 +169,7 @@ class Samples:
     """What a dialect makes of one unit: either sample, both, or the outcome that says why there is none.
 
     Attributes:
-        multi: present when the unit has tool calls or several human turns.
+        multi_turn: present when the unit has tool calls or several human turns.
         outcome: None when there is a sample; else ``no_sample`` (or another) with a reason.
         searched: field → where it was looked for, for the error of a missing one.
         source: how the less sure of question and answer was found (``dialects.turn.Source``); None where no search was made.
@@ -178,8 +178,8 @@ class Samples:
         interrupted: there is none yet: the turn waits, and the run that resumes it will have its sample.
     """
 
-    single: SingleTurnSample | None = None
-    multi: MultiTurnSample | None = None
+    single_turn: SingleTurnSample | None = None
+    multi_turn: MultiTurnSample | None = None
     outcome: Outcome | None = None
     reason: str | None = None
     searched: tuple[tuple[str, str], ...] = ()
@@ -190,7 +190,7 @@ class Samples:
     @classmethod
     def of(cls, sample: Sample) -> Samples:
         """Return the one sample that a user has made."""
-        return cls(multi=sample) if isinstance(sample, MultiTurnSample) else cls(single=sample)
+        return cls(multi_turn=sample) if isinstance(sample, MultiTurnSample) else cls(single_turn=sample)
 
     def attributes(self) -> dict[str, Any]:
         """Return what the unit's span tells of how its sample was made; empty where there is none."""

@@ -17,10 +17,10 @@ from spanscore.monitoring.alert import OF_METRIC, Alert, labels_of
 from spanscore.monitoring.estimates import (
     WORTH_TELLING,
     Moments,
-    excluded_bounds,
-    excluded_share,
     interval,
     mean,
+    missing_bounds,
+    missing_share,
     moments,
 )
 from spanscore.monitoring.names import label
@@ -97,8 +97,8 @@ def _by_answer(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -
 def _share(of: Moments) -> Applicability | None:
     if not of.w:
         return None
-    undecided = excluded_share(of)
-    ends = excluded_bounds(of) if undecided >= WORTH_TELLING else interval(of)
+    undecided = missing_share(of)
+    ends = missing_bounds(of) if undecided >= WORTH_TELLING else interval(of)
     return Applicability(mean(of), *ends, undecided)
 
 

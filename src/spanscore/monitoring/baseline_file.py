@@ -1,9 +1,10 @@
-"""The file of ``spanscore baseline``, YAML or JSON: metric → mean, slack, and what is normal in each hour of the week (UTC).
+"""The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and what is normal in
+each hour of the week (UTC).
 
 faithfulness:
   mean: 0.8512
-  slack: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
-  clump: 10.7                     # where equal answers come in bursts
+  baseline_sd: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
+  design_effect: 10.7                     # where equal answers come in bursts
   hours:
     sunday: [0.8311, …]           # 24 of them
     …
@@ -33,12 +34,12 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a file says of one metric; ``hours``, ``slack`` and ``clump`` as in ``LearnedBaseline``."""
+    """What a file says of one metric; ``hours``, ``baseline_sd`` and ``design_effect`` as in ``LearnedBaseline``."""
 
     mean: float
     hours: tuple[float, ...]
-    slack: Mapping[float, float]
-    clump: float
+    baseline_sd: Mapping[float, float]
+    design_effect: float
 
 
 def profiles_text(learned: Mapping[str, LearnedBaseline]) -> str:
@@ -51,8 +52,8 @@ def _entry(one: LearnedBaseline) -> dict[str, Any]:
     rounded = [round(value, _DIGITS) for value in one.hours]
     return {
         "mean": round(one.mean, _DIGITS),
-        "slack": {promql.duration(length): round(value, _DIGITS) for length, value in one.slack.items()},
-        **({"clump": round(one.clump, 1)} if one.clump > 1 else {}),
+        "baseline_sd": {promql.duration(length): round(value, _DIGITS) for length, value in one.baseline_sd.items()},
+        **({"design_effect": round(one.design_effect, 1)} if one.design_effect > 1 else {}),
         "hours": {day: rounded[24 * number : 24 * (number + 1)] for number, day in enumerate(DAYS)},
     }
 
@@ -69,16 +70,17 @@ def read_profile(path: str, metric: str) -> Profile:
         raise ConfigurationError(f"{path} has no baseline of {metric!r}; it has {', '.join(map(str, tree)) or 'none'}")
     try:
         hours = tuple(float(value) for day in DAYS for value in _day(entry["hours"], day))
-        slack = {seconds_of(window): float(value) for window, value in entry.get("slack", {}).items()}
-        found = Profile(float(entry["mean"]), hours, slack, float(entry.get("clump", 1)))
+        baseline_sd = {seconds_of(window): float(value) for window, value in entry.get("baseline_sd", {}).items()}
+        found = Profile(float(entry["mean"]), hours, baseline_sd, float(entry.get("design_effect", 1)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigurationError(
             f"{path} is no baseline of {metric!r}: {_told(error)}; make it by `spanscore baseline`"
         ) from None
     qualities = all(0 <= value <= 1 for value in (found.mean, *found.hours))
-    if not (qualities and all(s >= 0 for s in slack.values()) and found.clump >= 1):
+    if not (qualities and all(s >= 0 for s in baseline_sd.values()) and found.design_effect >= 1):
         raise ConfigurationError(
-            f"{path}: the mean and the hours of {metric!r} are qualities, [0, 1], its slack is not below 0, its clump not "
+            f"{path}: the mean and the hours of {metric!r} are qualities, [0, 1], its baseline SD is not below 0, its "
+            "design effect not "
             "below 1"
         )
     return found

@@ -25,16 +25,16 @@ class Baseline:
         text: what stands behind it in an alert, a template.
         hours: what is normal in each hour of the week, from Sunday 00:00 UTC on; empty = the same in all.
         offset_s: how long before it was; 0 = it is known.
-        slack: length of a window in s → how far its true mean strays by itself, a standard deviation.
-        clump: scores that say no more than one.
+        baseline_sd: length of a window in s → how far its true mean strays by itself, a standard deviation.
+        design_effect: scores that say no more than one.
     """
 
     level: float
     text: str
     hours: tuple[float, ...] = ()
     offset_s: float = 0.0
-    slack: Mapping[float, float] = field(default_factory=dict)
-    clump: float = 1.0
+    baseline_sd: Mapping[float, float] = field(default_factory=dict)
+    design_effect: float = 1.0
 
     @property
     def is_recorded(self) -> bool:
@@ -44,7 +44,7 @@ class Baseline:
     @property
     def is_learned(self) -> bool:
         """Whether it knows how far the mean strays by itself: only with such a one the number of false alarms is held."""
-        return bool(self.hours or self.slack)
+        return bool(self.hours or self.baseline_sd)
 
     @property
     def short(self) -> str:
@@ -66,12 +66,14 @@ class Baseline:
     @property
     def strays(self) -> bool:
         """Whether the normal mean has a variance of its own."""
-        return bool(self.slack or self.offset_s or self.clump > 1)
+        return bool(self.baseline_sd or self.offset_s or self.design_effect > 1)
 
-    def slack_of(self, window_s: float) -> float:
-        """Return the slack of windows of a length: that of the longest one that is no longer, as it only falls with length."""
-        shorter = [length for length in self.slack if length <= window_s]
-        return self.slack[max(shorter, default=min(self.slack))] if self.slack else 0.0
+    def baseline_sd_of(self, window_s: float) -> float:
+        """Return the baseline SD of windows of a length: that of the longest one that is no longer, as
+        it only falls with length.
+        """
+        shorter = [length for length in self.baseline_sd if length <= window_s]
+        return self.baseline_sd[max(shorter, default=min(self.baseline_sd))] if self.baseline_sd else 0.0
 
     def refuse_overlap(self, metric: str, longest_s: float) -> None:
         """Refuse an offset shorter than the longest window, which would be held against itself.
@@ -92,27 +94,33 @@ def baseline_of(metric: str, alert: AlertSettings) -> Baseline | None:
     Raises:
         ConfigurationError: an hour-of-week baseline's file is not there, or has none of this metric from which it can drop.
     """
-    slack = {} if alert.slack is None else {0.0: alert.slack}
+    baseline_sd = {} if alert.baseline_sd is None else {0.0: alert.baseline_sd}
     match alert.baseline:
         case None:
             return None
         case HourOfWeekBaseline(hour_of_week=path):
-            return _hour_of_week(metric, alert, path, slack)
+            return _hour_of_week(metric, alert, path, baseline_sd)
         case OffsetBaseline(offset=offset_s):
             text = f", as {duration(offset_s)} before (a slow decline goes unseen),"
-            return Baseline(level=UNKNOWN, text=text, offset_s=offset_s, slack=slack)
+            return Baseline(level=UNKNOWN, text=text, offset_s=offset_s, baseline_sd=baseline_sd)
         case level:
-            return Baseline(level=level, text=" (its baseline)", slack=slack)
+            return Baseline(level=level, text=" (its baseline)", baseline_sd=baseline_sd)
 
 
-def _hour_of_week(metric: str, alert: AlertSettings, path: str, slack: Mapping[float, float]) -> Baseline:
+def _hour_of_week(metric: str, alert: AlertSettings, path: str, baseline_sd: Mapping[float, float]) -> Baseline:
     key = f"alerts.{metric}.baseline.hour_of_week"
     try:
         found = read_profile(path, metric)
     except ConfigurationError as error:
         raise ConfigurationError(f"{key}: {error}") from None
     text = " (normal in these hours)"
-    baseline = Baseline(level=found.mean, text=text, hours=found.hours, slack=slack or found.slack, clump=found.clump)
+    baseline = Baseline(
+        level=found.mean,
+        text=text,
+        hours=found.hours,
+        baseline_sd=baseline_sd or found.baseline_sd,
+        design_effect=found.design_effect,
+    )
     if baseline.lowest <= alert.min_drop:
         raise ConfigurationError(f"{key}: {baseline.lowest:g}, normal in an hour, cannot drop by {alert.min_drop:g}")
     return baseline

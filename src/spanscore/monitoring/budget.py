@@ -58,19 +58,19 @@ def _begun(z: float, step: float) -> float:
 
 
 def scores_to_see(
-    drop: float, *, null: float, tolerated: float, z: float, slack: float = 0.0, clump: float = 1.0
+    drop: float, *, null: float, tolerated: float, z: float, baseline_sd: float = 0.0, design_effect: float = 1.0
 ) -> float:
     """Return how many effective scores of a pass/fail metric a window needs so that a drop alarms half of the time.
 
-    Infinitely many where the mean strays by as much (``slack``); ``clump`` scores say no more than one. A continuous metric
-    needs fewer, by the ratio of its variance to null·(1 − null).
+    Infinitely many where the mean strays by as much (``baseline_sd``); ``design_effect`` scores say no more than one. A
+    continuous metric needs fewer, by the ratio of its variance to null·(1 − null).
     """
     mean = max(0.0, null - (drop - tolerated))
     if drop <= tolerated:
         return inf
     size = z * z / _deviance(mean, null)
-    rest = 1 / size - slack**2 / (mean * (1 - mean) or inf)  # as drop_promql.deviance counts what strays
-    return ceil(clump / rest) if rest > 0 else inf
+    rest = 1 / size - baseline_sd**2 / (mean * (1 - mean) or inf)  # as drop_promql.deviance counts what strays
+    return ceil(design_effect / rest) if rest > 0 else inf
 
 
 def _deviance(mean: float, null: float) -> float:

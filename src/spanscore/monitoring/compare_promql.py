@@ -13,7 +13,7 @@ from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.names import label
 
-__all__ = ["RELEASE", "difference", "difference_bounds", "difference_interval", "excluded_of", "release_sums"]
+__all__ = ["RELEASE", "difference", "difference_bounds", "difference_interval", "missing_of", "release_sums"]
 
 RELEASE: Final = label(semconv.COMPARED)
 """The label of the compared value."""
@@ -60,7 +60,7 @@ def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) ->
     return low, high
 
 
-def excluded_of(of: promql.Sums) -> str:
+def missing_of(of: promql.Sums) -> str:
     """Return the share of a release's chosen units that have no score of the configured judge, [0, 1]."""
     lost = of(semconv.MISSING_WEIGHT)
     return f"({lost} / ({lost} + {of(semconv.WEIGHT)}))"

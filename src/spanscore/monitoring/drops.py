@@ -88,7 +88,7 @@ class DropPlan:
 
     def scores_to_see(self, drop: float, window_s: float, z: float) -> float:
         """Return the effective scores with which a window of a length sees a drop half of the time."""
-        strays = {"slack": self.baseline.slack_of(window_s), "clump": self.baseline.clump}
+        strays = {"baseline_sd": self.baseline.baseline_sd_of(window_s), "design_effect": self.baseline.design_effect}
         return budget.scores_to_see(drop, null=self.null, tolerated=self.tolerated, z=z, **strays)
 
     @property
@@ -177,10 +177,10 @@ def _numbers(plan: DropPlan) -> Iterator[dict[str, Any]]:
     elif not baseline.offset_s:
         yield recorded.constant(recorded.BASELINE, baseline.level, metric)
     if baseline.strays:
-        yield recorded.constant(recorded.CLUMPED, baseline.clump - 1, metric)
+        yield recorded.constant(recorded.DESIGN_EFFECT, baseline.design_effect - 1, metric)
         for window in plan.windows:
-            slack2 = baseline.slack_of(window) ** 2
-            yield recorded.constant(recorded.SLACK2, slack2, metric, window=promql.duration(window))
+            variance = baseline.baseline_sd_of(window) ** 2
+            yield recorded.constant(recorded.BASELINE_VARIANCE, variance, metric, window=promql.duration(window))
 
 
 def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:

@@ -22,13 +22,13 @@ __all__ = [
     "Interval",
     "MeanInterval",
     "Moments",
-    "excluded_bounds",
-    "excluded_share",
     "if_best",
     "if_worst",
     "interval",
     "mean",
     "mean_interval",
+    "missing_bounds",
+    "missing_share",
     "moments",
     "n_eff",
     "standard_error",
@@ -169,7 +169,7 @@ def _end(of: Moments, unseen: float, t: float) -> float:
     return middle + (away + t * hypot(size * standard_error(of), away)) / (size + 1)
 
 
-def excluded_bounds(of: Moments, *, level: float = 0.95) -> Interval:
+def missing_bounds(of: Moments, *, level: float = 0.95) -> Interval:
     """Return where the mean lies whatever the lost units would have scored: they are missing, not zero.
 
     From the interval of the mean if all of them had the worst score to that if all had the best: the scored and the lost are a
@@ -189,7 +189,7 @@ def if_best(of: Moments) -> Moments:
     return replace(added, w2y2=of.w2y2 + of.lost2)
 
 
-def excluded_share(of: Moments) -> float:
+def missing_share(of: Moments) -> float:
     """Return the share of the chosen units that the mean lacks, [0, 1]; 0 where there are none."""
     return of.lost / (of.w + of.lost) if of.lost else 0.0
 

@@ -41,7 +41,7 @@ LEAST_BLOCKS = 7
 """Windows of one length that are needed to say how means of that length stray."""
 LEAST_SCORES = 100
 """Effective scores of a window that counts for it."""
-CLUMPED = 2.0
+DESIGN_EFFECT = 2.0
 """Scores that say no more than one, from which on that is told: fewer may be chance."""
 
 DAY_S = 86_400
@@ -64,25 +64,25 @@ class LearnedBaseline:
     Attributes:
         mean: of all scores, [0, 1].
         hours: the normal mean of each hour of the week, 168 of them.
-        slack: length of a window in s → how far its mean strays from the profile by itself: a standard deviation, beyond what
-            the number of scores and of bursts explains. Lengths of which there are too few windows are left out.
+        baseline_sd: length of a window in s → how far its mean strays from the profile by itself: a standard deviation, beyond
+            what the number of scores and of bursts explains. Lengths of which there are too few windows are left out.
         days: with scores.
         scores: effective ones.
         explained: share of the variance of hourly means, beyond chance, that the profile explains; below 0 a flat baseline
             is better. None = they do not vary beyond chance.
-        clump: scores that say no more than one, as equal answers come in bursts (the design effect; Kish 1965); 1 = none do,
-            or so few that the slack holds it.
+        design_effect: scores that say no more than one, as equal answers come in bursts (the design effect; Kish 1965); 1 =
+            none do, or so few that the baseline SD holds it.
         autocorrelation: of what is left, from one hour to the next.
         autocorrelation_error: its standard error where there is none.
     """
 
     mean: float
     hours: tuple[float, ...]
-    slack: Mapping[int, float]
+    baseline_sd: Mapping[int, float]
     days: int
     scores: float
     explained: float | None
-    clump: float
+    design_effect: float
     autocorrelation: float
     autocorrelation_error: float
 
@@ -94,7 +94,7 @@ class LearnedBaseline:
     @property
     def min_scores(self) -> int | None:
         """Scores that say as much as ``MIN_SCORES`` outside of bursts; None = about ``MIN_SCORES``."""
-        return ceil(self.clump) * MIN_SCORES if self.clump > 1 else None
+        return ceil(self.design_effect) * MIN_SCORES if self.design_effect > 1 else None
 
 
 def hour_of_week(time_s: float) -> int:
@@ -120,16 +120,16 @@ def learned(steps: Sums) -> LearnedBaseline:
     residuals = _out_of_sample(scored, hours, spread)
     hourly = _windows(residuals, _HOUR_S)
     lag, error = _autocorrelation(hourly)
-    inflated = _clump(residuals, spread)
-    clump = inflated if inflated >= CLUMPED else 1.0
+    inflated = _design_effect(residuals, spread)
+    design_effect = inflated if inflated >= DESIGN_EFFECT else 1.0
     return LearnedBaseline(
         mean=estimates.mean(whole),
         hours=_profile(hours, spread),
-        slack=dict(_slack(residuals, clump * spread)),
+        baseline_sd=dict(_baseline_sds(residuals, design_effect * spread)),
         days=days,
         scores=estimates.n_eff(whole),
         explained=_explained(hourly.values(), spread),
-        clump=clump,
+        design_effect=design_effect,
         autocorrelation=lag,
         autocorrelation_error=error,
     )
@@ -245,14 +245,14 @@ def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = L
     return {number: one for number, one in found.items() if one.size >= least}
 
 
-def _slack(residuals: Mapping[int, _Residual], spread: float) -> Iterator[tuple[int, float]]:
+def _baseline_sds(residuals: Mapping[int, _Residual], spread: float) -> Iterator[tuple[int, float]]:
     for length in LENGTHS:
         windows = _windows(residuals, length).values()
         if len(windows) >= LEAST_BLOCKS:
             yield length, sqrt(_beyond_chance([(one.size, one.mean) for one in windows], spread))
 
 
-def _clump(residuals: Mapping[int, _Residual], spread: float) -> float:
+def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
     """Return by how much bursts inflate the variance, from windows of five minutes and of an hour with any number of scores.
 
     The inflation by bursts is the same at both lengths; that by a wander grows with the scores of a window.

@@ -1,4 +1,4 @@
-"""Sums of two releases by quarter of an hour → sums of each release over the same traffic by the hour, in units of clumps.
+"""Sums of two releases by quarter of an hour → sums of each release over the same traffic by the hour, in units of clusters.
 
 If the quality swings with the day and the traffic moves from one release to the other, the plain means of two equal releases
 differ. So releases are compared within each hour: the scores of a release are weighted by the other one's share of the hour's
@@ -37,16 +37,16 @@ class MatchedSums(NamedTuple):
     """The sums of two releases over the hours in which both have scores, with the same weight in each hour.
 
     Attributes:
-        a: sums of the first release; Σw², Σw²y and Σw²y² are those of clumps.
-        b: sums of the second release, likewise of clumps.
+        a: sums of the first release; Σw², Σw²y and Σw²y² are those of clusters.
+        b: sums of the second release, likewise of clusters.
         blocks: number of blocks with scores.
-        clump: scores that say no more than one, at least 1.
+        design_effect: scores that say no more than one, at least 1.
     """
 
     a: Moments
     b: Moments
     blocks: int
-    clump: float
+    design_effect: float
 
 
 class _Hour(NamedTuple):
@@ -72,8 +72,13 @@ def matched(a: Blocks, b: Blocks) -> MatchedSums:
         return MatchedSums(sums_a, sums_b, 0, 1.0)
     residuals = _residuals(a, b, hours, mean(sums_b) - mean(sums_a))
     independent = sums_a.w**2 * (standard_error(sums_a) ** 2 + standard_error(sums_b) ** 2)
-    clump = _clump(residuals, independent)
-    return MatchedSums(_in_clumps(sums_a, clump), _in_clumps(sums_b, clump), len(residuals), clump)
+    design_effect = _design_effect(residuals, independent)
+    return MatchedSums(
+        _with_design_effect(sums_a, design_effect),
+        _with_design_effect(sums_b, design_effect),
+        len(residuals),
+        design_effect,
+    )
 
 
 def _by_hour(blocks: Blocks) -> dict[int, Moments]:
@@ -108,7 +113,7 @@ def _residuals(a: Blocks, b: Blocks, hours: Mapping[int, _Hour], difference: flo
     return found
 
 
-def _clump(residuals: Mapping[int, float], independent: float) -> float:
+def _design_effect(residuals: Mapping[int, float], independent: float) -> float:
     """Return the design effect, at least 1.
 
     Args:
@@ -122,5 +127,5 @@ def _clump(residuals: Mapping[int, float], independent: float) -> float:
     return max(1.0, (1 + _FEW_BLOCKS / len(residuals)) * measured / independent)
 
 
-def _in_clumps(of: Moments, clump: float) -> Moments:
-    return replace(of, w2=clump * of.w2, w2y=clump * of.w2y, w2y2=clump * of.w2y2)
+def _with_design_effect(of: Moments, design_effect: float) -> Moments:
+    return replace(of, w2=design_effect * of.w2, w2y=design_effect * of.w2y, w2y2=design_effect * of.w2y2)

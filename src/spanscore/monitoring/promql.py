@@ -36,8 +36,6 @@ __all__ = [
     "declined_share",
     "duration",
     "entered",
-    "excluded_bounds",
-    "excluded_share",
     "failed_share",
     "failures",
     "grown",
@@ -51,6 +49,8 @@ __all__ = [
     "lowest_factor",
     "matching",
     "mean",
+    "missing_bounds",
+    "missing_share",
     "n_eff",
     "now",
     "population",
@@ -83,7 +83,7 @@ FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.not_attempted)
 """Those of which no score was asked here."""
 
-LOST = "|".join(outcome for outcome in Outcome if outcome.lost)
+LOST = "|".join(outcome for outcome in Outcome if outcome.missing)
 """Those of units that the mean lacks."""
 
 _OF_SOURCES = frozenset({semconv.SCORED, *MOMENTS, semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT})
@@ -213,7 +213,7 @@ def _end(sums: Sums, unseen: str, sign: str, level: float) -> str:
     return f"{middle} + ({away} {sign} {t} * sqrt(({size} * {standard_error(sums)}) ^ 2 + {away} ^ 2)) / ({size} + 1)"
 
 
-def excluded_bounds(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
+def missing_bounds(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
     """Return where the mean lies whatever the lost units would have scored. Not for segments: what is lost has none."""
     return interval(if_worst(sums), level=level)[0], interval(if_best(sums), level=level)[1]
 
@@ -242,7 +242,7 @@ def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
     return lambda name: f"({sums(name)} + {sums(added[name])})" if name in added else sums(name)
 
 
-def excluded_share(window: str, where: str = "", *, weighted: bool = True) -> str:
+def missing_share(window: str, where: str = "", *, weighted: bool = True) -> str:
     """Return the share of the chosen units that have no score of the configured judge, [0, 1].
 
     Args:

@@ -19,21 +19,21 @@ from spanscore.settings.alerting import MonitoringSettings
 
 __all__ = [
     "BASELINE",
-    "CLUMPED",
+    "BASELINE_VARIANCE",
     "CRITICAL",
+    "DESIGN_EFFECT",
     "DROP",
     "EDGE",
-    "EXCLUDED_SHARE",
     "JUDGE_P",
     "LITTLE_VARIED",
     "MEAN",
     "MIN_SCORES",
+    "MISSING_SHARE",
     "NORMAL",
     "NORMAL_NOW",
     "N_EFF",
     "SEGMENT",
     "SINCE",
-    "SLACK2",
     "STANDARD_ERROR",
     "THRESHOLD",
     "TOLERANCE",
@@ -56,7 +56,7 @@ WINDOW, SEGMENT, SUM = "window", "segment", "of"
 """Labels of recorded series; ``of``: which sum it is."""
 SUMS = "spanscore:sums"
 MEAN, N_EFF, STANDARD_ERROR = "spanscore:mean", "spanscore:n_eff", "spanscore:standard_error"
-EXCLUDED_SHARE = "spanscore:excluded_share"
+MISSING_SHARE = "spanscore:missing_share"
 """Of a metric of a service, over the steady window: lost units have no segment and no series."""
 SCORED, WRITTEN, WATCHED = "spanscore:scored", "spanscore:written", "spanscore:watched"
 """The series of which a window has scores, those that are written now, and those whose drops are watched."""
@@ -64,7 +64,7 @@ MIN_SCORES, BASELINE, TOLERANCE, THRESHOLD = (
     f"spanscore:{name}" for name in ("min_scores", "baseline", "tolerance", "threshold")
 )
 """A number per metric. Every metric of the file has ``MIN_SCORES``, which therefore also lists the metrics."""
-CRITICAL, CLUMPED, SLACK2 = "spanscore:z2", "spanscore:clumped", "spanscore:slack2"
+CRITICAL, DESIGN_EFFECT, BASELINE_VARIANCE = "spanscore:z2", "spanscore:design_effect", "spanscore:baseline_variance"
 """z² per metric and window; by how much a burst multiplies the variance, less 1; variance of the normal mean per window."""
 JUDGE_P = "spanscore:judge_p"
 """The p per metric below which its judge has changed."""
@@ -126,7 +126,7 @@ def estimate_records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
     yield {"record": N_EFF, "expr": f"{_sum('w')} ^ 2 / ignoring ({SUM}) {_sum('w2')}"}
     yield {"record": STANDARD_ERROR, "expr": _standard_error()}
     steady = steady_window(shared)
-    yield {"record": EXCLUDED_SHARE, "expr": promql.excluded_share(steady), "labels": {WINDOW: steady}}
+    yield {"record": MISSING_SHARE, "expr": promql.missing_share(steady), "labels": {WINDOW: steady}}
     yield {"record": SCORED, "expr": f"sum without ({SUM}) ({_sum('n')} > 0)"}
     yield {"record": WRITTEN, "expr": written([promql.duration(one) for one in sorted(shared.windows)])}
 
@@ -294,7 +294,7 @@ def drop_records(
     Args:
         windows: in s.
         offsets: how long before → the metrics whose baseline is what was then.
-        strays: whether a metric has ``CLUMPED`` and ``SLACK2``; those of ``offsets`` must.
+        strays: whether a metric has ``DESIGN_EFFECT`` and ``BASELINE_VARIANCE``; those of ``offsets`` must.
     """
     lengths = sorted(windows)
     names = [promql.duration(one) for one in lengths]
@@ -319,7 +319,7 @@ def drop_records(
 
 
 def _strays(offsets: Mapping[str, Sequence[str]]) -> str:
-    own = f"({STANDARD_ERROR} ^ 2 * {_OF_METRIC} {CLUMPED} + {_OF_WINDOW} {SLACK2})"
+    own = f"({STANDARD_ERROR} ^ 2 * {_OF_METRIC} {DESIGN_EFFECT} + {_OF_WINDOW} {BASELINE_VARIANCE})"
     before = "\nor ".join(f"({_before(STANDARD_ERROR, *one)}) ^ 2" for one in offsets.items())
     return f"{own} + ({before})\nor {own}" if before else own
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import isfinite
 from typing import Any, Final
 
-from spanscore.monitoring.estimates import WORTH_TELLING, Interval, Moments, excluded_share, mean, n_eff
+from spanscore.monitoring.estimates import WORTH_TELLING, Interval, Moments, mean, missing_share, n_eff
 from spanscore.monitoring.matched import BLOCK_S, Blocks, MatchedSums, matched
 from spanscore.monitoring.sequential import (
     LEAST_BLOCKS,
@@ -57,7 +57,7 @@ class Release:
     @property
     def excluded(self) -> float:
         """Share of the chosen units that have no score, [0, 1]."""
-        return excluded_share(sum(self.blocks.values(), Moments()))
+        return missing_share(sum(self.blocks.values(), Moments()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ class ReleaseComparison:
             "a": self._side(self.a, self.sums.a),
             "b": self._side(self.b, self.sums.b),
             "blocks": self.sums.blocks,
-            "clump": self.sums.clump,
+            "design_effect": self.sums.design_effect,
             "since": _utc(self.since_s),
             "not_before": None if not_before is None else _utc(not_before),
             "seconds_left": self.seconds_left,
@@ -169,7 +169,7 @@ class ReleaseComparison:
             "name": of.name,
             "mean": mean(sums) if sums.n else None,
             "effective_scores": n_eff(sums),
-            "excluded_share": of.excluded,
+            "missing_share": of.excluded,
             "sums": asdict(sum(of.blocks.values(), Moments())),
         }
 

@@ -392,8 +392,8 @@ def _normal(plan: DropPlan, time_s: float) -> float:
 
 def _fall(plan: DropPlan) -> float:
     """Return how far below what is normal a mean is surely seen to have dropped."""
-    clumped = (plan.baseline.clump - 1) * WORST_VARIANCE / UNITS
-    return plan.tolerated + plan.settings.min_drop + plan.z * sqrt(plan.baseline.slack_of(0) ** 2 + clumped)
+    clustered = (plan.baseline.design_effect - 1) * WORST_VARIANCE / UNITS
+    return plan.tolerated + plan.settings.min_drop + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
 
 
 def _counter(instrument: str, labels: Mapping[str, str], step: float) -> dict[str, str]:

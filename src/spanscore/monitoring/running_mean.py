@@ -11,13 +11,13 @@ from spanscore.model.score import Scale
 from spanscore.monitoring.estimates import (
     MeanInterval,
     Moments,
-    excluded_bounds,
-    excluded_share,
     interval,
     mean,
+    missing_bounds,
+    missing_share,
 )
 
-__all__ = ["WEIGHTED", "ExcludedShare", "excluded_so_far", "running_mean"]
+__all__ = ["WEIGHTED", "MissingShare", "missing_so_far", "running_mean"]
 
 WEIGHTED = {
     "w": semconv.WEIGHT,
@@ -31,7 +31,7 @@ _Sums: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
 """Instrument → attributes → sum, as ``Telemetry.sums`` returns them."""
 
 
-class ExcludedShare(NamedTuple):
+class MissingShare(NamedTuple):
     """What a mean lacks.
 
     Attributes:
@@ -54,14 +54,14 @@ def running_mean(metric: str, scale: Scale, sums: _Sums) -> MeanInterval | None:
     return None if scale.range is None or not of.w else MeanInterval(mean(of), *interval(of))
 
 
-def excluded_so_far(metric: str, scale: Scale, sums: _Sums, lost: Weights) -> ExcludedShare | None:
+def missing_so_far(metric: str, scale: Scale, sums: _Sums, lost: Weights) -> MissingShare | None:
     """Return what the mean lacks; None where it lacks nothing, or the scale is open.
 
     Args:
         lost: of the units without a score that should have one.
     """
     of = _population(metric, sums) + Moments(lost=lost.w, lost2=lost.w2)
-    return None if scale.range is None or not of.lost else ExcludedShare(excluded_share(of), *excluded_bounds(of))
+    return None if scale.range is None or not of.lost else MissingShare(missing_share(of), *missing_bounds(of))
 
 
 def _population(metric: str, sums: _Sums) -> Moments:

@@ -124,7 +124,7 @@ def seconds_until(holds: Callable[[MatchedSums], bool], sums: MatchedSums, secon
     def later(after: float) -> bool:
         factor = 1 + after / seconds
         a, b = (Moments(**{name: getattr(of, name) * factor for name in Moments.__slots__}) for of in (sums.a, sums.b))
-        return holds(MatchedSums(a, b, int(sums.blocks * factor), sums.clump))
+        return holds(MatchedSums(a, b, int(sums.blocks * factor), sums.design_effect))
 
     if not later(LONGEST_S):
         return None

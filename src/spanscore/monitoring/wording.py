@@ -48,7 +48,7 @@ def figures_of(metrics: Sequence[Scaled], value: str, window: str) -> Mapping[st
         value: the expression of the alert's own mean, with ``promql.OWN``.
         window: over which the share of units without a score is counted.
     """
-    share = f'{recorded.EXCLUDED_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
+    share = f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
     rest = f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({share}))"
     return {
         "worst": Figure(f"{value} * {rest}", " At worst %.2f, if all units without a score failed."),

@@ -268,7 +268,7 @@ class Telemetry:
             weights.update(counted.excluded)
         return {labels_of_outcome(*told): of for told, of in weights.items()}
 
-    def compared_excluded(self) -> dict[Labels, Weights]:
+    def compared_missing(self) -> dict[Labels, Weights]:
         """Return the weights of what the means of releases lack, per metric and compared value."""
         if self._compared is None:
             return {}
@@ -319,7 +319,7 @@ def _is_unmetered(call: JudgeCall) -> bool:
 
 _OF_SCORE = (semconv.SCORED, *MOMENTS)
 _DECLINED = "declined"
-_LOSSES = tuple(outcome for outcome in Outcome if outcome.lost)
+_LOSSES = tuple(outcome for outcome in Outcome if outcome.missing)
 
 
 def _weight(score: Score) -> float:

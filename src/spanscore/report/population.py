@@ -11,7 +11,7 @@ from spanscore.report.rows import ReportRow
 
 __all__ = ["lost_units", "population_applicability", "population_sums"]
 
-_LOST = frozenset(outcome.value for outcome in Outcome if outcome.lost)
+_LOST = frozenset(outcome.value for outcome in Outcome if outcome.missing)
 
 
 def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Moments:

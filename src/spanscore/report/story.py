@@ -92,7 +92,7 @@ def story_of_spans(unit: str, spans: Spans) -> Story:
     """Return the story that a unit's spans tell, as far as their content was captured."""
     key, own = spans.unit(unit)
     branches = _branches(key, own)
-    single = GenAIExtractor().extract(Unit(key, own)).single if own else None
+    single = GenAIExtractor().extract(Unit(key, own)).single_turn if own else None
     captured = any(semconv.is_content(name) for span in own for name in span.attributes)
     story = Story(captured=captured, branches=branches, more=len(own) - len(branches))
     if single is None:

@@ -314,7 +314,7 @@ def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple
     if not scored or _scale(scored) == "open":
         return None
     sums = population_sums(rows, fallback)
-    return (estimates.excluded_share(sums), *estimates.excluded_bounds(sums)) if sums.lost else None
+    return (estimates.missing_share(sums), *estimates.missing_bounds(sums)) if sums.lost else None
 
 
 def _scale(scored: Sequence[ReportRow]) -> _Scale:

@@ -318,14 +318,14 @@ def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
     sample = _sample_for(metric, samples)
     if sample is None:
         return tuple(metric.requires)
-    kind = "multi_turn" if sample is samples.multi else "single_turn"
+    kind = "multi_turn" if sample is samples.multi_turn else "single_turn"
     return tuple(missing_fields(sample, metric.requires[kind]))
 
 
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
-    if samples.multi is not None and "multi_turn" in metric.requires:
-        return samples.multi
-    return samples.single if "single_turn" in metric.requires else None
+    if samples.multi_turn is not None and "multi_turn" in metric.requires:
+        return samples.multi_turn
+    return samples.single_turn if "single_turn" in metric.requires else None
 
 
 def _without_sample(metric: Metric, samples: Samples) -> Score:

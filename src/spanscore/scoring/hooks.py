@@ -67,7 +67,9 @@ class Hooks:
         if redacted:
             return self._filtered(samples)
         try:
-            clean = replace(samples, single=self._redact(samples.single), multi=self._redact(samples.multi))
+            clean = replace(
+                samples, single_turn=self._redact(samples.single_turn), multi_turn=self._redact(samples.multi_turn)
+            )
         except Hung:
             raise
         except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
@@ -97,7 +99,7 @@ class Hooks:
             return None
 
     def _filtered(self, samples: Samples) -> Samples:
-        sample: Sample | None = samples.multi or samples.single
+        sample: Sample | None = samples.multi_turn or samples.single_turn
         if self.keep is None or sample is None:
             return samples
         try:

@@ -66,7 +66,7 @@ class KafkaSource:
             raise MissingExtraError("confluent-kafka", "kafka")
         self._kafka = settings.kafka
         self._line = scorer._line  # what feeds a scorer is a part of it
-        spans = scorer.otlp_spans(settings.units)
+        spans = scorer._otlp_spans(settings.units)
         spans.copies.trusted = True  # who may write to the topic is the broker's matter
         most_bytes = settings.serve.limits.inflated
         self._is_keyed = is_keyed_by_conversation(settings)

@@ -73,7 +73,7 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
 
 def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits) -> tuple[Door, Proxy | None]:
     """Return what answers requests for a scorer, and what sends them on; None = nothing does."""
-    spans = scorer.otlp_spans(units)
+    spans = scorer._otlp_spans(units)
     spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse whoever does not send it
     if chosen.mode != "proxy" or chosen.forward is None:
         return Door(spans, inflated=chosen.limits.inflated, safe=_safe(scorer, spans, units)), None
@@ -97,7 +97,7 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: S
 
     door, proxy = door_of(scorer, chosen, units)
     if scorer._line.delivery is not None:
-        scorer.begin()  # what others have handed over does not wait for the first request
+        scorer.start_workers()  # what others have handed over does not wait for the first request
     listeners = Listeners(door, chosen)
 
     def started(signals: Signals) -> None:

@@ -106,7 +106,7 @@ def _work(scorer: OnlineScorer, settings: Settings, wait_s: float, say: Say) -> 
     sources = [*_sources(scorer, settings)]
     for source in sources:
         source.start(wait_s)
-    scorer.begin()
+    scorer.start_workers()
     with asyncio.Runner() as runner:
         until = runner.run(_until_signal(scorer, sources, settings, say))
     scorer.shutdown(max(0.0, until - monotonic()))

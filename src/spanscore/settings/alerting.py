@@ -76,8 +76,8 @@ class AlertSettings(SettingsPart):
         min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
         false_alarm_every: at most one false drop alarm in this time, over all windows, metrics and segments together.
         threshold: lowest acceptable mean, whatever is normal; None = none.
-        slack: how far the true mean strays from its baseline by itself, as a standard deviation; added to the standard error
-            of every window. None = what the file of the baseline has learned, else 0.
+        baseline_sd: how far the true mean strays from its baseline by itself, as a standard deviation; added to the standard
+            error of every window. None = what the file of the baseline has learned, else 0.
         min_scores: least effective scores of a window that an alert compares; None = 30.
         z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
         evaluator_version: only this evaluator version (metric version, judge and votes), which the metric must have, is
@@ -89,7 +89,7 @@ class AlertSettings(SettingsPart):
 
     baseline: Annotated[Rate | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
     min_drop: InnerShare = 0.05
-    slack: Rate | None = None
+    baseline_sd: Rate | None = None
     false_alarm_every: PositiveSeconds = 30 * 86_400.0
     threshold: Rate | None = None
     min_scores: int | None = Field(default=None, ge=1)

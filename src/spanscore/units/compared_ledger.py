@@ -43,7 +43,7 @@ class ComparedLedger(Ledger):
         """Count units as eligible and ended in one step, for every metric."""
         with self._lock:
             super().record_rejected(outcome, units)
-            for metric in self._metrics * units if outcome.lost else ():
+            for metric in self._metrics * units if outcome.missing else ():
                 self._lose(metric, None, 1.0)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:

@@ -36,7 +36,7 @@ def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
     sees, and stops after 20,000 things: then it is a lower bound.
     """
     if samples is not None:
-        return _size_bytes([samples.single, samples.multi])
+        return _size_bytes([samples.single_turn, samples.multi_turn])
     return _size_bytes([_held(span.attributes) for span in unit.spans])
 
 

@@ -155,7 +155,7 @@ class Ledger:
         with self._lock:
             weights = dict(self._excluded)
             for outcome, units in self._rejected.items():
-                if outcome.lost:
+                if outcome.missing:
                     weights |= {
                         (m, outcome, None): _plus(weights.get((m, outcome, None)), units) for m in self._metrics
                     }
@@ -184,7 +184,7 @@ class Ledger:
 
     def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
         """Weigh what the mean lacks; False: it has it. ``key``: whose loss it is, for who tells them apart."""
-        lost = outcome.lost or (outcome is Outcome.SCORED and source is not None)
+        lost = outcome.missing or (outcome is Outcome.SCORED and source is not None)
         if lost:
             at = metric, outcome, source
             self._excluded[at] = _plus(self._excluded.get(at), 1, weight)

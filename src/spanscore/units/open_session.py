@@ -148,7 +148,7 @@ class OpenSession:
         messages = messages_in(self._segments)
         if messages:
             references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
-            return Samples(multi=MultiTurnSample(user_input=messages, **references))
+            return Samples(multi_turn=MultiTurnSample(user_input=messages, **references))
         if self._gap is None and self._waits_ns < 0:
             return Samples(outcome=Outcome.FILTERED, reason="the filter left out every turn of the conversation")
         return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
@@ -191,7 +191,7 @@ class OpenSession:
         self._segments = segments
 
     def _refer(self, turn: Turn) -> None:
-        for sample in (turn.samples.single, turn.samples.multi):
+        for sample in (turn.samples.single_turn, turn.samples.multi_turn):
             given = {} if sample is None else sample.model_dump(include=set(_REFERENCES))
             for name, reference in given.items():
                 if reference is not None:

@@ -101,11 +101,11 @@ def messages_in(gathered: Iterable[Segment]) -> list[Message]:
 
 
 def _messages_of(samples: Samples) -> list[Message]:
-    if samples.multi is not None:
-        return samples.multi.user_input
-    if samples.single is None:
+    if samples.multi_turn is not None:
+        return samples.multi_turn.user_input
+    if samples.single_turn is None:
         return []
-    asked, answered = samples.single.user_input, samples.single.response
+    asked, answered = samples.single_turn.user_input, samples.single_turn.response
     question: list[Message] = [] if asked is None else [HumanMessage(content=asked)]
     return question if answered is None else [*question, AIMessage(content=answered)]
 

@@ -196,7 +196,7 @@ def samples_of(*spans: SpanData) -> Samples:
 
 def is_sound(samples: Samples) -> bool:
     """Whether there is either a sample that can be sent, or an outcome with its reason."""
-    there = [sample for sample in (samples.single, samples.multi) if sample is not None]
+    there = [sample for sample in (samples.single_turn, samples.multi_turn) if sample is not None]
     assert all(sample.model_dump_json().encode() for sample in there)
     return bool(there) == (samples.outcome is None) and (bool(there) or bool(samples.reason))
 

@@ -62,8 +62,8 @@ def talk(asked: Sequence[Any], said: Sequence[Any]) -> dict[str, Any]:
 
 def shown(samples: Samples) -> list[Any]:
     """The conversation in short: words, names of calls with their arguments, results with the call's id."""
-    assert samples.multi is not None, samples.reason
-    return [each for message in samples.multi.user_input for each in _short(message)]
+    assert samples.multi_turn is not None, samples.reason
+    return [each for message in samples.multi_turn.user_input for each in _short(message)]
 
 
 def _short(message: Any) -> list[Any]:
@@ -279,9 +279,9 @@ def test_search_results_in_a_prompt_are_contexts(content: Any) -> None:
     by_tool = samples_of(chat(1, [ASKED, ANTHROPIC[0], {"role": "user", "content": ran}], [SAID]))
 
     for samples in (given, by_tool):
-        assert samples.single is not None
-        assert samples.single.retrieved_contexts == ["Dogs bark."]
-        assert samples.single.retrieved_context_ids == ["https://a.example"]
+        assert samples.single_turn is not None
+        assert samples.single_turn.retrieved_contexts == ["Dogs bark."]
+        assert samples.single_turn.retrieved_context_ids == ["https://a.example"]
 
 
 def test_a_tool_that_the_provider_runs_answers_within_the_models_message() -> None:
@@ -333,5 +333,5 @@ def test_a_tool_that_waits_for_a_person_deep_in_a_run_without_an_answer_gives_no
     answered = samples_of(agent([ASKED], [SAID]), *ran)
 
     assert (samples.reason, samples.interrupted) == ("the turn was interrupted and waits to be resumed", True)
-    assert went_on.single is not None
-    assert answered.single is not None
+    assert went_on.single_turn is not None
+    assert answered.single_turn is not None

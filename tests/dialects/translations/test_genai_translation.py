@@ -94,16 +94,16 @@ EVENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 def test_content_in_attributes_is_read_in_every_form_there_was(form: str, known_by: dict[str, str]) -> None:
     made = samples_of(external({**known_by, **ATTRIBUTES[form]}))
 
-    assert made.single == BOTH
-    assert made.multi is None
+    assert made.single_turn == BOTH
+    assert made.multi_turn is None
 
 
 @pytest.mark.parametrize("form", EVENTS)
 def test_content_on_span_events_is_read_in_every_form_there_was(form: str) -> None:
     made = samples_of(external(OPERATION, events=EVENTS[form]))
 
-    assert made.single == BOTH
-    assert made.multi is None
+    assert made.single_turn == BOTH
+    assert made.multi_turn is None
 
 
 def test_an_agents_tool_calls_are_read_of_flat_attributes() -> None:
@@ -123,8 +123,8 @@ def test_an_agents_tool_calls_are_read_of_flat_attributes() -> None:
 
     made = samples_of(external({**SYSTEM, **flat}))
 
-    assert made.multi is not None
-    assert [(type(said).__name__, said.content) for said in made.multi.user_input] == [
+    assert made.multi_turn is not None
+    assert [(type(said).__name__, said.content) for said in made.multi_turn.user_input] == [
         ("HumanMessage", "What is 2 plus 3?"),
         ("AIMessage", ""),
         ("ToolMessage", "5"),
@@ -144,8 +144,8 @@ def test_a_strands_agents_tools_are_read_of_its_events() -> None:
 
     made = samples_of(external(OPERATION, events=events))
 
-    assert made.multi is not None
-    assert [said.content for said in made.multi.user_input] == ["What is 2 plus 3?", "", "5", "5."]
+    assert made.multi_turn is not None
+    assert [said.content for said in made.multi_turn.user_input] == ["What is 2 plus 3?", "", "5", "5."]
 
 
 @pytest.mark.parametrize(
@@ -280,8 +280,8 @@ def test_a_span_with_a_model_and_messages_is_a_model_s_call_whatever_it_is_calle
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "guide"}
     below = external(call, trace_id=1, span_id=2, parent_id=1)
 
-    assert samples_of(external(call)).single == BOTH
-    assert samples_of(external(agent, trace_id=1, span_id=1), below).single == BOTH
+    assert samples_of(external(call)).single_turn == BOTH
+    assert samples_of(external(agent, trace_id=1, span_id=1), below).single_turn == BOTH
 
 
 def test_an_agent_that_names_its_model_stays_an_agent() -> None:
@@ -292,7 +292,7 @@ def test_an_agent_that_names_its_model_stays_an_agent() -> None:
 
 
 def test_a_system_alone_is_a_model_s_call_where_it_was_asked_something() -> None:
-    assert samples_of(external({**SYSTEM, **ATTRIBUTES["JSON with content"]})).single == BOTH
+    assert samples_of(external({**SYSTEM, **ATTRIBUTES["JSON with content"]})).single_turn == BOTH
     assert samples_of(external({**SYSTEM, "llm.request.type": "chat"})).reason == "content is not on the spans (genai)"
 
 
@@ -304,13 +304,13 @@ def _run(asked: Any) -> Any:
 
 
 def test_the_only_message_of_a_run_that_is_an_object_is_its_input_object() -> None:
-    assert samples_of(_run(json.dumps({"question": QUESTION, "language": "en"}))).single == BOTH
-    assert samples_of(_run(json.dumps({"topic": QUESTION}))).single == BOTH
+    assert samples_of(_run(json.dumps({"question": QUESTION, "language": "en"}))).single_turn == BOTH
+    assert samples_of(_run(json.dumps({"topic": QUESTION}))).single_turn == BOTH
 
 
 @pytest.mark.parametrize("text", ["5", "true", '["a", "b"]', '"so"', "{name} is"])
 def test_a_message_of_a_run_that_happens_to_be_json_stays_text(text: str) -> None:
-    assert samples_of(_run(text)).single == SingleTurnSample(user_input=text, response=ANSWER)
+    assert samples_of(_run(text)).single_turn == SingleTurnSample(user_input=text, response=ANSWER)
 
 
 def test_what_a_prompt_was_filled_with_is_asked_where_the_root_holds_nothing() -> None:
@@ -319,7 +319,7 @@ def test_what_a_prompt_was_filled_with_is_asked_where_the_root_holds_nothing() -
     variables = {"gen_ai.prompt.variable.question": QUESTION, "gen_ai.prompt.variable.context": "One."}
     held = {**OPERATION, **variables, "gen_ai.input.messages": json.dumps(prompt), "gen_ai.output.messages": [SAID]}
 
-    assert samples_of(root, external(held, trace_id=1, span_id=2, parent_id=1)).single == SingleTurnSample(
+    assert samples_of(root, external(held, trace_id=1, span_id=2, parent_id=1)).single_turn == SingleTurnSample(
         user_input=QUESTION, response=ANSWER, retrieved_contexts=["One."]
     )
 
@@ -342,8 +342,10 @@ def test_a_prompt_in_one_text_that_tells_its_speakers_apart_is_read_as_messages(
     events = [_event("prompt", prompt), _event("completion", ANSWER)]
     generation = {"langfuse.observation.type": "generation", "langfuse.observation.output": ANSWER}
 
-    assert samples_of(external({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events)).single == BOTH
-    assert samples_of(external({**generation, "langfuse.observation.input": prompt}, "langfuse-sdk")).single == BOTH
+    assert samples_of(external({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events)).single_turn == BOTH
+    assert (
+        samples_of(external({**generation, "langfuse.observation.input": prompt}, "langfuse-sdk")).single_turn == BOTH
+    )
 
 
 def test_a_shown_prompt_that_was_cut_gives_way_to_the_prompt_of_the_model_below() -> None:
@@ -351,7 +353,7 @@ def test_a_shown_prompt_that_was_cut_gives_way_to_the_prompt_of_the_model_below(
     root = external({**OPERATION, **SYSTEM}, "openlit.otel.tracing", events=events, trace_id=1, span_id=1)
     below = external({**OPERATION, **ATTRIBUTES["JSON with content"]}, trace_id=1, span_id=2, parent_id=1)
 
-    assert samples_of(root, below).single == BOTH
+    assert samples_of(root, below).single_turn == BOTH
 
 
 @pytest.mark.parametrize("text", [{"value": ANSWER, "annotations": []}, ANSWER])
@@ -363,7 +365,7 @@ def test_azure_s_agents_answer_in_a_block_and_in_the_messages(text: Any) -> None
 
     run = external({"gen_ai.operation.name": "process_thread_run", "gen_ai.system": "az.ai.agents"}, events=events)
 
-    assert samples_of(run).single == BOTH
+    assert samples_of(run).single_turn == BOTH
 
 
 def test_content_under_names_that_nobody_reads_is_not_said_to_be_off() -> None:
@@ -379,4 +381,4 @@ def test_a_file_behind_the_question_is_not_the_question() -> None:
     asked = [ASKED, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
     held = {**OPERATION, "gen_ai.input.messages": json.dumps(asked), "gen_ai.output.messages": [SAID]}
 
-    assert samples_of(external(held)).single == BOTH
+    assert samples_of(external(held)).single_turn == BOTH

@@ -43,7 +43,7 @@ def a_call(scope: str = "logfire.openai", **held: Any) -> SpanData:
     ids=["chat", "completion", "stream", "Responses API", "Gemini"],
 )
 def test_a_model_s_call_is_read_in_each_of_its_forms(held: dict[str, Any]) -> None:
-    assert samples_of(a_call(**held)).single == BOTH
+    assert samples_of(a_call(**held)).single_turn == BOTH
 
 
 def test_instructions_of_a_request_are_asked_too() -> None:
@@ -57,7 +57,7 @@ def test_instructions_of_a_request_are_asked_too() -> None:
 def test_the_conventions_names_are_read_where_they_are_written() -> None:
     newest = {"gen_ai.input.messages": [ASKED], "gen_ai.output.messages": [SAID], "request_data": {"model": "m"}}
 
-    assert samples_of(a_call(**newest)).single == BOTH
+    assert samples_of(a_call(**newest)).single_turn == BOTH
 
 
 @pytest.mark.parametrize("parent", [None, 1])
@@ -70,7 +70,7 @@ def test_a_streamed_call_is_one_unit_the_log_with_its_answer(parent: int | None)
 
     (unit,) = units_of([first, log])
 
-    assert GenAIExtractor().extract(unit).single == BOTH
+    assert GenAIExtractor().extract(unit).single_turn == BOTH
     assert units_of([first]) == []
 
 
@@ -104,7 +104,7 @@ def test_the_agents_of_openai_are_read_from_their_models_calls() -> None:
         "chat",
         "execute_tool",
     ]
-    assert GenAIExtractor().extract(unit).single == BOTH
+    assert GenAIExtractor().extract(unit).single_turn == BOTH
     assert unit.facts().conversation_id == ""
 
 

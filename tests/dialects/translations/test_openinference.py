@@ -50,7 +50,7 @@ def test_a_chat_says_its_model_tokens_conversation_and_metadata() -> None:
 def test_text_that_happens_to_be_json_stays_text(text: str) -> None:
     root = of("CHAIN", {"input.value": text, "output.value": text})
 
-    assert samples_of(root).single == SingleTurnSample(user_input=text, response=text)
+    assert samples_of(root).single_turn == SingleTurnSample(user_input=text, response=text)
 
 
 @pytest.mark.parametrize("text", ["null", '"null"', "None", "'None'"])
@@ -62,13 +62,13 @@ def test_what_an_instrumentation_writes_for_none_is_no_text(text: str, mime_type
     below = of("LLM", {**model.attributes, **answer}, trace_id=7, span_id=2, parent_id=1)
     root = of("AGENT", {"input.value": text, "output.value": text, **mime_types}, trace_id=7, span_id=1)
 
-    assert samples_of(root, below).single == SingleTurnSample(user_input=QUESTION, response="None")
+    assert samples_of(root, below).single_turn == SingleTurnSample(user_input=QUESTION, response="None")
 
 
 def test_an_input_that_is_an_object_is_one_without_a_mime_type_too() -> None:
     given = json.dumps({"task": QUESTION, "stream": False, "images": None})
 
-    assert samples_of(of("AGENT", {"input.value": given, "output.value": ANSWER})).single == SingleTurnSample(
+    assert samples_of(of("AGENT", {"input.value": given, "output.value": ANSWER})).single_turn == SingleTurnSample(
         user_input=QUESTION, response=ANSWER
     )
 
@@ -83,7 +83,7 @@ def test_an_input_that_is_an_object_is_one_without_a_mime_type_too() -> None:
     ],
 )
 def test_an_answer_that_python_shows_is_its_words(text: str) -> None:
-    assert samples_of(of("AGENT", {"input.value": "q", "output.value": text})).single == SingleTurnSample(
+    assert samples_of(of("AGENT", {"input.value": "q", "output.value": text})).single_turn == SingleTurnSample(
         user_input="q", response=ANSWER
     )
 
@@ -110,9 +110,9 @@ def test_messages_that_name_their_source_are_read() -> None:
 
     made = samples_of(of("CHAIN", run))
 
-    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
-    assert made.multi is not None
-    assert [message.type for message in made.multi.user_input] == ["human", "ai", "tool", "ai"]
+    assert made.single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert made.multi_turn is not None
+    assert [message.type for message in made.multi_turn.user_input] == ["human", "ai", "tool", "ai"]
 
 
 def test_a_text_beside_messages_in_an_unknown_form_is_not_the_answer() -> None:
@@ -121,8 +121,8 @@ def test_a_text_beside_messages_in_an_unknown_form_is_not_the_answer() -> None:
     said = {"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": ANSWER}
     root = of("CHAIN", run, trace_id=7, span_id=1)
 
-    assert samples_of(root).single == SingleTurnSample(user_input=QUESTION)
-    assert samples_of(root, of("LLM", said, trace_id=7, span_id=2, parent_id=1)).single == SingleTurnSample(
+    assert samples_of(root).single_turn == SingleTurnSample(user_input=QUESTION)
+    assert samples_of(root, of("LLM", said, trace_id=7, span_id=2, parent_id=1)).single_turn == SingleTurnSample(
         user_input=QUESTION, response=ANSWER
     )
 
@@ -135,14 +135,14 @@ def test_output_without_input_is_a_resumed_graph_of_langgraph_alone() -> None:
     node = of("CHAIN", {"metadata": '{"langgraph_node": "n"}'}, trace_id=7, span_id=3, parent_id=1)
     root = of("CHAIN", state, trace_id=7, span_id=1)
 
-    assert samples_of(root, model).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
-    assert samples_of(root, model, node).single == SingleTurnSample(response=ANSWER)
+    assert samples_of(root, model).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert samples_of(root, model, node).single_turn == SingleTurnSample(response=ANSWER)
 
 
 def test_json_is_read_where_it_is_said_to_be() -> None:
     given = {"input.value": '{"question": "q"}', "input.mime_type": "application/json", "output.value": "a"}
 
-    assert samples_of(of("CHAIN", given)).single == SingleTurnSample(user_input="q", response="a")
+    assert samples_of(of("CHAIN", given)).single_turn == SingleTurnSample(user_input="q", response="a")
 
 
 def test_documents_keep_the_ids_that_stand_in_the_output_alone() -> None:
@@ -247,7 +247,7 @@ def test_tool_calls_are_read_of_flat_messages() -> None:
     ],
 )
 def test_a_model_without_flat_messages_is_read_of_what_there_is(given: dict[str, Any]) -> None:
-    assert samples_of(of("LLM", given)).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert samples_of(of("LLM", given)).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
 def test_a_root_that_shows_pythons_objects_alone_leaves_the_word_to_its_models() -> None:
@@ -260,7 +260,7 @@ def test_a_root_that_shows_pythons_objects_alone_leaves_the_word_to_its_models()
 
     made = samples_of(root, external(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1))
 
-    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert made.single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
 def test_a_model_span_around_another_says_what_that_one_says() -> None:
@@ -274,13 +274,13 @@ def test_a_model_span_around_another_says_what_that_one_says() -> None:
 
     made = samples_of(outer, external(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1))
 
-    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert made.single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
 def test_what_is_hidden_is_not_there() -> None:
     hidden = {"input.value": QUESTION, "output.value": "__REDACTED__"}
 
-    assert samples_of(of("CHAIN", hidden)).single == SingleTurnSample(user_input=QUESTION)
+    assert samples_of(of("CHAIN", hidden)).single_turn == SingleTurnSample(user_input=QUESTION)
 
 
 NAMES = st.sampled_from(
@@ -334,4 +334,4 @@ def test_a_graph_whose_node_waits_for_a_person_gives_no_sample() -> None:
     node = of("CHAIN", {"input.value": "x"}, trace_id=graph.trace_id, parent_id=7, events=[interrupt])
 
     assert samples_of(graph, node).reason == "the turn was interrupted and waits to be resumed"
-    assert samples_of(graph).single is not None
+    assert samples_of(graph).single_turn is not None

@@ -60,7 +60,9 @@ def test_a_chain_is_a_workflow_whatever_it_is_called_there() -> None:
     ],
 )
 def test_a_decorated_function_is_read_of_its_arguments(given: Any) -> None:
-    assert samples_of(of("workflow", given, ANSWER)).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert samples_of(of("workflow", given, ANSWER)).single_turn == SingleTurnSample(
+        user_input=QUESTION, response=ANSWER
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,8 +144,8 @@ def test_a_chat_whose_first_attributes_the_sdk_dropped_is_read_of_the_rest() -> 
 
     made = samples_of(external(rest, "opentelemetry.instrumentation.openai.v1"))
 
-    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
-    assert made.multi is None
+    assert made.single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert made.multi_turn is None
 
 
 def test_content_on_log_events_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +191,7 @@ def test_a_graph_that_runs_on_from_a_checkpoint_is_asked_what_its_state_holds() 
     graph = of("workflow", {"inputs": None, "tags": []}, state, trace_id=root.trace_id, parent_id=7, span_id=8)
     chat = external(GENAI_CHAT | {"gen_ai.input.messages": PROMPT}, LANGCHAIN, trace_id=root.trace_id, parent_id=8)
 
-    assert samples_of(root, graph, chat).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert samples_of(root, graph, chat).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
 def test_what_a_stream_was_given_is_told_at_its_end() -> None:

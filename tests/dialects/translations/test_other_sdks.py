@@ -40,7 +40,7 @@ SCOPES = {**SCOPES, "mlflow.tracing.provider": MLFLOW_RUN}
 
 @pytest.mark.parametrize("recording", SPOKEN, ids=str)
 def test_a_program_gives_the_question_answer_and_contexts_that_our_own_capture_gives(recording: Recording) -> None:
-    assert [made.single for made in recording.samples()] == [single for single, _ in recording.expected()]
+    assert [made.single_turn for made in recording.samples()] == [single for single, _ in recording.expected()]
 
 
 @pytest.mark.parametrize("recording", [one for one in SPOKEN if one.program == "agent"], ids=str)
@@ -49,8 +49,10 @@ def test_an_agent_gives_the_conversation_with_its_calls_and_what_they_gave(recor
     (made,) = recording.samples()
 
     assert expected is not None
-    assert made.multi is not None
-    assert [_told(message) for message in made.multi.user_input] == [_told(message) for message in expected.user_input]
+    assert made.multi_turn is not None
+    assert [_told(message) for message in made.multi_turn.user_input] == [
+        _told(message) for message in expected.user_input
+    ]
 
 
 def _told(message: Any) -> tuple[Any, ...]:
@@ -77,7 +79,7 @@ def test_where_content_is_off_the_reason_says_so(recording: Recording) -> None:
 def test_a_run_alone_is_read(scope: str) -> None:
     name = "call_llm" if scope == "gcp.vertex.agent" else "capital"
 
-    assert samples_of(external(SCOPES[scope], scope, name=name)).single == SingleTurnSample(
+    assert samples_of(external(SCOPES[scope], scope, name=name)).single_turn == SingleTurnSample(
         user_input=QUESTION, response=ANSWER
     )
 
@@ -111,7 +113,7 @@ def test_what_a_model_made_an_object_of_is_its_answer() -> None:
         "ai.response.object": '{"city": "Paris"}',
     }
 
-    assert samples_of(external(run, "ai")).single == SingleTurnSample(user_input="q", response='{"city": "Paris"}')
+    assert samples_of(external(run, "ai")).single_turn == SingleTurnSample(user_input="q", response='{"city": "Paris"}')
 
 
 def test_gemini_s_calls_and_answers_are_read_where_they_stand_in_whole_requests() -> None:
@@ -142,7 +144,7 @@ def test_no_payload_makes_it_raise(scope: str, held: dict[str, Any], parent: int
 
     for unit in units_of(spans):
         samples = GenAIExtractor().extract(unit)
-        assert (samples.outcome is None) == (samples.single is not None or samples.multi is not None)
+        assert (samples.outcome is None) == (samples.single_turn is not None or samples.multi_turn is not None)
 
 
 def test_every_translation_stands_among_the_spans_that_tests_read() -> None:

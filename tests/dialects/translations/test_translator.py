@@ -131,7 +131,7 @@ def test_spans_of_several_dialects_in_one_trace_are_one_unit() -> None:
     (unit,) = units_of([below, root])
 
     assert [span.operation for span in unit.spans] == ["invoke_workflow", "chat"]
-    assert GenAIExtractor().extract(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert GenAIExtractor().extract(unit).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
 def test_a_root_without_content_lets_its_only_child_of_the_same_kind_speak() -> None:
@@ -141,7 +141,7 @@ def test_a_root_without_content_lets_its_only_child_of_the_same_kind_speak() -> 
 
     (unit,) = units_of([workflow, root])
 
-    assert GenAIExtractor().extract(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert GenAIExtractor().extract(unit).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
     assert (unit.facts().operation, unit.facts().name) == ("invoke_workflow", "LangGraph")
     assert unit.facts().metadata == {"thread_id": "t-1"}
 
@@ -208,7 +208,7 @@ def test_a_question_that_was_cut_is_read_where_it_stands_whole() -> None:
     root = external(cut, trace_id=1, span_id=1)
     below = external(GENAI_CHAT, trace_id=1, span_id=2, parent_id=1)
 
-    assert samples_of(root, below).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert samples_of(root, below).single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
 def test_documents_that_a_limit_cut_are_a_missing_field_with_its_reason() -> None:
@@ -219,7 +219,7 @@ def test_documents_that_a_limit_cut_are_a_missing_field_with_its_reason() -> Non
 
     made = samples_of(root, *(external(held, trace_id=1, span_id=n, parent_id=1) for n, held in ((2, whole), (3, cut))))
 
-    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert made.single_turn == SingleTurnSample(user_input=QUESTION, response=ANSWER)
     assert "cut at the attribute limit" in dict(made.searched)["retrieved_contexts"]
 
 

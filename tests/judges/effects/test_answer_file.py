@@ -57,7 +57,7 @@ async def test_a_judge_with_a_file_asks_what_is_not_in_it(tmp_path: Path) -> Non
 
     await cached.ask(QUESTION)
     await found(store)
-    replies = [await cached.ask(QUESTION), await cached.ask(replace(QUESTION, ballot=1))]
+    replies = [await cached.ask(QUESTION), await cached.ask(replace(QUESTION, vote_index=1))]
 
     assert ([reply.cached for reply in replies], len(inner.asked)) == ([True, False], 2)
 
@@ -174,7 +174,7 @@ async def test_whatever_becomes_of_the_file_every_question_is_answered(tmp_path:
         holder.execute("PRAGMA locking_mode=EXCLUSIVE")
         holder.execute("BEGIN EXCLUSIVE")
 
-    replies = [await cached.ask(replace(QUESTION, ballot=ballot)) for ballot in range(3)]
+    replies = [await cached.ask(replace(QUESTION, vote_index=ballot)) for ballot in range(3)]
     holder.close()
 
     assert [reply.text for reply in replies] == [GOOD] * 3

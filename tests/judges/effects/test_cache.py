@@ -63,7 +63,7 @@ async def test_a_question_that_was_answered_is_not_asked_again() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(QUESTION, ballot=1),
+        replace(QUESTION, vote_index=1),
         replace(QUESTION, step="rate"),
         replace(QUESTION, output=Wide),
         replace(QUESTION, instruction="Is it kind?"),
@@ -143,7 +143,7 @@ async def test_votes_are_cast_and_the_same_vote_is_cast_once() -> None:
     inner = Answers(GOOD)
     cached = judge(inner, cache="memory")
 
-    replies = await asyncio.gather(*(cached.ask(replace(QUESTION, ballot=vote)) for vote in (1, 2, 3, 1, 2, 3)))
+    replies = await asyncio.gather(*(cached.ask(replace(QUESTION, vote_index=vote)) for vote in (1, 2, 3, 1, 2, 3)))
 
     assert ([reply.cached for reply in replies], len(inner.asked)) == ([False] * 3 + [True] * 3, 3)
 

@@ -18,7 +18,7 @@ from spanscore.model.prompt import Prompt, Reply
 from spanscore.settings.budget import Budget
 
 
-class Verdict(BaseModel):
+class BinaryAnswer(BaseModel):
     verdict: int
 
 
@@ -45,11 +45,11 @@ class Voting:
         self.holds.set()
 
     async def ask(self, prompt: Prompt) -> Reply:
-        self.asked.append(prompt.answers)
+        self.asked.append(prompt.n)
         await self.holds.wait()
         if self.ends:
             raise self.ends.pop(0)
-        more = min(prompt.answers, self.at_most) - 1
+        more = min(prompt.n, self.at_most) - 1
         sibling = Reply(text=SAID, model="m", output_tokens=2)
         return Reply(text=SAID, model="m", input_tokens=10, output_tokens=2, other_completions=(sibling,) * more)
 
@@ -67,7 +67,9 @@ def gated(judge: Any, **settings: Any) -> Any:
 async def cast(judge: Any, votes: int = 5, *, about: str = "a") -> list[Any]:
     """Cast a vote and return what each ballot got."""
     prompts = [
-        Prompt(step="critique", instruction="Judge.", evidence={"answer": about}, output=Verdict, ballot=number)
+        Prompt(
+            step="critique", instruction="Judge.", evidence={"answer": about}, output=BinaryAnswer, vote_index=number
+        )
         for number in range(votes)
     ]
     return await asyncio.gather(*(replied(judge, prompt) for prompt in prompts), return_exceptions=True)
@@ -200,7 +202,8 @@ async def test_one_ballot_that_is_cancelled_leaves_the_others_their_answers() ->
     inner.holds.clear()
     judge = gated(inner)
     prompts = [
-        Prompt(step="critique", instruction="", evidence={}, output=Verdict, ballot=number) for number in range(3)
+        Prompt(step="critique", instruction="", evidence={}, output=BinaryAnswer, vote_index=number)
+        for number in range(3)
     ]
     votes = [asyncio.ensure_future(replied(judge, prompt)) for prompt in prompts]
     await settled()

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.metrics.kit.contradictions import contradictions_in, contradicts
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.metrics.kit.step import BinaryAnswer, Step
 from spanscore.model.sample import SingleTurnSample
 from spanscore.testing import ScriptedJudge
 
@@ -141,7 +141,7 @@ class Tone(BaseModel):
     """An answer of one's own."""
 
     explanation: str
-    verdict: Verdict
+    verdict: BinaryAnswer
 
 
 class Polite(JudgedMetric):

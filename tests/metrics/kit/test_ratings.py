@@ -78,7 +78,7 @@ def test_an_unreadable_rating_is_asked_again_and_never_repaired(family: str) -> 
     score = METRICS[family](judge).score_sync(SAMPLE)
 
     assert score.outcome is Outcome.SCORED
-    assert sorted((prompt.step, prompt.ballot) for prompt in judge.calls) == [
+    assert sorted((prompt.step, prompt.vote_index) for prompt in judge.calls) == [
         (f"judge_{family}_1", 0),
         (f"judge_{family}_1", 1),
         (f"judge_{family}_2", 0),
@@ -115,7 +115,7 @@ shared = pytest.mark.parametrize("family", ["relevance", "groundedness"])
 
 
 def asked(judge: ScriptedJudge) -> list[tuple[str, int]]:
-    return sorted((prompt.step, prompt.ballot) for prompt in judge.calls)
+    return sorted((prompt.step, prompt.vote_index) for prompt in judge.calls)
 
 
 @shared

@@ -42,7 +42,7 @@ def _reference_shown(case: dict[str, Any], score: Score, judge: ScriptedJudge) -
 def _ballots_cast(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
     votes = case["params"]["strictness"] | 1  # an even number becomes the next odd
     assert score.value == case["score"]
-    assert [prompt.ballot for prompt in judge.calls] == list(range(votes))
+    assert [prompt.vote_index for prompt in judge.calls] == list(range(votes))
     assert score.votes == Votes(requested=votes, received=len(case["judge"]))
 
 
@@ -77,7 +77,7 @@ def _undefined(case: dict[str, Any], score: Score, _: ScriptedJudge) -> None:
 
 
 def _asked_again_then_padded(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
-    assert [prompt.ballot for prompt in judge.calls if prompt.step == "classify_topics"] == [0, 1]
+    assert [prompt.vote_index for prompt in judge.calls if prompt.step == "classify_topics"] == [0, 1]
     if not _output(case, "classify_topics")["classifications"]:
         assert score.outcome is Outcome.JUDGE_ERROR
         return

@@ -56,7 +56,7 @@ def copy_of(unit: Unit, *metrics: str, samples: Samples | None = None) -> bytes:
 
 
 def door_of(scorer: Any, *, trusted: bool = True, units: WireUnits = ENDLESS) -> Any:
-    door = scorer.otlp_spans(units)
+    door = scorer._otlp_spans(units)
     door.copies.trusted = trusted
     return door
 

@@ -73,7 +73,7 @@ def test_a_unit_that_sampling_excludes_never_waits_and_is_never_read() -> None:
         assert exported.names == ["agent chat 0", "agent"]
 
     assert scorer.status().outcomes == {"answered": {"not_sampled": 1}}
-    assert not scorer.external_spans.translator.counted()
+    assert not scorer._external_spans.translator.counted()
 
 
 def test_a_unit_that_sampling_excludes_is_explained() -> None:
@@ -156,7 +156,7 @@ def test_a_span_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.M
         poll(lambda: "chat" in exported.names, deadline_s=5, what="the late span")
 
     assert exported.of("agent").attributes[semconv.STATUS] == "scored"
-    assert scorer.external_spans.late == 1
+    assert scorer._external_spans.late == 1
     assert root.context.span_id == exported.of("chat").parent.span_id
 
 
@@ -232,7 +232,7 @@ def test_spans_that_are_recorded_only_are_passed_on_and_scored_for_the_instrumen
 
 def test_a_full_inbox_refuses_units_and_their_spans_go_on_at_once() -> None:
     with scoring(event_queue_size=1) as (scorer, exported, provider):
-        scorer.external_spans._event_queue.admits = lambda: False
+        scorer._external_spans._event_queue.admits = lambda: False
         ask(provider.get_tracer(SCOPE))
         assert len(exported.names) == 2
         assert scorer.flush(5)
@@ -242,7 +242,7 @@ def test_a_full_inbox_refuses_units_and_their_spans_go_on_at_once() -> None:
 
 def test_spans_past_the_hard_bound_go_on_at_once_and_their_unit_is_incomplete() -> None:
     with scoring() as (scorer, exported, provider):
-        event_queue = scorer.external_spans._event_queue
+        event_queue = scorer._external_spans._event_queue
         with running(provider.get_tracer(SCOPE)):
             event_queue.is_full = lambda: True
             with running(provider.get_tracer(SCOPE), semconv.CHAT, "chat"):
@@ -260,7 +260,7 @@ def test_under_a_burst_that_nobody_reads_no_span_is_lost_and_every_unit_is_count
         scorer._line.span_thread.ensure = lambda: None  # type: ignore[method-assign]
         for number in range(40):
             ask(provider.get_tracer(SCOPE), f"run {number}")
-        scorer.external_spans._event_queue.nudge()
+        scorer._external_spans._event_queue.nudge()
         del scorer._line.span_thread.ensure
         scorer._line.span_thread.ensure()
         assert scorer.flush(10)
@@ -294,7 +294,7 @@ def test_roots_that_never_end_are_forgotten_past_a_bound_and_counted(monkeypatch
                 started(provider.get_tracer(SCOPE))
             assert scorer.flush(5)
 
-            assert len(scorer.external_spans._open.of) <= 8
+            assert len(scorer._external_spans._open.of) <= 8
             assert scorer.status().outcomes == {"answered": outcomes}
 
 

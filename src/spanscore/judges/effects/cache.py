@@ -106,7 +106,7 @@ def key_of(judge: Judge, prompt: Prompt) -> bytes:
     who: tuple[str, ...] = type(inner).__qualname__, judge.model
     if isinstance(account, Account):
         who = account._replace(key="")
-    asked = [prompt.step, *render(prompt), _schema(prompt.output), prompt.ballot]
+    asked = [prompt.step, *render(prompt), _schema(prompt.output), prompt.vote_index]
     text = json.dumps([who, asked, getattr(inner, "drawing", None)], sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=32).digest()
 

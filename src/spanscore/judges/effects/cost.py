@@ -177,7 +177,7 @@ def estimated(judge: Judge, prompt: Prompt, purse: Purse) -> Spent:
     """Return what a question will cost at most, as far as can be told before it is sent."""
     if not purse.in_tokens:
         return Spent(calls=1.0)
-    read, written = question_tokens(prompt, judge.model), prompt.answers * purse.longest_answer
+    read, written = question_tokens(prompt, judge.model), prompt.n * purse.longest_answer
     table = table_of(judge)
     price = price_of(judge.model, table) or dearest(table)
     return Spent(cost_usd(price, read, written), read + written, 1.0)

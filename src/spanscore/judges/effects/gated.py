@@ -89,9 +89,7 @@ class Gated(Effect):
         until_s = self.queue_timeout + (clock() if since_s is None else since_s)
         failed, again = 0, False
         while True:
-            tokens = (
-                question_tokens(prompt, self.model) + prompt.answers * gate.largest_answer if gate.counts_tokens else 0
-            )
+            tokens = question_tokens(prompt, self.model) + prompt.n * gate.largest_answer if gate.counts_tokens else 0
             ticket = await gate.admitted(prompt.step, until_s, tokens, again=again)
             began_s = time.perf_counter()
             try:

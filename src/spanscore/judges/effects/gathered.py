@@ -44,7 +44,7 @@ class Gathered(Effect):
         """
         if not getattr(unwrapped(self.judge), "answers_several", False):
             return await self.judge.ask(prompt)
-        reply = await self._vote(prompt).reply(prompt.ballot)
+        reply = await self._vote(prompt).reply(prompt.vote_index)
         return await self.judge.ask(prompt) if reply is None else reply
 
     def _vote(self, prompt: Prompt) -> _Vote:
@@ -53,7 +53,7 @@ class Gathered(Effect):
         # Ballots of one vote differ in nothing that a model is sent.
         key = (id(loop), score.metric, id(score.purse), prompt.step, *render(prompt))
         vote = self._open.get(key)
-        if vote is None or prompt.ballot in vote.votes:
+        if vote is None or prompt.vote_index in vote.votes:
             vote = self._open[key] = _Vote(prompt, self.judge.ask)
             loop.call_soon(self._send, key, vote)
         return vote
@@ -112,7 +112,7 @@ class _Vote:
     async def _answer(self, number: int) -> None:
         try:
             with asked_by(self._asker), self._asker.asks():
-                reply = await self._ask(replace(self._prompt, answers=number))
+                reply = await self._ask(replace(self._prompt, n=number))
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; those who wait get it)
             self._fail(error)
         else:

@@ -127,7 +127,7 @@ class LangChainJudge:
             JudgeError: it refused, or answered what is of no use; which says ``error_type``.
         """
         with suppressed():
-            first, *others = await self._asked(prompt, prompt.answers if self.answers_several else 1)
+            first, *others = await self._asked(prompt, prompt.n if self.answers_several else 1)
         return replace(first, other_completions=tuple(others)) if others else first
 
     async def _asked(self, prompt: Prompt, number: int) -> list[Reply]:

@@ -89,7 +89,7 @@ def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
     stating = [one for one in said if not states_nothing(one) and not (refused and _OWN_WORK.match(one))]
     if not stating:
         return {"question": " ".join(said), "noncommittal": 1}
-    return {"question": stating[prompt.ballot % len(stating)].rstrip(".! ") + "?", "noncommittal": 0}
+    return {"question": stating[prompt.vote_index % len(stating)].rstrip(".! ") + "?", "noncommittal": 0}
 
 
 ANSWERS: Mapping[str, LexicalAnswer] = {

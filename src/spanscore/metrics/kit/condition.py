@@ -23,8 +23,8 @@ from spanscore.model.score import NOT_APPLICABLE
 
 __all__ = [
     "APPLIES",
+    "BinaryAnswer",
     "NotApplicableError",
-    "Verdict",
     "checked_condition",
     "conditional",
     "is_verdict",
@@ -53,17 +53,19 @@ def _is_zero_or_one(value: int) -> int:
 
 
 # The schema says it in words: half of the providers' structured modes refuse bounds or enumerations of numbers.
-Verdict = Annotated[int, AfterValidator(_is_zero_or_one), WithJsonSchema({"type": "integer", "description": "0 or 1"})]
+BinaryAnswer = Annotated[
+    int, AfterValidator(_is_zero_or_one), WithJsonSchema({"type": "integer", "description": "0 or 1"})
+]
 """0 or 1. ``true``, ``"1"`` and ``1.0`` are 1; anything else is no verdict."""
 APPLIES: Final = "applies"
 """The field of an answer that says whether the condition holds: a verdict on the condition, none on what is judged."""
-_VERDICT: Final = TypeAdapter[int](Verdict)
+_VERDICT: Final = TypeAdapter[int](BinaryAnswer)
 
 
 class Applied(BaseModel):
     """Whether the condition holds; where it does not, nothing else is read."""
 
-    applies: Verdict
+    applies: BinaryAnswer
 
     @model_validator(mode="wrap")
     @classmethod
@@ -95,7 +97,7 @@ def conditional(shape: type[BaseModel]) -> type[BaseModel]:
 
 
 def is_verdict(field: FieldInfo) -> bool:
-    """Whether a field of an answer's shape is a ``Verdict``."""
+    """Whether a field of an answer's shape is a ``BinaryAnswer``."""
     return any(isinstance(one, AfterValidator) and one.func is _is_zero_or_one for one in field.metadata)
 
 

@@ -117,7 +117,7 @@ class GradedMetric(JudgedMetric):
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots on the one question, then count."""
         evidence, (question,) = self.evidence(sample), self.questions
-        return await voted(lambda ballot: self.ask(question, evidence, ballot=ballot), self.votes)
+        return await voted(lambda ballot: self.ask(question, evidence, vote_index=ballot), self.votes)
 
     def evidence(self, sample: Sample) -> dict[str, Any]:
         """Return the fields of a sample that the judge is shown."""

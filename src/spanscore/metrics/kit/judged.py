@@ -92,13 +92,13 @@ class JudgedMetric(NamedMetric):
         self.steps = overridden(self.questions, self._written(prompts))
         self._judge = shared_judge(judge)
 
-    async def ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
+    async def ask(self, step: Step[T], evidence: Mapping[str, Any], *, vote_index: int = 0, repair: bool = True) -> T:
         """Ask one of ``questions``, in the user's words where there are any, and return the answer, an instance of its output.
 
         Args:
             step: the question.
             evidence: variable → what the judge is shown, as JSON; what is None is left out.
-            ballot: number of the vote: the same question with another one is really asked again.
+            vote_index: number of the vote: the same question with another one is really asked again.
             repair: False for a question that is cheaper asked again than repaired.
 
         Raises:
@@ -106,7 +106,7 @@ class JudgedMetric(NamedMetric):
             NotApplicableError: the step has a condition, which does not hold: likewise.
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
-        answer = await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
+        answer = await own.ask(self._judge, evidence, vote_index=vote_index, repair=repair)
         asker().contradictions += contradictions_in(answer, lower=self.scale.direction == "lower")
         return answer
 

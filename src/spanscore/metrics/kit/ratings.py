@@ -117,7 +117,7 @@ class TwoRatings(JudgedMetric):
         unread = JudgeUnparseable(f"{step.name}: no attempt was made")
         for attempt in range(tried, _ATTEMPTS):
             try:
-                answer: _Rating = await step.ask(self._judge, evidence, ballot=attempt, repair=False)
+                answer: _Rating = await step.ask(self._judge, evidence, vote_index=attempt, repair=False)
             except JudgeUnparseable as error:
                 unread = error
             else:

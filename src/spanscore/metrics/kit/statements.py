@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel
 
 from spanscore.errors import JudgeUnparseable
-from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.metrics.kit.step import BinaryAnswer, Step
 from spanscore.model.prompt import Example
 
 __all__ = [
@@ -46,7 +46,7 @@ class StatementVerdict(BaseModel):
 
     statement: str
     reason: str = ""
-    verdict: Verdict
+    verdict: BinaryAnswer
 
 
 class Verdicts(BaseModel):

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.ask import ask
-from spanscore.metrics.kit.condition import NotApplicableError, Verdict, conditional, with_condition
+from spanscore.metrics.kit.condition import BinaryAnswer, NotApplicableError, conditional, with_condition
 from spanscore.model.prompt import Example, Prompt
 from spanscore.protocols import Judge
 
-__all__ = ["OwnPrompts", "Step", "Verdict", "overridden"]
+__all__ = ["BinaryAnswer", "OwnPrompts", "Step", "overridden"]
 
 OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
 """Step → ``{"instruction": …, "examples": […]}``, either or both; or ``file`` → the path of what ``fit`` came to, alone."""
@@ -47,7 +47,7 @@ class Step(Generic[T]):
         """What the judge gives: the output, and whether the condition holds where there is one."""
         return self.output if self.applies_when is None else conditional(self.output)
 
-    def prompt(self, evidence: Mapping[str, Any], ballot: int = 0) -> Prompt:
+    def prompt(self, evidence: Mapping[str, Any], vote_index: int = 0) -> Prompt:
         """Return the question about one piece of evidence; fields that are None are left out."""
         condition, instruction = self.applies_when, self.instruction
         return Prompt(
@@ -56,7 +56,7 @@ class Step(Generic[T]):
             evidence={name: value for name, value in evidence.items() if value is not None},
             output=self.answer,
             examples=tuple(map(self._told, self.examples)),
-            ballot=ballot,
+            vote_index=vote_index,
             applies_when=condition,
         )
 
@@ -64,14 +64,14 @@ class Step(Generic[T]):
         """Return an example in the form of the answer: one that says nothing of the condition shows a case where it holds."""
         return example if self.applies_when is None else replace(example, output={"applies": 1, **example.output})
 
-    async def ask(self, judge: Judge, evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
+    async def ask(self, judge: Judge, evidence: Mapping[str, Any], *, vote_index: int = 0, repair: bool = True) -> T:
         """Ask it; ``repair=False`` for a question that is cheaper asked again than repaired.
 
         Raises:
             JudgeError: there is no usable answer.
             NotApplicableError: the condition does not hold: the score is ``not_applicable``. Let it pass, as the other.
         """
-        answer = await ask(judge, self.prompt(evidence, ballot), repair=repair)
+        answer = await ask(judge, self.prompt(evidence, vote_index), repair=repair)
         if self.applies_when is not None and not getattr(answer, "applies", 1):
             raise NotApplicableError
         return cast("T", answer)  # ask() validates against the prompt's output

@@ -33,7 +33,7 @@ class ScoringLogRecordProcessor(LogRecordProcessor):
     """
 
     def __init__(self, scorer: SpanScorer) -> None:
-        self._spans = scorer.external_spans
+        self._spans = scorer._external_spans
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
         """Keep a record that holds content. Does not block; never raises."""

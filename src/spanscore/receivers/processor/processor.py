@@ -24,7 +24,7 @@ class SpanScorer(Protocol):
     """What a processor asks of a scorer: ``OnlineScorer`` is one."""
 
     @property
-    def external_spans(self) -> ExternalSpans:
+    def _external_spans(self) -> ExternalSpans:
         """The receiver of its processors."""
 
     def export_held_spans(self, timeout: float) -> None:
@@ -58,7 +58,7 @@ class ScoringSpanProcessor(SpanProcessor):
 
     def __init__(self, scorer: SpanScorer, processor: SpanProcessor | None = None) -> None:
         self._scorer = scorer
-        self._spans = scorer.external_spans
+        self._spans = scorer._external_spans
         self._processor = processor
         self._exits: tuple[SpanProcessor, ...] = () if processor is None else (processor,)
         self._seen: dict[int, tuple[Any, ...]] = {}

@@ -58,7 +58,7 @@ class DialectContract:
 
         assert unit.root is not None, "unit() is to have a root"
         assert dialect.accepts(unit.root) is True, "it does not claim the root of its own unit"
-        assert made.single or made.multi, f"it finds no sample in its own unit: {made.reason}"
+        assert made.single_turn or made.multi_turn, f"it finds no sample in its own unit: {made.reason}"
 
     def test_it_leaves_evaluations_alone(self) -> None:
         """An evaluation is never evaluated."""
@@ -108,10 +108,10 @@ class DialectContract:
 
 
 def _check(made: Samples) -> None:
-    there = made.single is not None or made.multi is not None
+    there = made.single_turn is not None or made.multi_turn is not None
     assert there == (made.outcome is None), "there is either a sample or an outcome"
     assert there or made.reason, "an outcome is to have a reason"
-    for sample in (made.single, made.multi):
+    for sample in (made.single_turn, made.multi_turn):
         assert sample is None or sample.model_dump_json().encode()
 
 

@@ -181,7 +181,7 @@ class SharedQueueContract(QueueContract):
             await self._until(lambda: len(told) >= 3)  # noqa: PLR2004  (as many as were put)
 
         asyncio.run(put())
-        assert [job.samples.single and job.samples.single.user_input for job in told] == [
+        assert [job.samples.single_turn and job.samples.single_turn.user_input for job in told] == [
             f"question {n}" for n in range(3)
         ]
 
@@ -236,7 +236,7 @@ def _as_put(*jobs: Job) -> list[Job]:
 def a_job(number: int) -> Job:
     """Return a job that differs from those of other numbers."""
     sample = SingleTurnSample(user_input=f"question {number}", response="answer")
-    return Job(make_unit(make_span()).without_content(), Samples(single=sample), {}, size_bytes=1)
+    return Job(make_unit(make_span()).without_content(), Samples(single_turn=sample), {}, size_bytes=1)
 
 
 async def _turns() -> None:
