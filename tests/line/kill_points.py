@@ -87,13 +87,13 @@ def _accepts(put: Any, journal: Journal) -> Any:
 
 
 def _puts(put: Any, journal: Journal) -> Any:
-    def puts(file: SpoolFile, key: RowKey, body: bytes, told: Any, *, own: bool) -> None:
+    def puts(file: SpoolFile, key: RowKey, body: bytes, told: Any, **how: Any) -> None:
         def tell(became: Put, reason: str | None) -> None:
             if became is Put.KEPT:
                 journal.say("kept", named(key))
             told(became, reason)
 
-        put(file, key, body, tell, own=own)
+        put(file, key, body, tell, **how)
 
     return puts
 
@@ -111,13 +111,13 @@ def _keeps(keep: Any, journal: Journal) -> Any:
 
 
 def _takes(take: Any, journal: Journal) -> Any:
-    def takes(file: SpoolFile, most: int, kind: str, told: Any, *, ended_only: bool = False) -> None:
+    def takes(file: SpoolFile, most: int, kind: str, told: Any, **how: Any) -> None:
         def tell(rows: Any) -> None:
             if rows:
                 journal.passes("leased")
             told(rows)
 
-        take(file, most, kind, tell, ended_only=ended_only)
+        take(file, most, kind, tell, **how)
 
     return takes
 

@@ -142,7 +142,7 @@ def test_metrics_that_ask_one_account_have_one_row_and_one_point_from_the_start(
 
     assert (row.calls, row.inflight, row.waiting, row.breaker) == (2, 0, 0, "closed")
     assert f"Answers answers · 0 of {row.places:.0f} places" in text
-    assert {name: before[name] for name in before if "places" not in name} == dict.fromkeys(
+    assert {name: before[name] for name in before if "concurrency" not in name} == dict.fromkeys(
         (
             "spanscore.judge." + name
             for name in ("active_calls", "queue.size", "circuit_breaker.state", "throttled", "retries", "cache.hits")

@@ -180,7 +180,7 @@ def test_what_is_wrong_is_refused_with_what_is_allowed(wrong: dict[str, Any], al
     "labels", [{"Mood": ["a", "b"]}, {"mood": ["good"]}, {"mood": ["a", "a"]}, {"exact_match": ["a", "b"]}]
 )
 def test_a_scale_that_is_none_is_refused_at_once(labels: dict[str, list[str]]) -> None:
-    with pytest.raises(ConfigurationError, match=r"labels"):
+    with pytest.raises(ConfigurationError, match=r"feedback_scales"):
         OnlineScorer([ExactMatch()], feedback_scales=labels)
 
 

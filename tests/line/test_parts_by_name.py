@@ -130,7 +130,7 @@ def test_a_dialect_that_hangs_is_the_outcome_of_its_unit() -> None:
         go_on.set()
 
     assert status.outcomes == {"grounded": {"no_sample": 1}}
-    assert status.reasons == {"grounded no_sample": "Hanging.samples did not return within 0.5 s"}
+    assert status.reasons == {"grounded no_sample": "Hanging.extract did not return within 0.5 s"}
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,7 @@ def test_the_same_is_told_by_instruments_where_there_is_a_door() -> None:
         "receive.spans": 1,
         "receive.bytes": 1_000,
         "receive.refused": 1,
+        "receive.unread": 0,
         "receive.rejected": 0,
         "units.open": 1,
         "units.orphans": 0,

@@ -39,7 +39,7 @@ def give(scorer: Any, *units: Unit) -> None:
     scorer._ready()
     now_ns = scorer._line.span_thread.now_ns
     for unit in units:
-        scorer._line.span_thread.call(lambda unit=unit: scorer._line.units.assembled(unit, {}, now_ns()), 5)
+        scorer._line.span_thread.call(lambda unit=unit: scorer._line.units.unit_complete(unit, {}, now_ns()), 5)
 
 
 def again(unit: Unit, revision: int = 1) -> Unit:

@@ -23,8 +23,8 @@ def test_it_sleeps_until_the_first_unit_is_quiet_and_no_longer():
     with a_line() as (scorer, _):
         thread, assembler, clock = scorer._line.span_thread, scorer._line.assembler, [1_000 * MS]
         thread._clock, assembler._quiet_ns = lambda: clock[0], 50 * MS
-        scorer._line.units.opened(UnitKey(1, 10), clock[0])
-        scorer._line.units.ended(UnitKey(1, 10), make_span(trace_id=1, span_id=10), None, clock[0])
+        scorer._line.units.unit_opened(UnitKey(1, 10), clock[0])
+        scorer._line.units.span_ended(UnitKey(1, 10), make_span(trace_id=1, span_id=10), None, clock[0])
 
         assert thread._timeout_s() == 0.05
         clock[0] += 50 * MS

@@ -296,7 +296,7 @@ def test_a_metric_that_no_worker_has_expires_and_is_counted(path):
         until("the row to be deleted", lambda: rows(path) == [])
         status = worker.status()
 
-    assert told == {"too_late": 1}
+    assert told == {"expired": 1}
     assert status.outcomes["grounded"] == {"scored": 1}, "it is not counted once more"
     assert "only_there" in str(status)
     assert identity_holds(worker)

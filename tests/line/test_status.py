@@ -337,7 +337,7 @@ def test_the_rate_of_samples_that_are_scored_whatever_it_is_is_1(submitted, samp
     with a_line(Grounded(), sample_rate=0.5) as (scorer, _):
         for number in range(submitted + sampled):
             sample = SingleTurnSample(user_input="Who?", response="I.", retrieved_contexts=["I."])
-            scorer.submit(sample, sample=number >= submitted)
+            scorer.submit(sample, apply_sampling=number >= submitted)
         assert scorer.flush(10)
 
         assert scorer.status().rates == {"grounded": rates}

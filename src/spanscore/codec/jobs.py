@@ -249,8 +249,8 @@ def _facts(given: _Given) -> SamplingContext:
 def _told_samples(samples: Samples) -> dict[str, Any]:
     return fields_told(
         samples,
-        single=_told_model(samples.single_turn),
-        multi=_told_model(samples.multi_turn),
+        single_turn=_told_model(samples.single_turn),
+        multi_turn=_told_model(samples.multi_turn),
         searched=[*map(list, samples.searched)] or None,
     )
 
@@ -275,8 +275,8 @@ def _samples(given: _Given) -> Samples:
     samples: Samples = fields_known(
         Samples,
         given,
-        single=_single(given.get("single")),
-        multi=_multi(given.get("multi")),
+        single_turn=_single(given.get("single_turn")),
+        multi_turn=_multi(given.get("multi_turn")),
         outcome=Outcome(given["outcome"]) if "outcome" in given else None,
         searched=tuple((field, place) for field, place in given.get("searched", ())),
     )
