@@ -1,6 +1,7 @@
 """Every seam of the library, in the order in which a run meets them: the map to read first.
 
-    Receiver → (Translation) → Recorded → Sampler → Dialect → (Redactor, Filter) → Queue → Metric(Judge, Embedder) → Sink
+    Receiver → (SpanNormalizer) → UnitListener → Sampler → SampleExtractor → (Redactor, Filter) → Queue → Metric(Judge,
+    Embedder) → Sink
 
 Each says on which thread it is called. What is built in and a user's own pass the contract suites of ``spanscore.testing``.
 """

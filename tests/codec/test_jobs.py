@@ -123,7 +123,7 @@ JOBS = st.builds(
     st.dictionaries(NAMES, DECISIONS, max_size=2),
     st.integers(0, 2**40),
     undecided=st.none() | FACTS,
-    handed_over=st.just(True),
+    delegated=st.just(True),
 )
 CONVERSATION = MultiTurnSample(
     user_input=[
@@ -140,7 +140,7 @@ SCORE = make_score(
 
 def a_job(**given: Any) -> Job:
     unit = replace(make_unit(make_span()), session=Session(UnitKey(3, 4), 2, "idle", (UnitKey(1, 2),)))
-    job = Job(unit, Samples(multi_turn=CONVERSATION), {}, size_bytes=1, handed_over=True)
+    job = Job(unit, Samples(multi_turn=CONVERSATION), {}, size_bytes=1, delegated=True)
     return replace(job, **given)
 
 

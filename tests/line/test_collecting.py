@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.line.sessions import Turns, talk
-from tests.line.test_spool import a_worker, ended, handed_over
+from tests.line.test_spool import a_worker, delegated, ended
 from tests.live import CONTEXT, QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag
 from tests.servers.server import poll
 from tests.spool.disks import run_on_small_disk
@@ -151,7 +151,7 @@ def test_a_worker_collects_what_another_process_wrote_to_a_spool(out: Path, tmp_
         async def measure(self, sample: Any) -> Any:
             return 0.0
 
-    handed_over(tmp_path / "spool.db", 1, Never(), collect=failing(out))
+    delegated(tmp_path / "spool.db", 1, Never(), collect=failing(out))
     assert cases(out) == []
 
     with a_worker(tmp_path / "spool.db", Never(), collect=failing(out)) as (scorer, _):

@@ -28,7 +28,7 @@ def ask(scorer, units=1):
     rag().batch([QUESTION] * units, config={"callbacks": [scorer.handler]})
 
 
-def handed_over(path, units, *metrics, **options):
+def delegated(path, units, *metrics, **options):
     """Have a process write units, and score none; return its outcomes."""
     with a_line(*metrics, spool=Spool(path, score_here=False), **options) as (scorer, trace):
         ask(scorer, units)
@@ -82,7 +82,7 @@ def test_a_unit_is_scored_by_who_wrote_it_and_its_row_is_gone_when_that_is_expor
 def test_who_only_writes_hands_over_and_another_scores_what_was_chosen(path):
     metric = Grounded()
 
-    outcomes, written = handed_over(path, 5, metric, sample_rate=0.999)
+    outcomes, written = delegated(path, 5, metric, sample_rate=0.999)
     with a_worker(path, sample_rate=0.0) as (worker, scored):
         told = ended(worker, 5)
 
@@ -97,7 +97,7 @@ def test_who_only_writes_hands_over_and_another_scores_what_was_chosen(path):
 def test_a_unit_is_counted_and_shown_under_the_release_that_made_it(path):
     old, new = (a_trace(resource=Resource({"service.name": "shop", "service.version": it})) for it in ("1.4", "1.5"))
     options = {"compare": Compare("service.version")}
-    handed_over(path, 1, trace=old, **options)
+    delegated(path, 1, trace=old, **options)
 
     with a_worker(path, trace=new, **options) as (worker, scored):
         ended(worker, 1)
@@ -157,7 +157,7 @@ def test_what_finds_no_room_in_memory_waits_on_the_disk_and_is_scored_by_and_by(
 
 
 def test_who_sends_its_units_elsewhere_scores_nothing_that_others_have_left(path):
-    handed_over(path, 2)
+    delegated(path, 2)
     metric, token = Grounded(), path.with_name("token")
     token.write_text("none")
     with a_line(metric, spool=Spool(path), remote_scoring=RemoteScoring("http://127.0.0.1:9", token)) as (scorer, _):
@@ -179,7 +179,7 @@ def test_a_shutdown_hands_over_what_is_not_begun_at_once(path):
 
 
 def test_what_is_too_old_is_counted_and_never_judged(path):
-    handed_over(path, 2)
+    delegated(path, 2)
     with sqlite3.connect(path) as file:
         file.execute("UPDATE rows SET put_ns = 1")
 
@@ -193,7 +193,7 @@ def test_what_is_too_old_is_counted_and_never_judged(path):
 
 
 def test_dead_letters_is_counted_once_and_stays_in_the_file(path):
-    handed_over(path, 1)
+    delegated(path, 1)
     with sqlite3.connect(path) as file:
         file.execute("UPDATE rows SET aside = 1, attempts = 3")
 
@@ -209,7 +209,7 @@ def test_dead_letters_is_counted_once_and_stays_in_the_file(path):
 
 
 def test_dead_letters_that_is_tried_again_is_scored(path):
-    handed_over(path, 1)
+    delegated(path, 1)
     with sqlite3.connect(path) as file:
         file.execute("UPDATE rows SET aside = 1, attempts = 3")
     with a_worker(path) as (worker, _):
@@ -223,7 +223,7 @@ def test_dead_letters_that_is_tried_again_is_scored(path):
 
 
 def test_a_job_of_a_newer_version_is_put_aside_in_the_file_and_counted(path, caplog):
-    handed_over(path, 1)
+    delegated(path, 1)
     with sqlite3.connect(path) as file:
         (body,) = file.execute("SELECT body FROM bodies").fetchone()
         file.execute("UPDATE bodies SET body = ?", (json.dumps({**json.loads(body), "version": 2}).encode(),))
@@ -241,8 +241,8 @@ def test_a_job_of_a_newer_version_is_put_aside_in_the_file_and_counted(path, cap
 
 def test_a_metric_that_a_worker_lacks_waits_for_a_worker_that_has_it(path, caplog):
     first, second = MemorySink(), MemorySink()
-    handed_over(path, 20, Grounded("only_there"))
-    handed_over(path, 1, Grounded())
+    delegated(path, 20, Grounded("only_there"))
+    delegated(path, 1, Grounded())
     with a_worker(path, sink=first) as (old, _):
         assert ended(old, 1) == {"scored": 1}
         until("its row to be deleted", lambda: len(rows(path)) == 20)
@@ -259,7 +259,7 @@ def test_a_metric_that_a_worker_lacks_waits_for_a_worker_that_has_it(path, caplo
 
 def test_a_worker_scores_the_metrics_that_it_has_and_leaves_the_others(path):
     sinks = [MemorySink(), MemorySink()]
-    handed_over(path, 3, Grounded(), Grounded("second"), Grounded("third"))
+    delegated(path, 3, Grounded(), Grounded("second"), Grounded("third"))
 
     for metric, sink in zip(("second", "grounded"), sinks, strict=True):
         with a_worker(path, Grounded(metric), sink=sink) as (worker, _):
@@ -286,7 +286,7 @@ def test_kept_scores_are_emitted_by_a_worker_without_their_metric(path):
 
 
 def test_a_metric_that_no_worker_has_expires_and_is_counted(path):
-    handed_over(path, 1, Grounded(), Grounded("only_there"))
+    delegated(path, 1, Grounded(), Grounded("only_there"))
     with a_worker(path) as (worker, _):
         ended(worker, 1)
         until("it to be left", lambda: [row.metric for row in inspected(path).waiting] == ["only_there"])
@@ -303,7 +303,7 @@ def test_a_metric_that_no_worker_has_expires_and_is_counted(path):
 
 
 def test_rows_of_an_older_version_are_shared_by_metric(path):
-    handed_over(path, 2, Grounded(), Grounded("second"))
+    delegated(path, 2, Grounded(), Grounded("second"))
     with sqlite3.connect(path) as file:
         file.executescript("DROP INDEX due; DROP INDEX scored; ALTER TABLE rows DROP COLUMN metrics;")
 
@@ -320,7 +320,7 @@ def test_metrics_that_wait_for_a_score_are_decided_on_where_that_is_made(path):
     options = {"rates": {"grounded": 1.0, "second": 0.0}, "rules": [rule]}
     metrics = [Grounded(), Grounded("second")]
 
-    outcomes, _ = handed_over(path, 1, *metrics, **options)
+    outcomes, _ = delegated(path, 1, *metrics, **options)
     with a_worker(path, *metrics, **options) as (worker, _):
         told = ended(worker, 1), ended(worker, 1, "second")
 

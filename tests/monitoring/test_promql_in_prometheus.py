@@ -56,14 +56,14 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
             ({**of, names.label(semconv.OUTCOME): outcome}, sum(p**-power for p in lost))
             for outcome, lost in LOST.items()
         ]
-    grown |= handed_over()
+    grown |= delegated()
     folder = tmp_path_factory.mktemp("prometheus")
     backfill.write(prometheus, folder, grown)
     with prometheus.running(folder) as running:
         yield running
 
 
-def handed_over() -> dict[str, list[tuple[dict[str, str], float]]]:
+def delegated() -> dict[str, list[tuple[dict[str, str], float]]]:
     """An application that had 100 units and kept none of the 30 that the dice took, and the worker that scored these."""
 
     def ended(instance: str, outcome: Outcome) -> dict[str, str]:

@@ -48,11 +48,11 @@ def test_scores_of_a_worker_are_those_that_this_process_would_have_made(kafka: K
     with working(file) as worker:
         made = scores(here.spans)
         poll(lambda: len(scores(worker.emitted.get_finished_spans())) == len(made), deadline_s=30, what="the scores")
-        handed_over = sum(away.outcomes[metric]["delegated"] for metric in METRICS)
+        delegated = sum(away.outcomes[metric]["delegated"] for metric in METRICS)
 
         assert scores(worker.emitted.get_finished_spans()) == made
         assert scores(there.spans) == {}
-        assert sum(worker.scorer.status().eligible.values()) == handed_over == len(made)
+        assert sum(worker.scorer.status().eligible.values()) == delegated == len(made)
         assert identity_holds(scorer)
         assert identity_holds(worker.scorer)
 

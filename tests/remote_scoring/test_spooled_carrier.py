@@ -43,9 +43,9 @@ def test_a_unit_is_handed_over_when_it_is_on_the_disk_and_flushed_when_it_has_ar
         scorer,
         _,
     ):
-        for handed_over in (2, 4, 6, 8, 10):
+        for delegated in (2, 4, 6, 8, 10):
             run(scorer, 2)
-            assert poll(lambda so_far=handed_over: outcomes(scorer) == {"delegated": so_far})
+            assert poll(lambda so_far=delegated: outcomes(scorer) == {"delegated": so_far})
         flushed = scorer.flush(0.3)
         other.reply(Reply())
         assert scorer.flush(20)

@@ -342,7 +342,7 @@ def _job(given: _Given) -> Job:
         {name: _decision(one) for name, one in given["decisions"].items()},
         given["size_bytes"],
         undecided=None if undecided is None else _facts(undecided),
-        handed_over=True,
+        delegated=True,
     )
 
 

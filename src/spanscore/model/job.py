@@ -87,7 +87,7 @@ class Job:
         decisions: metric name → why and with which probability it was chosen.
         size_bytes: bytes of its content, roughly, as they were reserved in the queue.
         taken_s: as of the sampled unit; likewise ``held_until_s`` and ``undecided``.
-        handed_over: another process has counted it as that, or a life of this one before: here it is eligible when it comes.
+        delegated: another process has counted it as that, or a life of this one before: here it is eligible when it comes.
         scored: of one that was handed over, scores that were in; their metrics are not asked again.
     """
 
@@ -98,7 +98,7 @@ class Job:
     taken_s: float | None = None
     held_until_s: float = -inf
     undecided: SamplingContext | None = None
-    handed_over: bool = False
+    delegated: bool = False
     scored: tuple[Score, ...] = ()
 
     def unscored(self) -> Job:

@@ -1,4 +1,5 @@
-"""SpanData, Unit and Facts: one span as we see it, the unit of work that gets a score, and what a sampler may look at.
+"""SpanData, Unit and SamplingContext: one span as we see it, the unit of work that gets a score, and what a sampler may look
+at.
 
 A unit is the top-most GenAI span with its descendants, keyed by (trace id, unit span id) and not by the trace id alone:
 a thousand requests under one ambient span are a thousand units.

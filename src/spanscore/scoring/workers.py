@@ -134,7 +134,7 @@ class Engine:
 
     async def _hand_back(self) -> None:
         for job in self._queue.close():
-            if self._shared is not None and not job.handed_over:  # else it has not come yet
+            if self._shared is not None and not job.delegated:  # else it has not come yet
                 self._post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
@@ -296,7 +296,7 @@ class Engine:
     def _begin(self, job: Job) -> asyncio.Future[None] | None:
         """Begin a job; done is what is returned when it needs no worker, and None where it is over."""
         begun = BegunJob()
-        if job.handed_over:
+        if job.delegated:
             self._came(job)
             job = job.unscored()
         begun.job = self._evaluation.begin(job, lambda: self._changed(begun))

@@ -44,7 +44,7 @@ class Keeping:
         """Whether anybody wants the samples of a unit that has closed."""
         return any(keeper.wants(facts) for keeper in self.keepers)
 
-    def handed_over(self, facts: SamplingContext) -> bool:
+    def delegated(self, facts: SamplingContext) -> bool:
         """Note that the samples of a unit will be made; return whether anybody wants them."""
         if wanted := self.wants(facts):
             self._making[facts.key] = facts
@@ -58,7 +58,7 @@ class Keeping:
         if not self._queue.reserve(held):
             self._tell(facts, unit.without_content(), _none(Outcome.QUEUE_FULL))
             return []
-        self.handed_over(facts)
+        self.delegated(facts)
         return [SampledUnit(unit, {}, samples, held, now_s, wanted=True)]
 
     def making(self, conversation_id: str | None = None) -> list[UnitKey]:

@@ -147,7 +147,7 @@ class SessionLine:
             self._post(lambda: self._end_when_whole(session_id))
         return known
 
-    # --- SampleKeeper ------------------------------------------------------------------------------------------
+    # --- SampleObserver ----------------------------------------------------------------------------------------
 
     def wants(self, facts: SamplingContext) -> bool:
         """Whether a unit is a turn of a session that may be scored."""

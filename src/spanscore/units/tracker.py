@@ -127,7 +127,7 @@ class Units:
         parts, self._parking.parts = self._parking.parts, {}
         return parts
 
-    # --- Recorded ----------------------------------------------------------------------------------------------
+    # --- UnitListener ------------------------------------------------------------------------------------------
 
     def shared(self, key: UnitKey, metrics: Set[str]) -> None:
         """Note metrics that do not score a unit here, before it is opened."""
@@ -382,7 +382,7 @@ class Units:
         self._lanes.enter(key, chosen, held)
         now_s = self._clock()
         held_s = self._park(unit, now_ns)
-        wanted = self._keeping.handed_over(facts)
+        wanted = self._keeping.delegated(facts)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
     def _decide_rest(self, key: UnitKey, at_work: AtWork, facts: SamplingContext) -> None:

@@ -230,7 +230,7 @@ class SharedQueueContract(QueueContract):
 
 def _as_put(*jobs: Job) -> list[Job]:
     """Return jobs as they were put: one that another process may have has come a long way."""
-    return [replace(job, taken_s=None, held_until_s=-inf, handed_over=False, scored=()) for job in jobs]
+    return [replace(job, taken_s=None, held_until_s=-inf, delegated=False, scored=()) for job in jobs]
 
 
 def a_job(number: int) -> Job:
