@@ -46,7 +46,7 @@ def outcomes() -> str:
 def _in_the_mean(outcome: Outcome) -> str:
     if outcome is Outcome.SCORED:
         return "holds it"
-    if outcome.lost:
+    if outcome.missing:
         return "lacks it"
     return "others stand for it" if outcome in (Outcome.NOT_SAMPLED, Outcome.TRACE_NOT_SAMPLED) else "is without it"
 

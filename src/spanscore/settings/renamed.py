@@ -9,6 +9,7 @@ __all__ = ["NEW_KEYS", "NEW_OPTIONS", "renamed_key"]
 
 NEW_KEYS: Final[Mapping[str, str]] = {
     "alerts.*.series": "alerts.*.evaluator_version",
+    "alerts.*.slack": "alerts.*.baseline_sd",
     "attach": "outputs",
     "canary": "judge_check",
     "canary.file": "judge_check.golden_set",
