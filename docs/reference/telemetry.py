@@ -54,7 +54,8 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "USAGE_CACHE_WRITE_INPUT_TOKENS": ("int", _MODEL, "of the tokens read, those written to its cache"),
     "USAGE_CACHE_CREATION_INPUT_TOKENS": ("int", _MODEL, ""),
     "USAGE_REASONING_OUTPUT_TOKENS": ("int", _MODEL, "of the tokens written, those of reasoning"),
-    "TOKEN_TYPE": ("string", _SUMS, "`input` or `output`"),
+    "TOKEN_TYPE": ("string", "instruments of the application's models", "`input` or `output`"),
+    "JUDGE_TOKEN_TYPE": ("string", _SUMS, ""),
     "TOOL_NAME": ("string", _TOOL, "the tool's name"),
     "TOOL_CALL_ID": ("string", _TOOL, "the id that the model gave the call"),
     "PROMPT_VERSION": (

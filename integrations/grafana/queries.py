@@ -11,7 +11,7 @@ from spanscore.monitoring.recorded import SEGMENT, SUM, SUMS, WINDOW
 
 SERVICE = "job"
 """Both ways in have it: remote write makes it of ``service.name``, and so does our scrape configuration."""
-MODEL, TOKENS, ERROR = label(semconv.REQUEST_MODEL), label(semconv.TOKEN_TYPE), label(semconv.ERROR_TYPE)
+MODEL, TOKENS, ERROR = label(semconv.REQUEST_MODEL), label(semconv.JUDGE_TOKEN_TYPE), label(semconv.ERROR_TYPE)
 OUTCOME, PASS, SERIES = label(semconv.OUTCOME), label(semconv.EVALUATION_SCORE_LABEL), label(semconv.EVALUATOR_VERSION)
 WORKFLOW, AGENT = label(semconv.WORKFLOW_NAME), label(semconv.AGENT_NAME)
 REASON = "reason"

@@ -58,7 +58,7 @@ def key(**attributes: str) -> tuple[tuple[str, str], ...]:
         "evaluator_version": "spanscore.evaluator.version",
         "outcome": "spanscore.evaluation.outcome",
         "model": "gen_ai.request.model",
-        "type": "gen_ai.token.type",
+        "type": "spanscore.judge.token.type",
         "error": "error.type",
         "workflow": "gen_ai.workflow.name",
     }

@@ -140,7 +140,7 @@ class Telemetry:
         """Likewise of what a metric asks a model: what that costs only where it is known, as unknown is not zero."""
         labels = labels_of_calls(metric, model)
         for kind in _tokens(JudgeCall(step="", model=model)):
-            self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, kind)), 0)
+            self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), 0)
         for name in (
             semconv.JUDGE_CALLS,
             semconv.JUDGE_CALLS_WITHOUT_USAGE,
@@ -204,7 +204,7 @@ class Telemetry:
         labels = labels_of_calls(score.metric, call.model or score.judge_model or UNKNOWN)
         self._sums.add(semconv.JUDGE_CALLS, labels, 1)
         for kind, tokens in _tokens(call).items():
-            self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, kind)), tokens)
+            self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), tokens)
         if _is_unmetered(call):
             self._sums.add(semconv.JUDGE_CALLS_WITHOUT_USAGE, labels, 1)
         if call.cost_usd is not None:

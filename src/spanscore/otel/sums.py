@@ -49,7 +49,7 @@ _CLOSED = frozenset(
         semconv.EVALUATION_SCORE_LABEL,
         semconv.OUTCOME,
         semconv.EVALUATION_SOURCE,
-        semconv.TOKEN_TYPE,
+        semconv.JUDGE_TOKEN_TYPE,
         semconv.APPLICABLE,
     }
 )

@@ -355,6 +355,8 @@ JUDGE_INPUT_TRUNCATED_RATIO: Final = "spanscore.judge.input.truncated_ratio"
 JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: Final = "spanscore.judge.self_contradictions"
 """Verdicts behind the score that their own reason speaks against, in plain English forms; only where there are any. The verdict
 stands."""
+JUDGE_TOKEN_TYPE: Final = "spanscore.judge.token.type"
+"""Of ``spanscore.judge.tokens``: ``input`` or ``output``."""
 JUDGE_STEP: Final = "spanscore.judge.step"
 """Of what a judge was asked (scope ``spanscore.judge``): which of the metric's questions it was."""
 JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"
