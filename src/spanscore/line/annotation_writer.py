@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from spanscore import semconv
 from spanscore.codec.redaction import redacted
@@ -22,10 +22,8 @@ from spanscore.units.known import KnownUnits
 from spanscore.units.span_buffer import SpanBuffer
 
 if TYPE_CHECKING:
+    from spanscore.line.build import Line
     from spanscore.line.feedback import FeedbackJudging
-    from spanscore.line.options import Options
-    from spanscore.protocols import Metric
-    from spanscore.scoring.hooks import Hooks
 
 __all__ = ["AnnotationWriter", "annotation_writer_of"]
 
@@ -36,21 +34,7 @@ _PERSONAL: Final = ("annotator", "comment", "key")
 """What may name a person, or quote one."""
 
 
-class AnnotationParts(Protocol):
-    """Of a line, the parts that it takes."""
-
-    metrics: Mapping[str, Metric]
-    options: Options
-    content: bool
-    event_queue: EventQueue[Receiver]
-    known: KnownUnits
-    hold: SpanBuffer
-    sinks: CompositeSink
-    hooks: Hooks
-    box: Timebox
-
-
-def annotation_writer_of(line: AnnotationParts, feedback: FeedbackJudging | None) -> AnnotationWriter:
+def annotation_writer_of(line: Line, feedback: FeedbackJudging | None) -> AnnotationWriter:
     """Return the desk of a line; ``feedback``: has units judged that labels are about."""
     return AnnotationWriter(
         line.event_queue,
