@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from spanscore import semconv
 from spanscore.model.annotation import Annotation
@@ -24,18 +24,8 @@ from spanscore.units.ledger import Ledger
 from spanscore.units.score_batch import ShadowBatch, has_span
 
 if TYPE_CHECKING:
-    from spanscore.line.options import Options
-    from spanscore.line.span_thread import SpanThread
-    from spanscore.otel.instruments import Telemetry
-    from spanscore.protocols import Metric
-    from spanscore.sampling.rates import RateSampler
-    from spanscore.scoring.evaluation import Evaluation
-    from spanscore.scoring.workers import Engine
+    from spanscore.line.build import Line
     from spanscore.settings.feedback import FeedbackSampling
-    from spanscore.sinks.composite import CompositeSink
-    from spanscore.units.keeping import Keeping
-    from spanscore.units.span_buffer import SpanBuffer
-    from spanscore.units.tracker import Units
 
 __all__ = ["FeedbackJudging", "feedback_of"]
 
@@ -44,24 +34,7 @@ _MOST: Final = 10_000
 JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 
 
-class FeedbackParts(Protocol):
-    """Of a line, the parts that it takes."""
-
-    of_units: Mapping[str, Metric]
-    options: Options
-    sampler: RateSampler
-    ledger: Ledger
-    keeping: Keeping
-    evaluation: Evaluation
-    engine: Engine
-    hold: SpanBuffer
-    sinks: CompositeSink
-    units: Units
-    span_thread: SpanThread
-    telemetry: Telemetry | None
-
-
-def feedback_of(line: FeedbackParts) -> FeedbackJudging | None:
+def feedback_of(line: Line) -> FeedbackJudging | None:
     """Return what judges the units that labels are about; None where none is kept."""
     asked = line.options.feedback_sampling
     if asked is None:
@@ -85,7 +58,7 @@ class FeedbackJudging:
         asked: the metrics, beside their other work.
     """
 
-    def __init__(self, line: FeedbackParts, settings: FeedbackSampling) -> None:
+    def __init__(self, line: Line, settings: FeedbackSampling) -> None:
         options = line.options
         self._line = line
         self._metrics = tuple(line.of_units)
