@@ -1,16 +1,18 @@
-"""No function has more ways through it than a reader can hold in mind, and no module more lines."""
+"""No function has more ways through it than a reader can follow; class names are unique in a folder; long modules are named."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 MOST = 12
-MOST_LINES = 800
+MANY_LINES = 800
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 # One way more each. ruff's C901 counts neither operators nor expressions, and passed functions of 25.
 BRANCHES = (
@@ -25,27 +27,35 @@ def test_no_function_has_more_than_twelve_ways_through_it(module: Path) -> None:
     assert not over, f"{over}: at most {MOST}; give a part of it a name"
 
 
-def test_no_module_has_more_than_800_lines() -> None:
-    lines = {str(file.relative_to(SRC)): len(file.read_text().splitlines()) for file in SRC.rglob("*.py")}
+def test_a_module_of_more_than_800_lines_is_named_in_a_warning() -> None:
+    _warn_of_long({str(file.relative_to(SRC)): len(file.read_text().splitlines()) for file in SRC.rglob("*.py")})
 
-    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+    with pytest.warns(UserWarning, match=r"long\.py has 801 lines"):
+        _warn_of_long({"short.py": 800, "long.py": 801})
 
 
-def test_no_class_name_stands_for_two_things() -> None:
-    names = [
-        node.name.lstrip("_")
+def test_no_class_name_stands_twice_in_a_folder() -> None:
+    classes = Counter(
+        (str(file.parent.relative_to(SRC)), node.name.lstrip("_"))
         for file in SRC.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ClassDef)
-    ]
+    )
 
-    assert sorted(name for name in set(names) if names.count(name) > 1) == []
+    assert sorted(place for place, times in classes.items() if times > 1) == []
 
 
 def test_operators_and_expressions_count() -> None:
     code = "def f(a, b):\n    return [x for x in a if x and b] if a or b else b"
 
     assert dict(_functions(ast.parse(code))) == {"f": 6}
+
+
+def _warn_of_long(lines: Mapping[str, int]) -> None:
+    """Warn of every module of more than 800 lines: it may have two ideas, but one idea is not cut to meet a number."""
+    for name, count in lines.items():
+        if count > MANY_LINES:
+            warnings.warn(f"{name} has {count} lines; does it hold more than one idea?", stacklevel=2)
 
 
 def _functions(tree: ast.AST) -> Iterator[tuple[str, int]]:

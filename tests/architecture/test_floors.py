@@ -1,7 +1,8 @@
 """The house stands: a part imports only from floors below its own, nothing runs in a circle, optional libraries stay home.
 
 The floors are those of the map in ``docs/architecture.md``, the only one there is. Imports are read from the source, wherever
-they stand in it.
+they stand in it. An import under ``if TYPE_CHECKING:`` is no part of a circle between modules of one part, as it never runs; it
+is held to the floors like any other.
 """
 
 from __future__ import annotations
@@ -55,12 +56,19 @@ def test_module_imports_only_from_floors_below_its_own(module: str) -> None:
 
 
 def test_no_imports_run_in_a_circle() -> None:
-    graph = {module: set(_ours(module)) - {module} for module in INSIDE}
+    graph = {module: _run_by(module) - {module} for module in INSIDE}
 
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
+
+
+def test_an_import_for_types_alone_does_not_run() -> None:
+    code = "import a\nif TYPE_CHECKING:\n    import b\nelse:\n    import c\nif typing.TYPE_CHECKING:\n    import d"
+
+    assert _imports_in(_without_typing(ast.parse(code)), "m") == ["a", "c"]
+    assert _imports_in(ast.parse(code), "m") == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("module", INSIDE)
@@ -95,10 +103,29 @@ def _module(name: str) -> str:
     return name if name in MODULES else name.rpartition(".")[0]
 
 
+def _run_by(module: str) -> set[str]:
+    """Return the modules that count in a circle: not those of the same part that are imported for types alone."""
+    tree = ast.parse(MODULES[module].read_text())
+    running = {_module(name) for name in _imports_in(_without_typing(tree), module)}
+    return {name for name in _ours(module) if name in running or _part(name) != _part(module)}
+
+
 @cache  # a module is read by three tests
 def _imports(module: str) -> list[str]:
     """Return dotted names: of ``import a.b`` that, of ``from a import b`` the name ``a.b``."""
-    return [name for node in ast.walk(ast.parse(MODULES[module].read_text())) for name in _names(node, module)]
+    return _imports_in(ast.parse(MODULES[module].read_text()), module)
+
+
+def _imports_in(tree: ast.AST, module: str) -> list[str]:
+    return [name for node in ast.walk(tree) for name in _names(node, module)]
+
+
+def _without_typing(tree: ast.AST) -> ast.AST:
+    """Return the tree without the bodies of ``if TYPE_CHECKING:``; an ``else`` of one stays."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            node.body = []
+    return tree
 
 
 def _names(node: ast.AST, module: str) -> list[str]:

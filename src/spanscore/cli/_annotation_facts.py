@@ -105,7 +105,7 @@ def annotation_facts(
     Raises:
         ConfigurationError: it is to be measured, and annotators disagree as often as coins do.
     """
-    times = [time for one in labels if (time := _time_of(one)) is not None]
+    times = [time for label in labels if (time := _time_of(label)) is not None]
     named: defaultdict[object, list[bool]] = defaultdict(list)
     for label, unit, pair in zip(labels, units, pairs, strict=True):
         if label is not None and label.annotator != ANNOTATOR_HUMAN:  # any person

@@ -17,9 +17,9 @@ __all__ = ["calibration_notes", "calibration_problems"]
 def calibration_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield what is wrong with the files; ``metrics``: those that can be made."""
     try:
-        found = calibrations_of(settings.monitoring.calibrations)
+        calibrations = calibrations_of(settings.monitoring.calibrations)
         if len(metrics) == len(settings.metrics):  # else what a file is of may be what cannot be made
-            refuse_unknown(found, metrics)
+            refuse_unknown(calibrations, metrics)
     except ConfigurationError as error:
         yield error
 
@@ -40,12 +40,12 @@ def _note(saved: SavedCalibration, evaluator_version: str | None, settings: Sett
             "corrected until `spanscore calibrate` has seen verdicts of that"
         )
     of = saved.calibration
-    told = f"its pass rate is corrected by {of.labels:,} labels (J {of.informedness.value:.2f})"
+    correction = f"its pass rate is corrected by {of.labels:,} labels (J {of.informedness.value:.2f})"
     alert = settings.alerts.get(saved.metric)
     if alert is None:
-        return told
+        return correction
     j, drop = of.informedness.value, alert.min_drop
     return (
-        f"{told}; alerts are not: a true drop shows as {j:.2f} × the drop. min_drop {drop:g}, as the judge sees it, is a true "
-        f"drop of {drop / j:.2g}; to see one of {drop:g} write min_drop: {j * drop:.2g}"
+        f"{correction}; alerts are not: a true drop shows as {j:.2f} × the drop. min_drop {drop:g}, as the judge sees it, is "
+        f"a true drop of {drop / j:.2g}; to see one of {drop:g} write min_drop: {j * drop:.2g}"
     )

@@ -72,12 +72,12 @@ class CollectRun:
             task = bar.add_task("reading …", total=None)
             stored = _units(store, UnitReader(options, units), counts, unread)
             cases = found(stored, conditions, read, counts)
-            told = (_shown(case, bar, task, counts) for case in cases)
-            kept = folded(told if self.sample is None else drawn(told, self.sample, self.seed))
+            passing = (_show_progress(case, bar, task, counts) for case in cases)
+            kept = folded(passing if self.sample is None else drawn(passing, self.sample, self.seed))
         if not kept:
             raise ConfigurationError(_nothing(self.source, conditions, counts, unread))
         self._write(kept)
-        self._tell(kept, counts, unread, sorted({one.metric for one in conditions} - counts.metrics))
+        self._tell(kept, counts, unread, sorted({condition.metric for condition in conditions} - counts.metrics))
 
     def _write(self, cases: Sequence[CollectedCase]) -> None:
         """Write them whole or not at all, for their owner alone."""
@@ -90,12 +90,12 @@ class CollectRun:
         if self.as_json:
             plain: dict[str, Any] = {**asdict(counts), "metrics": sorted(counts.metrics), "cases": len(cases)}
             plain |= {"unknown_metrics": list(unknown)}
-            typer.echo(json.dumps({**plain, "unread": [one._asdict() for one in unread]}, indent=2))
+            typer.echo(json.dumps({**plain, "unread": [trace._asdict() for trace in unread]}, indent=2))
             return
         notes = Terminal(highlight=False, markup=False)
         for line in (
             *_lines(self.out, cases, counts, unread),
-            *(f"no unit has a {_unknown(metric, counts)}" for metric in unknown),
+            *(f"no unit has a {_describe_unknown(metric, counts)}" for metric in unknown),
         ):
             notes.print_line(line)
 
@@ -125,7 +125,7 @@ def _progress() -> Progress:
     return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
 
 
-def _shown(case: CollectedCase, bar: Progress, task: Any, counts: CaseCounts) -> CollectedCase:
+def _show_progress(case: CollectedCase, bar: Progress, task: Any, counts: CaseCounts) -> CollectedCase:
     bar.update(task, description=f"{counts.units:,} units, {counts.matched:,} of them wanted")
     return case
 
@@ -138,9 +138,9 @@ def _nothing(source: str, conditions: Sequence[CaseCondition], counts: CaseCount
 
 
 def _none_of_them(conditions: Sequence[CaseCondition], counts: CaseCounts) -> str:
-    unknown = sorted({one.metric for one in conditions} - counts.metrics)
+    unknown = sorted({condition.metric for condition in conditions} - counts.metrics)
     if unknown and counts.metrics:
-        return f"none with a {_unknown(unknown[0], counts)}"
+        return f"none with a {_describe_unknown(unknown[0], counts)}"
     if unknown:
         return "none with a score: are its evaluation spans in there? Without --when all units are taken"
     if not counts.matched:
@@ -150,7 +150,7 @@ def _none_of_them(conditions: Sequence[CaseCondition], counts: CaseCounts) -> st
     return f"and of none of them can a sample be made: {next(iter(counts.unusable))}"
 
 
-def _unknown(metric: str, counts: CaseCounts) -> str:
+def _describe_unknown(metric: str, counts: CaseCounts) -> str:
     return f"score of {metric}; there are scores of {names_listed(sorted(counts.metrics))}"
 
 

@@ -68,10 +68,10 @@ class CompareRun:
         """
         self._check()
         report = valid(self.config, judge=False, embeddings=False)
-        by = _compared_by(report.settings)
-        metrics = self._chosen(report.metrics)
+        by = _read_compare_by(report.settings)
+        metrics = self._choose_metrics(report.metrics)
         pair = self._of_sums(by) if self.prometheus else self._of_spans(by)
-        found = list(
+        comparisons = list(
             compared(
                 metrics,
                 pair,
@@ -80,8 +80,8 @@ class CompareRun:
                 level=self.level,
             )
         )
-        self._tell(found, pair.notes)
-        return _exit_code(found)
+        self._tell(comparisons, pair.notes)
+        return _exit_code(comparisons)
 
     def _check(self) -> None:
         if not 0.0 <= self.tolerance <= 1.0:
@@ -105,12 +105,14 @@ class CompareRun:
                 "give two files, A.jsonl B.jsonl; or say by --control and --candidate which releases are in them"
             )
 
-    def _chosen(self, made: Iterable[Metric]) -> list[str]:
+    def _choose_metrics(self, made: Iterable[Metric]) -> list[str]:
         """Return the metrics that have a quality, of those that are asked for."""
         ranges = {metric.name: metric.scale.range for metric in made}
         for name in self.metrics:
             if name not in ranges:
-                raise ConfigurationError(f"--metric {name}: {self.config} has none of this name, but {_listed(ranges)}")
+                raise ConfigurationError(
+                    f"--metric {name}: {self.config} has none of this name, but {_list_names(ranges)}"
+                )
         names = [name for name in self.metrics or ranges if ranges[name] is not None]
         if not names:
             raise ConfigurationError("no metric has a quality to compare: give those with an open scale a range=")
@@ -131,12 +133,12 @@ class CompareRun:
             )
         if self.a not in history.values:
             raise ConfigurationError(
-                f"--control {self.a}: there are no scores of it since {self.since}, but of {_listed(history.values)}"
+                f"--control {self.a}: there are no scores of it since {self.since}, but of {_list_names(history.values)}"
             )
         pair = history.pair(self.a, self.b)
         if self.b in history.values:
             return pair
-        return replace(pair, notes=(f"{self.b} has no scores yet; there are of {_listed(history.values)}",))
+        return replace(pair, notes=(f"{self.b} has no scores yet; there are of {_list_names(history.values)}",))
 
     def _history(self) -> ReleaseHistory:
         now_s = time.time()
@@ -158,7 +160,7 @@ class CompareRun:
             names = [Path(file).stem for file in self.files]
             names = names if len({*names}) > 1 else [*self.files]
             a, b = (
-                release_scores(printable(name), _scored(spans.rows(), file))
+                release_scores(printable(name), _require_rows(spans.rows(), file))
                 for name, spans, file in zip(names, read, self.files, strict=True)
             )
             return release_pair(a, b)
@@ -168,14 +170,14 @@ class CompareRun:
                 "--candidate apart by "
                 "that attribute of the resource, OTEL_RESOURCE_ATTRIBUTES=service.version=1.4 for the first"
             )
-        rows = [row for spans in read for row in _scored(spans.rows(), ", ".join(self.files))]
-        return self._told_apart(rows, rows_by_value(read, by), by)
+        rows = [row for spans in read for row in _require_rows(spans.rows(), ", ".join(self.files))]
+        return self._split_by_value(rows, rows_by_value(read, by), by)
 
-    def _told_apart(self, rows: Sequence[ReportRow], values: dict[str, list[ReportRow]], by: str) -> ReleasePair:
+    def _split_by_value(self, rows: Sequence[ReportRow], values: dict[str, list[ReportRow]], by: str) -> ReleasePair:
         for option, name in (("--control", self.a), ("--candidate", self.b)):
             if name not in values:
                 raise ConfigurationError(
-                    f"{option} {name}: none of the {len(rows):,} evaluations has it as {by}; there are {_listed(values)}"
+                    f"{option} {name}: none of the {len(rows):,} evaluations has it as {by}; there are {_list_names(values)}"
                 )
         return release_pair(release_scores(self.a, values[self.a]), release_scores(self.b, values[self.b]))
 
@@ -186,22 +188,22 @@ class CompareRun:
 
     # --- what comes of it ----------------------------------------------------------------------------------------
 
-    def _tell(self, found: Sequence[ReleaseComparison], notes: Sequence[str]) -> None:
+    def _tell(self, comparisons: Sequence[ReleaseComparison], notes: Sequence[str]) -> None:
         if self.as_json:
-            of_metrics = [one.as_json() for one in found]
-            told = {"metrics": of_metrics, "notes": [*notes], "exit_code": _exit_code(found)}
-            typer.echo(json.dumps(told, indent=2))
+            of_metrics = [comparison.as_json() for comparison in comparisons]
+            document = {"metrics": of_metrics, "notes": [*notes], "exit_code": _exit_code(comparisons)}
+            typer.echo(json.dumps(document, indent=2))
             return
         terminal = Terminal(highlight=False, markup=False)
-        terminal.print(_table(found))
-        for line in [*map(str, found), *notes]:
+        terminal.print(_table(comparisons))
+        for line in [*map(str, comparisons), *notes]:
             terminal.print_line(f"– {line}")
 
 
-def _compared_by(settings: Settings) -> str:
+def _read_compare_by(settings: Settings) -> str:
     """Return by what releases are told apart; empty where the configuration does not say."""
-    given: CompareSettings | None = value_at(settings, "compare")
-    return "" if given is None else given.by
+    section: CompareSettings | None = value_at(settings, "compare")
+    return "" if section is None else section.by
 
 
 def _is_duration(text: str) -> bool:
@@ -212,7 +214,7 @@ def _is_duration(text: str) -> bool:
     return True
 
 
-def _scored(rows: Sequence[ReportRow], where: str) -> Sequence[ReportRow]:
+def _require_rows(rows: Sequence[ReportRow], where: str) -> Sequence[ReportRow]:
     if not rows:
         raise ConfigurationError(
             f"{printable(where)} holds no evaluations: it is to be a file of spans that were scored"
@@ -220,19 +222,19 @@ def _scored(rows: Sequence[ReportRow], where: str) -> Sequence[ReportRow]:
     return rows
 
 
-def _listed(names: Collection[str]) -> str:
+def _list_names(names: Collection[str]) -> str:
     return names_listed(names) or "none"
 
 
-def _exit_code(found: Iterable[ReleaseComparison]) -> int:
-    verdicts = {one.verdict for one in found}
+def _exit_code(comparisons: Iterable[ReleaseComparison]) -> int:
+    verdicts = {comparison.verdict for comparison in comparisons}
     if ReleaseVerdict.WORSE in verdicts:
         return WORSE
     return TOO_LITTLE if ReleaseVerdict.UNDECIDED in verdicts else 0
 
 
-def _table(found: Sequence[ReleaseComparison]) -> Fitting:
-    first = found[0]
+def _table(comparisons: Sequence[ReleaseComparison]) -> Fitting:
+    first = comparisons[0]
     headers = (
         "metric",
         first.a.name,
@@ -244,14 +246,14 @@ def _table(found: Sequence[ReleaseComparison]) -> Fitting:
     )
     rows = [
         (
-            printable(one.metric),
-            _mean(one.sums.a),
-            _mean(one.sums.b),
-            *_ends(one),
-            f"{one.a.excluded:.1%} and {one.b.excluded:.1%}",
-            one.verdict.value,
+            printable(comparison.metric),
+            _mean(comparison.sums.a),
+            _mean(comparison.sums.b),
+            *_ends(comparison),
+            f"{comparison.a.excluded:.1%} and {comparison.b.excluded:.1%}",
+            comparison.verdict.value,
         )
-        for one in found
+        for comparison in comparisons
     ]
     return Fitting(headers, rows)
 
@@ -262,12 +264,12 @@ def _mean(of: Moments) -> str:
 
 def _ends(of: ReleaseComparison) -> Iterator[str]:
     by, low, high = of.difference
-    yield _signed(by) if of.sums.blocks else "–"
+    yield _format_signed(by) if of.sums.blocks else "–"
     if isfinite(low):
-        yield f"{_signed(low)} to {_signed(high)}"
+        yield f"{_format_signed(low)} to {_format_signed(high)}"
     else:
         yield "not yet" if of.sums.blocks < LEAST_BLOCKS else "too few scores"
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")

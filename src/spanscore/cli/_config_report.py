@@ -131,8 +131,8 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     problems += [*part_problems(settings), *spool_problems(settings), *remote_scoring_problems(settings, made)]
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)
-    wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
-    missing = dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))
+    wrong = (str(problem) for problem in problems if not isinstance(problem, NotReadyError))
+    missing = dict.fromkeys(str(problem) for problem in problems if isinstance(problem, NotReadyError))
     return ConfigReport(
         settings=settings,
         metrics=made,
@@ -153,9 +153,9 @@ def _metrics(settings: Settings, problems: list[ConfigurationError]) -> tuple[li
             made.append(metric)
         except ConfigurationError as error:
             unmade.append(str(parameters.get("name", name)))
-            told = f"metrics: {error}" if name in str(error) else f"metrics: {name}: {error}"
+            message = f"metrics: {error}" if name in str(error) else f"metrics: {name}: {error}"
             # what is missing stays as it is: two places may lack a library, and it is told once
-            problems.append(error if isinstance(error, NotReadyError) else ConfigurationError(told))
+            problems.append(error if isinstance(error, NotReadyError) else ConfigurationError(message))
     return made, unmade
 
 
@@ -196,22 +196,22 @@ def _name_errors(settings: Settings, made: Sequence[Metric], unmade: Sequence[st
             yield f"metrics: {times} are called {name!r}; give each but one a name of its own: {{{name}: {{name: …}}}}"
     if any(":" in name for name in unmade):
         return  # from outside, and what such a metric calls its scores is not known
-    known = [*names, *unmade]
+    all_names = [*names, *unmade]
     paid = {budget.metric: budget for budget in value_at(settings, "judge.budget") if budget.metric is not None}
-    for place, given in (
+    for place, keys in (
         ("sampling.rates", value_at(settings, "sampling.rates")),
         ("alerts", settings.alerts),
-        ("judge.budget", under_current_names(paid, known)),
+        ("judge.budget", under_current_names(paid, all_names)),
     ):
-        yield from (f"{place}.{told}" for told in _unknown(given, [*names], unmade))
+        yield from (f"{place}.{problem}" for problem in _find_unknown_names(keys, [*names], unmade))
 
 
-def _unknown(given: Iterable[str], names: Sequence[str], unmade: Sequence[str]) -> Iterator[str]:
-    known = [*names, *unmade]
-    for name in given:
-        if name not in known and not get_close_matches(name, unmade, n=1):  # meant with the one that is misspelt
+def _find_unknown_names(keys: Iterable[str], names: Sequence[str], unmade: Sequence[str]) -> Iterator[str]:
+    all_names = [*names, *unmade]
+    for name in keys:
+        if name not in all_names and not get_close_matches(name, unmade, n=1):  # meant with the one that is misspelt
             meant = did_you_mean(name, names)
-            yield f"{name}: no metric has this name; {meant and f'{meant} '}There are {', '.join(known) or 'none'}"
+            yield f"{name}: no metric has this name; {meant and f'{meant} '}There are {', '.join(all_names) or 'none'}"
 
 
 def _screen_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
@@ -237,25 +237,25 @@ def _embeddings_problems(settings: Settings, metrics: Sequence[Metric]) -> Itera
 
 def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
     """Yield what keeps a configuration's judge from being made, or one that stands in for it."""
-    asked = settings.judge
-    lacking = [*_lacking_keys(asked)]
+    judge = settings.judge
+    lacking = [*_lacking_keys(judge)]
     yield from lacking
     if lacking:  # the judge is looked at without them
-        settings = settings.model_copy(update={"judge": asked.model_copy(update={"fallback": []})})
+        settings = settings.model_copy(update={"judge": judge.model_copy(update={"fallback": []})})
     looked_at = _without_new_cache(settings)
-    yield from named_problems("judge.model", asked.model, lambda: judge_of(looked_at), own_key=asked.has_own_key)
-    for one in (asked, *asked.fallback):
-        yield from _unpriced(settings, one, "judge.budget")
+    yield from named_problems("judge.model", judge.model, lambda: judge_of(looked_at), own_key=judge.has_own_key)
+    for each in (judge, *judge.fallback):
+        yield from _find_unpriced(settings, each, "judge.budget")
 
 
 def _shadow_problems(settings: Settings) -> Iterator[ConfigurationError]:
     """Yield what keeps the second judges from being made."""
     try:
-        for name, parameters, asked in shadow_settings(settings):
+        for name, parameters, shadow in shadow_settings(settings):
             place = f"metrics.{name}.{SHADOW}"
-            make = partial(asked_judge, settings, asked.model_copy(update={"cache": None}), place)
-            yield from named_problems(f"{place}.model", asked.model, make, own_key=asked.has_own_key)
-            yield from _unpriced(settings, asked, f"{place}.budget", asked.budget)
+            make = partial(asked_judge, settings, shadow.model_copy(update={"cache": None}), place)
+            yield from named_problems(f"{place}.model", shadow.model, make, own_key=shadow.has_own_key)
+            yield from _find_unpriced(settings, shadow, f"{place}.budget", shadow.budget)
             if not _asks(name, parameters):
                 yield ConfigurationError(f"{place}: this metric asks no judge, and so no second one")
     except ConfigurationError as error:
@@ -280,20 +280,20 @@ def _without_new_cache(settings: Settings) -> Settings:
     return settings.model_copy(update={"judge": settings.judge.model_copy(update={"cache": None})})
 
 
-def _lacking_keys(asked: JudgeSettings) -> Iterator[ConfigurationError]:
-    for position, one in enumerate(asked.fallback):
-        key = None if one.has_own_key else missing_key(one.model)
+def _lacking_keys(judge: JudgeSettings) -> Iterator[ConfigurationError]:
+    for position, fallback in enumerate(judge.fallback):
+        key = None if fallback.has_own_key else missing_key(fallback.model)
         if key is not None:
-            yield NotReadyError(f"{key} is not set; judge.fallback.{position} {one.model!r} needs it")
+            yield NotReadyError(f"{key} is not set; judge.fallback.{position} {fallback.model!r} needs it")
 
 
-def _unpriced(
-    settings: Settings, asked: AskedSettings, place: str, budgets: Sequence[BudgetSettings] | None = None
+def _find_unpriced(
+    settings: Settings, judge: AskedSettings, place: str, budgets: Sequence[BudgetSettings] | None = None
 ) -> Iterator[ConfigurationError]:
     """Yield that a budget in USD cannot be kept, as a model has no price; without budgets of its own it has the judge's."""
     kept = value_at(settings, "judge.budget") if budgets is None else budgets
-    model = asked_model(asked)
-    if any(budget.usd is not None for budget in kept) and model != "lexical" and price_in(settings, asked) is None:
+    model = asked_model(judge)
+    if any(budget.usd is not None for budget in kept) and model != "lexical" and price_in(settings, judge) is None:
         yield _no_price(place, model)
 
 
@@ -346,22 +346,20 @@ def named_problems(
 def _why(named: str, error: ConfigurationError) -> str:
     """Return why a name stands for nothing; of LangChain's page on it only the providers it knows."""
     provider, colon, _ = named.partition(":")
-    said = str(error.__cause__ or error)
-    listed = _PROVIDERS.split(said, maxsplit=1)
+    message = str(error.__cause__ or error)
+    listed = _PROVIDERS.split(message, maxsplit=1)
     if len(listed) == 1 and not colon and error.__cause__ is not None:  # LangChain guessed whose it is
         return f"{named!r} names no provider; write 'provider:model', such as 'openai:gpt-4o-mini'"
     if len(listed) == 1:
         return " ".join(str(error).split())
-    known = _known(listed[1])
-    near = get_close_matches(provider, ["lexical", *known] if not colon else known, n=1)
-    meant = did_you_mean(named, (), likely=[one + named[len(provider) :] for one in near])
+    providers = _parse_names(listed[1])
+    near = get_close_matches(provider, ["lexical", *providers] if not colon else providers, n=1)
+    meant = did_you_mean(named, (), likely=[prefix + named[len(provider) :] for prefix in near])
     wrong = f"{named!r} is of no known provider" if colon else f"{named!r} names no provider"
-    return (
-        f"{wrong}{f'; {meant}' if meant else '.'} Write 'lexical' or 'provider:model', with one of {', '.join(known)}"
-    )
+    return f"{wrong}{f'; {meant}' if meant else '.'} Write 'lexical' or 'provider:model', with one of {', '.join(providers)}"
 
 
-def _known(text: str) -> list[str]:
+def _parse_names(text: str) -> list[str]:
     """Return the names in a list of LangChain's: with commas between, or a line each with a package behind a colon."""
     names = re.sub(r":.*", "", text.strip().split("\n\n")[0])
     return [name for name in re.findall(r"[a-z]\w+", names) if name != "dict_keys"]

@@ -92,15 +92,15 @@ class DayPlan:
 
 def costs_of(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return what a score of each metric costs, those left out of which nobody knows it."""
-    asked = [(one, *of, settings.judge) for one, of in zip(metrics, entries(settings), strict=True)]
-    return tuple(_costs(settings, asked, sizes))
+    rows = [(metric, *of, settings.judge) for metric, of in zip(metrics, entries(settings), strict=True)]
+    return tuple(_costs(settings, rows, sizes))
 
 
 def shadow_costs_of(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return the same of second judges, under the names of their metrics."""
-    own = [one for one, (_, _, shadow) in zip(metrics, listed(settings), strict=True) if shadow is not None]
-    asked = [(one, *of) for one, of in zip(own, shadow_settings(settings), strict=True)]
-    return tuple(_costs(settings, asked, sizes))
+    own = [metric for metric, (_, _, shadow) in zip(metrics, listed(settings), strict=True) if shadow is not None]
+    rows = [(metric, *of) for metric, of in zip(own, shadow_settings(settings), strict=True)]
+    return tuple(_costs(settings, rows, sizes))
 
 
 def days_of(
@@ -118,14 +118,14 @@ def days_of(
     factors = _largest_factors(
         costs, {name: 1 / rates[name] for name, scores in wanted.items() if scores}, wanted, budgets
     )
-    known = {cost.metric: cost for cost in costs}
+    cost_of = {cost.metric: cost for cost in costs}
     return tuple(
         _day(
             metric,
-            known.get(metric),
+            cost_of.get(metric),
             rate=rate,
             factor=min(1.0, factors.get(metric, 1.0)),
-            bought=rate * factors[metric] if metric in factors and _is_paid(known[metric], budgets) else None,
+            bought=rate * factors[metric] if metric in factors and _is_paid(cost_of[metric], budgets) else None,
             requests=requests,
         )
         for metric, rate in rates.items()
@@ -161,7 +161,7 @@ def cost_lines(
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
         yield f"  {cost.metric}: {money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{measured}"
     for budget in budgets:
-        yield f"budget of {budget}: {_bought(budget, costs)}"
+        yield f"budget of {budget}: {_format_units_bought(budget, costs)}"
 
 
 def money_line(
@@ -190,7 +190,7 @@ def money_line(
 
 def _together(costs: Iterable[CostPlan | DayPlan]) -> float:
     """Return the sum of costs that are all known."""
-    return sum(one.usd or 0.0 for one in costs)
+    return sum(cost.usd or 0.0 for cost in costs)
 
 
 def usd_told(usd: float) -> str:
@@ -198,14 +198,14 @@ def usd_told(usd: float) -> str:
     return f"{usd:,.2f} USD" if usd >= 1 or not usd else f"{usd:.2g} USD"
 
 
-def asked_model(asked: AskedSettings) -> str:
+def asked_model(judge: AskedSettings) -> str:
     """Return the model that a judge asks, without its provider."""
-    return asked.model.partition(":")[2] or asked.model
+    return judge.model.partition(":")[2] or judge.model
 
 
-def price_in(settings: Settings, asked: AskedSettings) -> Price | None:
+def price_in(settings: Settings, judge: AskedSettings) -> Price | None:
     """Return the price that a configuration has for the model of one of its judges; None where it has none."""
-    return price_of(asked_model(asked), prices_of(prices_in(settings)))
+    return price_of(asked_model(judge), prices_of(prices_in(settings)))
 
 
 def judge_line(settings: Settings, metrics: Sequence[Metric]) -> str:
@@ -235,10 +235,10 @@ def _asks_a_judge(metric: Metric) -> bool:
 
 
 def _costs(
-    settings: Settings, asked: Iterable[tuple[str, str, Mapping[str, Any], AskedSettings]], sizes: Sizes
+    settings: Settings, rows: Iterable[tuple[str, str, Mapping[str, Any], AskedSettings]], sizes: Sizes
 ) -> Iterator[CostPlan]:
     """Yield what a score costs of each metric (what it is called, its entry and parameters) with the judge that is asked."""
-    for metric, name, parameters, whom in asked:
+    for metric, name, parameters, whom in rows:
         try:
             cost = _FREE if whom.model == "lexical" else sizes.cost_of(metric, name, parameters)
         except ConfigurationError:
@@ -259,11 +259,11 @@ def _usd(price: Price | None, cost: Cost) -> float | None:
     return None if price is None else cost_usd(price, cost.input_tokens, cost.output_tokens)
 
 
-def _bought(budget: Budget, costs: Sequence[CostPlan]) -> str:
-    one = sum(cost.spent.of(budget.unit) for cost in costs if budget.holds_for(cost.metric))
-    if not one:
+def _format_units_bought(budget: Budget, costs: Sequence[CostPlan]) -> str:
+    per_unit = sum(cost.spent.of(budget.unit) for cost in costs if budget.holds_for(cost.metric))
+    if not per_unit:
         return "nothing that is paid for is paid from it"
-    units = budget.amount * (1 - KEPT_BACK) / one
+    units = budget.amount * (1 - KEPT_BACK) / per_unit
     return f"{units:,.0f} units with all its scores per window, {units * _DAY_S / budget.window_s:,.0f} a day"
 
 
@@ -279,11 +279,11 @@ def _largest_factors(
     Those of one metric come first, as what it may not have is the others'.
     """
     factors = dict(limits)
-    for budget in sorted(budgets, key=lambda one: one.metric is None):
+    for budget in sorted(budgets, key=lambda budget: budget.metric is None):
         held = [cost for cost in costs if budget.holds_for(cost.metric) and cost.metric in factors]
-        asked = [(factors[cost.metric], cost.spent.of(budget.unit) * wanted[cost.metric]) for cost in held]
+        shares = [(factors[cost.metric], cost.spent.of(budget.unit) * wanted[cost.metric]) for cost in held]
         left = budget.amount * (1 - KEPT_BACK) * _DAY_S / budget.window_s
-        factor = largest_factor(left, asked)
+        factor = largest_factor(left, shares)
         factors |= {cost.metric: min(factors[cost.metric], factor) for cost in held if cost.spent.of(budget.unit)}
     return factors
 

@@ -81,20 +81,24 @@ class ScoreRun:
         Raises:
             SpanscoreError: an option, the configuration or the file is wrong.
         """
-        configured = self._configured()
+        configured = self._read_configuration()
         metrics = self._metrics(configured)
         gate = self.gate.gate([metric.name for metric in metrics])
         refuse_unwritable(self.out)
         refuse_overwriting(self.file, "--out", self.out)
         if self.report is not None:
             check_report(self.report)
-        total = _counted(self.file, gate)
+        total = _count_records(self.file, gate)
         notes = Terminal(stderr=True, highlight=False, markup=False)
-        if configured is None and not self.judge and any(is_offline(getattr(one, "_judge", None)) for one in metrics):
+        if (
+            configured is None
+            and not self.judge
+            and any(is_offline(getattr(metric, "_judge", None)) for metric in metrics)
+        ):
             offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
             notes.print(offline, soft_wrap=True)
         bar = _bar(notes, Accounts(metrics))
-        scoring = _scored(partial(self._scoring, metrics, configured), self.file, total, bar)
+        scoring = _score_file(partial(self._scoring, metrics, configured), self.file, total, bar)
         result = scoring.result()
         held = self.gate.hold(gate, result, self.file) if self.gate.is_asked and not result.interrupted else None
         self._tell(result, held, _redactor(configured))
@@ -104,7 +108,7 @@ class ScoreRun:
             return INTERRUPTED
         return 0 if held is None else exit_code(held)
 
-    def _configured(self) -> ConfigReport | None:
+    def _read_configuration(self) -> ConfigReport | None:
         if self.config is None:
             return None
         with _naming_embeddings():
@@ -169,12 +173,12 @@ class WhoIsAway(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Return it; empty where all answer, and at the end."""
-        away = [one for one in self._accounts.states() if one.breaker != "closed" and not task.finished]
-        told = (
-            f"{one.account!r} does not answer{f': {one.because}' if one.because else ''}; it is asked again"
-            for one in away
+        away = [state for state in self._accounts.states() if state.breaker != "closed" and not task.finished]
+        sentences = (
+            f"{state.account!r} does not answer{f': {state.because}' if state.because else ''}; it is asked again"
+            for state in away
         )
-        return Text("; ".join(told), style="yellow")
+        return Text("; ".join(sentences), style="yellow")
 
 
 def _bar(console: Terminal, accounts: Accounts) -> Progress:
@@ -187,7 +191,7 @@ def named_clocks() -> tuple[ProgressColumn, ...]:
     return TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
 
 
-def _scored(make: Callable[..., Scoring], file: str, total: int | None, shown: Progress) -> Scoring:
+def _score_file(make: Callable[..., Scoring], file: str, total: int | None, shown: Progress) -> Scoring:
     """Score a file behind a bar, until its end or Ctrl-C."""
     with shown as bar:
         task = bar.add_task("scored", total=total)
@@ -199,7 +203,7 @@ def _scored(make: Callable[..., Scoring], file: str, total: int | None, shown: P
     return scoring
 
 
-def _counted(file: str, gate: QualityBounds) -> int | None:
+def _count_records(file: str, gate: QualityBounds) -> int | None:
     """Return the number of records; None for standard input, which can be read once only.
 
     Raises:
@@ -221,7 +225,7 @@ def _counted(file: str, gate: QualityBounds) -> int | None:
     return len(ids)
 
 
-def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: str) -> list[Metric]:
+def _metrics(metrics: str, settings: Settings | None, judge: str, embeddings: str) -> list[Metric]:
     """Make the metrics that are named, with the configuration's parameters where it has some; without names all of it."""
     names = [name.strip() for name in metrics.split(",") if name.strip()]
     listed = [] if settings is None else list(entries(settings))
@@ -230,7 +234,7 @@ def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: st
         listed = [configured.get(name) or configured.get(current_name(name), (name, {})) for name in names]
     if not listed:
         raise ConfigurationError("say what to score: --metrics faithfulness,exact_match or --config spanscore.yaml")
-    judging, vectors = _judge(settings, asked), _embedder(settings, embeddings)
+    judging, vectors = _judge(settings, judge), _embedder(settings, embeddings)
     with _naming_embeddings():
         return [create(name, judge=judging, embeddings=vectors, **parameters) for name, parameters in listed]
 
@@ -248,22 +252,22 @@ def _naming_embeddings() -> Iterator[None]:
         raise ConfigurationError(f"{error}; here: --embeddings provider:model") from error
 
 
-def _embedder(settings: Settings | None, asked: str) -> Embedder | None:
-    named = asked or (settings.embeddings if settings else None)
+def _embedder(settings: Settings | None, name: str) -> Embedder | None:
+    named = name or (settings.embeddings if settings else None)
     if not named:
         return None
     make = partial(embedder, named) if settings is None else partial(embedder_of, settings, named)
-    for problem in named_problems("--embeddings" if asked else "embeddings", named, make):
+    for problem in named_problems("--embeddings" if name else "embeddings", named, make):
         raise problem
     return make()
 
 
-def _judge(settings: Settings | None, asked: str) -> Judge:
-    if settings is not None and not asked:
+def _judge(settings: Settings | None, name: str) -> Judge:
+    if settings is not None and not name:
         for problem in judge_problems(settings):
             raise problem
         return judge_of(settings)
-    named = asked or "lexical"
+    named = name or "lexical"
     make = partial(make_judge, named) if settings is None else partial(judge_named, settings, named)
     for problem in named_problems("--judge", named, make):
         raise problem

@@ -57,18 +57,22 @@ def present_evaluator_versions(settings: Settings) -> dict[str, str]:
 
 def _stand_ins(settings: Settings) -> tuple[list[Metric], list[Metric]]:
     try:
-        own = [_made(name, given, settings.judge, settings) for name, given in entries(settings)]
-        beside = [_made(name, given, asked, settings) for name, given, asked in shadow_settings(settings)]
+        own = [_make_metric(name, parameters, settings.judge, settings) for name, parameters in entries(settings)]
+        beside = [
+            _make_metric(name, parameters, judge, settings) for name, parameters, judge in shadow_settings(settings)
+        ]
     except ConfigurationError:
         return [], []
     return [metric for metric in own if not hasattr(metric, "embeddings")], beside
 
 
-def _made(name: str, given: Mapping[str, Any], asked: AskedSettings, settings: Settings) -> Metric:
-    if asked.model == "lexical":
-        return create(name, judge="lexical", **given)
-    alert = settings.alerts.get(str(given.get("name", name)))
+def _make_metric(name: str, parameters: Mapping[str, Any], judge: AskedSettings, settings: Settings) -> Metric:
+    if judge.model == "lexical":
+        return create(name, judge="lexical", **parameters)
+    alert = settings.alerts.get(str(parameters.get("name", name)))
     _, _, rest = ((alert and alert.evaluator_version) or "").partition("/")
-    pinned, model = rest.rpartition("/")[0], asked_model(asked)
+    pinned, model = rest.rpartition("/")[0], asked_model(judge)
     # Some integrations put a path before it: models/gemini-2.5-pro.
-    return create(name, judge=StandIn(pinned if pinned.endswith(f"/{model}") else model), embeddings="lexical", **given)
+    return create(
+        name, judge=StandIn(pinned if pinned.endswith(f"/{model}") else model), embeddings="lexical", **parameters
+    )

@@ -51,23 +51,23 @@ def judge_check_lines(
     runs = _DAY_S / judge_check.every_s
     names = ", ".join(plan.metric for plan in plans)
     every = duration(judge_check.every_s)
-    yield f"judge check: {_counted(samples)} of {judge_check.path}, every {every}, for the judge of {names}"
+    yield f"judge check: {_format_sample_count(samples)} of {judge_check.path}, every {every}, for the judge of {names}"
     yield f"  a day costs {_cost(plans, costs, samples * runs)}, for each replica: only processes of one machine share runs"
     yield f"  the first answers are kept in {judge_check.baseline_path}, which must outlive the process"
     yield from (f"  {plan.metric}: {_power(plan, samples)}" for plan in plans)
 
 
-def _counted(samples: int) -> str:
+def _format_sample_count(samples: int) -> str:
     return f"{samples:,} labelled sample{'' if samples == 1 else 's'}"
 
 
 def _cost(plans: Sequence[JudgeCheckPlan], costs: Sequence[CostPlan], scores: float) -> str:
     """Return questions and money of so many scores of each metric."""
-    known = {cost.metric: cost for cost in costs}
-    asked = [known.get(plan.metric) for plan in plans]
-    calls = sum(cost.calls for cost in asked if cost is not None)
-    more = "more than " if None in asked else ""
-    prices = [None if cost is None else cost.usd for cost in asked]
+    cost_of = {cost.metric: cost for cost in costs}
+    watched = [cost_of.get(plan.metric) for plan in plans]
+    calls = sum(cost.calls for cost in watched if cost is not None)
+    more = "more than " if None in watched else ""
+    prices = [None if cost is None else cost.usd for cost in watched]
     usd = "no price is known" if None in prices else usd_told(scores * sum(price or 0.0 for price in prices))
     return f"{more}{scores * calls:,.0f} questions, {usd}"
 
@@ -75,6 +75,9 @@ def _cost(plans: Sequence[JudgeCheckPlan], costs: Sequence[CostPlan], scores: fl
 def _power(plan: JudgeCheckPlan, samples: int) -> str:
     turned = least_turned(plan.below)
     if turned > samples:
-        return f"no change can be seen with {_counted(samples)}: {turned} answers must turn (p below {plan.below:.2g})"
-    told = f"a change is seen where {turned} of {samples:,} answers turn, all one way ({turned / samples:.2g} of them)"
-    return f"{told}; to see {_SMALL:g} of them turn, label {ceil(turned / _SMALL):,}"
+        few = _format_sample_count(samples)
+        return f"no change can be seen with {few}: {turned} answers must turn (p below {plan.below:.2g})"
+    sentence = (
+        f"a change is seen where {turned} of {samples:,} answers turn, all one way ({turned / samples:.2g} of them)"
+    )
+    return f"{sentence}; to see {_SMALL:g} of them turn, label {ceil(turned / _SMALL):,}"

@@ -30,16 +30,16 @@ def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
         SampleError: a line is not OTLP-JSON.
     """
     left_out: Counter[str] = Counter()
-    with _opened(file) as lines:
+    with _open_lines(file) as lines:
         yield read_spans(lines, left_out)
     if left_out:
         why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.most_common())
-        told = f"{printable(file)}: {left_out.total():,} left out as not valid: {why}"
-        typer.secho(told, fg=typer.colors.YELLOW, err=True)
+        message = f"{printable(file)}: {left_out.total():,} left out as not valid: {why}"
+        typer.secho(message, fg=typer.colors.YELLOW, err=True)
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[Iterable[str]]:
+def _open_lines(file: str) -> Iterator[Iterable[str]]:
     """Yield the lines of a file; what is not UTF-8 in them is replaced."""
     if file == "-":
         yield sys.stdin

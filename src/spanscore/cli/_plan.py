@@ -221,10 +221,10 @@ def _days(
 
 def _set(judge: JudgeSettings) -> dict[str, Any]:
     """Return what is set otherwise of how a judge is asked; what it may cost is told beside it."""
-    told: dict[str, Any] = judge.model_dump(
+    fields: dict[str, Any] = judge.model_dump(
         exclude_defaults=True, exclude={"model", "prices", "budget", "replica_share"}
     )
-    return {name: without_credentials(value) for name, value in told.items()}
+    return {name: without_credentials(value) for name, value in fields.items()}
 
 
 def volumes_of(
@@ -290,8 +290,8 @@ def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequenc
     planned = {plan.metric: plan for plan in plans}
     for metric in report.metrics:
         if metric.name in settings.alerts:
-            known = None if traffic is None else scores.get(metric.name)
-            hourly = () if traffic is None or known is None else traffic.scaled(known).hourly
+            rate = None if traffic is None else scores.get(metric.name)
+            hourly = () if traffic is None or rate is None else traffic.scale_to(rate).hourly
             yield _alert(metric, planned.get(metric.name), volumes[metric.name], settings, hourly)
 
 
@@ -320,11 +320,11 @@ def _alert(
         volume=volume,
         windows=windows,
         smallest=tuple(smallest),
-        notes=(*_alert_notes(plan, metric.scale), *_unseen(alert.min_drop, smallest)),
+        notes=(*_alert_notes(plan, metric.scale), *_describe_undetectable(alert.min_drop, smallest)),
     )
 
 
-def _unseen(drop: float, smallest: Sequence[SmallestDrop]) -> Iterator[str]:
+def _describe_undetectable(drop: float, smallest: Sequence[SmallestDrop]) -> Iterator[str]:
     if smallest and (smallest[-1].at_worst is None or smallest[-1].at_worst > drop):
         yield f"a drop of {drop:g} is not detectable within {[*WITHIN][-1]}: raise the rate, or min_drop"
 
@@ -355,9 +355,9 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
         yield from dear_lines(settings, options, metrics)
     yield from _hasty(settings.judge.timeout, options.timeout)
     yield from calibration_notes(settings)
-    for name, _, asked in shadow_settings(settings):
-        paid = "as much again as judge.budget" if asked.budget is None else "a budget of its own"
-        yield f"{name} has a second judge, {asked.model}, asked about each unit that it scores: that costs more, from {paid}"
+    for name, _, shadow in shadow_settings(settings):
+        paid = "as much again as judge.budget" if shadow.budget is None else "a budget of its own"
+        yield f"{name} has a second judge, {shadow.model}, asked about each unit that it scores: that costs more, from {paid}"
     yield from _advice(metrics)
     yield from sampling_notes(options)
     yield from _dimensions(settings.monitoring.dimensions)

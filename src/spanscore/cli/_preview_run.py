@@ -13,7 +13,7 @@ import typer
 from spanscore.cases.case import FoundScore
 from spanscore.cli._between import between
 from spanscore.cli._config_report import ConfigReport, valid
-from spanscore.cli._replay_told import found, of_store, shown, unit_costs
+from spanscore.cli._replay_told import describe_traces, of_store, show_progress, unit_costs
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._source_told import nothing_in
@@ -61,10 +61,10 @@ class PreviewRun:
         rates = {name: options.rates_of(name)[0] for name in metrics}
         tally = tally_of(options, rates, options.rules)
         read = ReplayTally(key for rule in options.rules for key in rule.metadata or ())
-        with shown(
+        with show_progress(
             read, Terminal(stderr=True, highlight=False, markup=False), lambda read: _so_far(read, tally)
-        ) as told:
-            units = units_between(store, reader, ReplayBounds.of(since_s, until_s), read, told)
+        ) as on_progress:
+            units = units_between(store, reader, ReplayBounds.of(since_s, until_s), read, on_progress)
             interrupted = self._count(units, tally, read, metrics)
         if not read.units and not interrupted:
             raise ConfigurationError(nothing_in(self.source, read.traces, read.unread, read.outside))
@@ -99,12 +99,12 @@ class PreviewRun:
     ) -> None:
         about = [*of_store(read, store, reader)]
         if self.as_json:
-            told = {"traces": read.traces, "outside": read.outside, "dialects": dict(read.dialects)}
-            plain = {**told, **preview.as_json(), "notes": [*preview.notes, *about], "interrupted": interrupted}
+            counts = {"traces": read.traces, "outside": read.outside, "dialects": dict(read.dialects)}
+            plain = {**counts, **preview.as_json(), "notes": [*preview.notes, *about], "interrupted": interrupted}
             typer.echo(json.dumps(plain, indent=2))
             return
         terminal = Terminal(highlight=False, markup=False)
-        for part in (found(read), *preview.shown(), *about):
+        for part in (describe_traces(read), *preview.render(), *about):
             terminal.print_line(part) if isinstance(part, str) else terminal.print(part)
         if interrupted:
             typer.echo("Interrupted: the counts are of what was read until then.", err=True)
@@ -121,10 +121,10 @@ def _of_units(config: Path, report: ConfigReport) -> Mapping[str, Metric]:
     return metrics
 
 
-def _qualities(found: Mapping[str, FoundScore], metrics: Mapping[str, Metric]) -> dict[str, float | None]:
+def _qualities(scores: Mapping[str, FoundScore], metrics: Mapping[str, Metric]) -> dict[str, float | None]:
     """Return the qualities that the store has of a unit, at which rules on scores look."""
-    known = ((name, score.value) for name, score in found.items() if name in metrics)
-    return {name: None if value is None else metrics[name].scale.quality(value) for name, value in known}
+    values = ((name, score.value) for name, score in scores.items() if name in metrics)
+    return {name: None if value is None else metrics[name].scale.quality(value) for name, value in values}
 
 
 def _so_far(read: ReplayTally, tally: PreviewTally) -> str:

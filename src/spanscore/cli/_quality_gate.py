@@ -108,9 +108,9 @@ def exit_code(held: GateResult) -> int:
     return INCOMPLETE if held.incomplete else 0
 
 
-def _bounds(option: str, given: Sequence[str]) -> Mapping[str, float]:
-    found: dict[str, float] = {}
-    for text in ",".join(given).split(","):
+def _bounds(option: str, texts: Sequence[str]) -> Mapping[str, float]:
+    bounds: dict[str, float] = {}
+    for text in ",".join(texts).split(","):
         name, equals, number = text.strip().partition("=")
         if not text.strip():
             continue
@@ -122,8 +122,8 @@ def _bounds(option: str, given: Sequence[str]) -> Mapping[str, float]:
             raise ConfigurationError(
                 f"{option} {text.strip()!r}: write a metric and a number from 0 to 1: faithfulness=0.03"
             )
-        found[name] = bound
-    return found
+        bounds[name] = bound
+    return bounds
 
 
 def _cases(fallen: Sequence[CaseChange]) -> Table:
@@ -144,22 +144,24 @@ def _metrics(metrics: Sequence[MetricGate]) -> Table:
     table.add_column("metric", overflow="fold")
     for name in ("before", "now", "change (95 %)", "cases", ""):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in metrics:
+    for gate in metrics:
         table.add_row(
-            one.metric,
-            _number(one.before),
-            _number(one.quality),
-            "–" if one.change is None else f"{one.change.mean:+.3f} ({one.change.low:+.3f} to {one.change.high:+.3f})",
-            str(one.cases) if one.change is not None else "–",
-            _verdict(one),
+            gate.metric,
+            _number(gate.before),
+            _number(gate.quality),
+            "–"
+            if gate.change is None
+            else f"{gate.change.mean:+.3f} ({gate.change.low:+.3f} to {gate.change.high:+.3f})",
+            str(gate.cases) if gate.change is not None else "–",
+            _verdict(gate),
         )
     return table
 
 
-def _verdict(one: MetricGate) -> str:
-    if one.failed:
+def _verdict(gate: MetricGate) -> str:
+    if gate.failed:
         return "does not hold"
-    return "not known" if one.incomplete else "holds"
+    return "not known" if gate.incomplete else "holds"
 
 
 def _lines(held: GateResult) -> Iterator[str]:
@@ -169,13 +171,13 @@ def _lines(held: GateResult) -> Iterator[str]:
         yield f"{held.not_in_baseline:,} scored cases have no score in the baseline: they are compared with nothing"
     if held.not_in_run:
         yield f"{held.not_in_run:,} cases of the baseline have no score in this run"
-    for one in held.metrics:
-        yield from (f"{one.metric} {why}" for why in one.failed)
-        yield from (f"{one.metric}: {note}" for note in one.notes)
-        if one.lacks:
-            yield f"{one.metric}: {one.lacks}"
-        if one.evaluator_version_changed:
-            yield f"{one.metric}: the baseline is of another version or judge; a change may be the judge's"
+    for gate in held.metrics:
+        yield from (f"{gate.metric} {why}" for why in gate.failed)
+        yield from (f"{gate.metric}: {note}" for note in gate.notes)
+        if gate.lacks:
+            yield f"{gate.metric}: {gate.lacks}"
+        if gate.evaluator_version_changed:
+            yield f"{gate.metric}: the baseline is of another version or judge; a change may be the judge's"
     if held.incomplete:
         yield f"Not known: {LEAVE_OUT}; --max-unscored allows more"
 

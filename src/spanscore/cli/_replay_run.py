@@ -15,7 +15,7 @@ import typer
 from spanscore.cli._between import between
 from spanscore.cli._budget_spent import budget_spent
 from spanscore.cli._config_report import ConfigReport, valid
-from spanscore.cli._replay_told import planned, shown, summary
+from spanscore.cli._replay_told import plan_costs, show_progress, summary
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._source_told import nothing_in
 from spanscore.cli._traffic import requests_per_day_in
@@ -71,17 +71,19 @@ class ReplayRun:
         bounds = self._bounds(since_s, until_s)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
         file = self._file()
-        known = _known(file)
+        evaluated = _read_evaluated(file)
         beforehand = [*self._beforehand()]  # the journal makes its file
         journal = None if file is None or self.dry_run else Journal(file, waits=self.emit)
         made = self._scorer(report, tally, journal)
         notes = Terminal(stderr=True, highlight=False, markup=False)
         for note in (*made.notes, *beforehand):
             notes.print_line(note)
-        reader = UnitReader(made.options, made.units, known)
-        with shown(tally, notes, lambda tally: str(tally.state())) as told:
-            replay = Replay(store, reader, made.scorer._stored_units(), bounds, tally=tally, journal=journal, told=told)
-            interrupted, arrived = self._done(replay, made, journal)
+        reader = UnitReader(made.options, made.units, evaluated)
+        with show_progress(tally, notes, lambda tally: str(tally.state())) as on_progress:
+            replay = Replay(
+                store, reader, made.scorer._stored_units(), bounds, tally=tally, journal=journal, told=on_progress
+            )
+            interrupted, arrived = self._run_replay(replay, made, journal)
         if not interrupted:
             self._refuse_nothing(tally)
         self._tell(report, tally, made, store, reader, interrupted=interrupted)
@@ -138,13 +140,15 @@ class ReplayRun:
     def _scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
         if self.dry_run:  # asks no judge, and needs no key to one
             of_sessions = session_metrics_in(report.of_metrics, report.metrics)
-            return replay_scorer(self.config, metrics=[one for one in report.metrics if one not in of_sessions])
+            return replay_scorer(
+                self.config, metrics=[metric for metric in report.metrics if metric not in of_sessions]
+            )
         if journal is None:
             return replay_scorer(self.config, emits=self.emit, sinks=[tally])
         answers = journal.path.with_name(f"{journal.path.name}.answers")
         return replay_scorer(self.config, emits=self.emit, answers=answers, sinks=[tally, journal.sink])
 
-    def _done(self, replay: Replay, made: ReplayScorer, journal: Journal | None) -> tuple[bool, bool]:
+    def _run_replay(self, replay: Replay, made: ReplayScorer, journal: Journal | None) -> tuple[bool, bool]:
         """Run it; return whether Ctrl-C ended it, and whether all that was to leave has arrived."""
         interrupted, arrived = False, True
         try:
@@ -169,11 +173,11 @@ class ReplayRun:
         *,
         interrupted: bool,
     ) -> None:
-        costs = planned(report, tally.taken)
+        costs = plan_costs(report, tally.taken)
         if self.as_json:
-            told: dict[str, Any] = {**tally.as_json(), "interrupted": interrupted, "lost": list(store.lost)}
-            told |= {"dry_run": self.dry_run, "cost": [cost.as_json() for cost in costs]} if self.dry_run else {}
-            typer.echo(json.dumps(told, indent=2))
+            document: dict[str, Any] = {**tally.as_json(), "interrupted": interrupted, "lost": list(store.lost)}
+            document |= {"dry_run": self.dry_run, "cost": [cost.as_json() for cost in costs]} if self.dry_run else {}
+            typer.echo(json.dumps(document, indent=2))
             return
         for part in summary(tally, made, store, reader, costs if self.dry_run else None):
             Terminal().print_line(part) if isinstance(part, str) else Terminal().print(part, highlight=False)
@@ -207,11 +211,11 @@ class ReplayRun:
         yield from _page(file)
 
 
-def _known(file: Path | None) -> EvaluatedUnits:
-    known = EvaluatedUnits()
+def _read_evaluated(file: Path | None) -> EvaluatedUnits:
+    evaluated = EvaluatedUnits()
     if file is not None and file.is_file():
-        known.read(Journal.spans(file))
-    return known
+        evaluated.read(Journal.spans(file))
+    return evaluated
 
 
 def _page(file: Path) -> Iterator[str]:

@@ -22,7 +22,7 @@ from spanscore.replay.scorer import ReplayScorer
 from spanscore.replay.tally import ReplayTally
 from spanscore.sources.stored import TraceStore
 
-__all__ = ["PlannedCost", "found", "of_store", "planned", "shown", "summary", "unit_costs"]
+__all__ = ["PlannedCost", "describe_traces", "of_store", "plan_costs", "show_progress", "summary", "unit_costs"]
 
 _NOT_TOLD: Final = ("scored", "not_sampled")
 
@@ -52,35 +52,37 @@ def unit_costs(report: ConfigReport, sizes: Sizes) -> Mapping[str, UnitCost]:
     """Return metric → what one score costs, as ``spanscore check`` tells it; those of which nobody knows are left out."""
     names = [metric.name for metric in report.metrics]
     costs = costs_of(report.of_metrics, names, sizes)
-    return {one.metric: UnitCost(one.calls, one.input_tokens + one.output_tokens, one.usd) for one in costs}
+    return {cost.metric: UnitCost(cost.calls, cost.input_tokens + cost.output_tokens, cost.usd) for cost in costs}
 
 
-def planned(report: ConfigReport, taken: Counter[str]) -> Sequence[PlannedCost]:
+def plan_costs(report: ConfigReport, taken: Counter[str]) -> Sequence[PlannedCost]:
     """Return what it would cost to score so many units by each metric."""
-    known = unit_costs(report, Sizes())
+    costs = unit_costs(report, Sizes())
     names = (metric.name for metric in report.metrics)
-    return [PlannedCost(name, taken[name], *known.get(name, UnitCost()).times(taken[name])) for name in names]
+    return [PlannedCost(name, taken[name], *costs.get(name, UnitCost()).times(taken[name])) for name in names]
 
 
 @contextmanager
-def shown(tally: ReplayTally, console: Terminal, tell: Callable[[ReplayTally], str]) -> Iterator[Callable[[], None]]:
+def show_progress(
+    tally: ReplayTally, console: Terminal, tell: Callable[[ReplayTally], str]
+) -> Iterator[Callable[[], None]]:
     """Show how far it is, until the block ends; yield what is to be called when it may have changed."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, refresh_per_second=4) as bar:
         task = bar.add_task("reading …", total=None)
 
-        def told() -> None:
+        def update() -> None:
             bar.update(task, description=tell(tally))
 
-        yield told
-        told()
+        yield update
+        update()
 
 
 def summary(
     tally: ReplayTally, made: ReplayScorer, store: TraceStore, reader: UnitReader, costs: Sequence[PlannedCost] | None
 ) -> Iterator[Any]:
     """Yield what came of it; ``costs``: of a dry run, None of any other."""
-    yield found(tally)
+    yield describe_traces(tally)
     yield _scores(tally, made) if costs is None else _dry(tally, costs)
     if tally.told or tally.anew:
         yield (
@@ -110,7 +112,7 @@ def of_store(tally: ReplayTally, store: TraceStore, reader: UnitReader) -> Itera
     yield from not_read(tally.unread, tally.unread_total)
 
 
-def found(tally: ReplayTally) -> str:
+def describe_traces(tally: ReplayTally) -> str:
     """Return what was read."""
     dialects = ", ".join(f"{name} {units:,}" for name, units in tally.dialects.most_common())
     outside = f"; {tally.outside:,} more outside the time" if tally.outside else ""
@@ -126,22 +128,24 @@ def _scores(tally: ReplayTally, made: ReplayScorer) -> Fitting:
             **tally.outcomes.get(name, {}),
         }  # of revisions it knows none
         others = {outcome: units for outcome, units in ended.items() if units and outcome not in _NOT_TOLD}
-        told = "\n".join(f"{outcome} {units:,}" for outcome, units in sorted(others.items()))
-        rows.append((name, f"{tally.skipped[name]:,}", f"{tally.taken[name]:,}", f"{ended.get('scored', 0):,}", told))
+        outcomes = "\n".join(f"{outcome} {units:,}" for outcome, units in sorted(others.items()))
+        rows.append(
+            (name, f"{tally.skipped[name]:,}", f"{tally.taken[name]:,}", f"{ended.get('scored', 0):,}", outcomes)
+        )
     return Fitting(("metric", "there already", "taken", "scored", "not scored"), rows)
 
 
 def _dry(tally: ReplayTally, costs: Sequence[PlannedCost]) -> Fitting:
     rows = [
         (
-            one.metric,
-            f"{tally.skipped[one.metric]:,}",
-            f"{one.units:,}",
-            _number(one.calls),
-            _number(one.tokens),
-            _usd(one.usd),
+            cost.metric,
+            f"{tally.skipped[cost.metric]:,}",
+            f"{cost.units:,}",
+            _number(cost.calls),
+            _number(cost.tokens),
+            _usd(cost.usd),
         )
-        for one in costs
+        for cost in costs
     ]
     title = "what would be scored, and what that costs on short samples"
     return Fitting(("metric", "there already", "would be scored", "judge calls", "tokens", "USD"), rows, title=title)

@@ -14,8 +14,8 @@ __all__ = ["rule_lines", "sampling_notes"]
 def rule_lines(rules: Sequence[Rule]) -> Iterator[str]:
     """Yield a sentence for each rule."""
     for rule in rules:
-        told = " and ".join(_conditions(rule))
-        yield f"at least {rule.rate:g} {f'when {told}' if told else 'always'}"
+        conditions = " and ".join(_conditions(rule))
+        yield f"at least {rule.rate:g} {f'when {conditions}' if conditions else 'always'}"
 
 
 def sampling_notes(options: Options) -> Iterator[str]:

@@ -25,9 +25,9 @@ def service_lines(settings: Settings) -> dict[str, tuple[str, ...]]:
 
 def with_services(report: ConfigReport) -> ConfigReport:
     """Return a report with what is wrong about how to serve or to work, and what this environment lacks of it."""
-    found = [*_problems(report.settings)]
-    wrong = [str(one) for one in found if not isinstance(one, NotReadyError)]
-    missing = [str(one) for one in found if isinstance(one, NotReadyError)]
+    problems = [*_problems(report.settings)]
+    wrong = [str(problem) for problem in problems if not isinstance(problem, NotReadyError)]
+    missing = [str(problem) for problem in problems if isinstance(problem, NotReadyError)]
     shown = report.as_written
     return replace(report, errors=(*report.errors, *map(shown, wrong)), missing=(*report.missing, *map(shown, missing)))
 

@@ -13,7 +13,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.cost import Cost, cost_of, samples_with
 from spanscore.model.span import SpanData
 
-__all__ = ["Sizes", "measured_in"]
+__all__ = ["Sizes", "read_measured_costs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Sizes:
         return f"on a short question and answer with contexts of {self.context_tokens:,} tokens together"
 
 
-def measured_in(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]:
+def read_measured_costs(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]:
     """Return metric → what its scores cost that a file of spans holds, on average.
 
     Args:
@@ -56,22 +56,22 @@ def measured_in(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]:
         ConfigurationError: it cannot be read, or holds none of them with its judge's tokens.
         SampleError: a line is not OTLP-JSON.
     """
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in metrics}
+    paid_for: dict[str, list[tuple[float, ...]]] = {name: [] for name in metrics}
     with stored_spans(file) as spans:
         for span in spans:
-            of_metric = found.get(as_text(span.attributes.get(semconv.EVALUATION_NAME) or ""))
-            paid = _paid(span)
+            of_metric = paid_for.get(as_text(span.attributes.get(semconv.EVALUATION_NAME) or ""))
+            paid = _read_judge_usage(span)
             if of_metric is not None and any(paid[1:]):  # of the offline judge there are calls, and no tokens
                 of_metric.append(paid)
-    costs = {name: _mean(paid) for name, paid in found.items() if paid}
+    costs = {name: _mean(paid) for name, paid in paid_for.items() if paid}
     if not costs:
         raise ConfigurationError(
-            f"--costs-from {file}: it holds no score of {', '.join(found)} with its judge's tokens"
+            f"--costs-from {file}: it holds no score of {', '.join(paid_for)} with its judge's tokens"
         )
     return costs
 
 
-def _paid(span: SpanData) -> tuple[float, ...]:
+def _read_judge_usage(span: SpanData) -> tuple[float, ...]:
     """Return questions, tokens read and written; zeros of what is no score of the configured judge."""
     if span.scope != semconv.SCOPE or semconv.EVALUATION_SOURCE in span.attributes:
         return 0.0, 0.0, 0.0
@@ -87,5 +87,5 @@ def _paid(span: SpanData) -> tuple[float, ...]:
 
 def _mean(paid: list[tuple[float, ...]]) -> Cost:
     calls, read, written = (sum(column) / len(paid) for column in zip(*paid, strict=True))
-    told = f"measured on {len(paid):,} scores"
-    return Cost(calls=calls, input_tokens=round(read), output_tokens=round(written), counted_by=told)
+    source = f"measured on {len(paid):,} scores"
+    return Cost(calls=calls, input_tokens=round(read), output_tokens=round(written), counted_by=source)

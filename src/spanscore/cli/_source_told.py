@@ -19,8 +19,8 @@ def not_read(first: Sequence[Unread], total: int) -> Iterator[str]:
         first: some of it at least.
         total: how much that is.
     """
-    for one in first[:_NAMED]:
-        yield f"not read: {one.name}: {one.because}"
+    for trace in first[:_NAMED]:
+        yield f"not read: {trace.name}: {trace.because}"
     if total > _NAMED:
         yield f"not read: {total - _NAMED:,} more"
 

@@ -40,9 +40,9 @@ class ExpectedTraffic:
         """Requests of a mean day."""
         return 24 * sum(self.hourly) / len(self.hourly)
 
-    def scaled(self, per_day: float) -> ExpectedTraffic:
+    def scale_to(self, per_day: float) -> ExpectedTraffic:
         """Return the same profile with so many requests a day."""
-        return replace(self, hourly=tuple(one * per_day / self.per_day for one in self.hourly))
+        return replace(self, hourly=tuple(share * per_day / self.per_day for share in self.hourly))
 
 
 def traffic_in(per_day: float | None, profile: Path | None) -> ExpectedTraffic | None:
@@ -53,8 +53,8 @@ def traffic_in(per_day: float | None, profile: Path | None) -> ExpectedTraffic |
     """
     if profile is None:
         return None if per_day is None else ExpectedTraffic((per_day / 24,))
-    found = _profile(profile)
-    return found if per_day is None else found.scaled(per_day)
+    traffic = _profile(profile)
+    return traffic if per_day is None else traffic.scale_to(per_day)
 
 
 def requests_per_day_in(text: str) -> float:
@@ -63,9 +63,9 @@ def requests_per_day_in(text: str) -> float:
     Raises:
         ValueError: it is no rate above 0; the message says what is.
     """
-    found = _RATE.fullmatch(text.strip())
-    number = float(re.sub("[_,]", "", found["number"])) if found else 0.0
-    per_day = number * _TIMES[found["times"]] * _A_DAY[found["unit"] or "d"] if found else 0.0
+    match = _RATE.fullmatch(text.strip())
+    number = float(re.sub("[_,]", "", match["number"])) if match else 0.0
+    per_day = number * _TIMES[match["times"]] * _A_DAY[match["unit"] or "d"] if match else 0.0
     if not 0 < per_day < float("inf"):
         raise ValueError(f"{text!r} is no rate of requests; write for example {FORMS}")
     return per_day

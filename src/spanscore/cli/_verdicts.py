@@ -62,10 +62,11 @@ class JudgeVerdicts:
     def of(self, evaluator_version: str) -> JudgeVerdicts:
         """Return those of one evaluator version."""
         labelled = (
-            one if one is not None and one.evaluator_version == evaluator_version else None for one in self.labelled
+            verdict if verdict is not None and verdict.evaluator_version == evaluator_version else None
+            for verdict in self.labelled
         )
         return JudgeVerdicts(
-            tuple(labelled), tuple(one for one in self.window if one.evaluator_version == evaluator_version)
+            tuple(labelled), tuple(verdict for verdict in self.window if verdict.evaluator_version == evaluator_version)
         )
 
 
@@ -97,17 +98,25 @@ def annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
         ConfigurationError: there are none, or of several names.
     """
     with stored_spans(str(path)) as spans:
-        said = [(unit, one) for unit, of_unit in labels(Spans.read(spans)).items() for one in of_unit]
-    found = [_labelled(place, unit, one) for place, (unit, one) in enumerate(said, 1) if one.quality is not None]
-    if not found:
+        annotations = [
+            (unit, annotation) for unit, of_unit in labels(Spans.read(spans)).items() for annotation in of_unit
+        ]
+    samples = [
+        _build_sample(place, unit, annotation)
+        for place, (unit, annotation) in enumerate(annotations, 1)
+        if annotation.quality is not None
+    ]
+    if not samples:
         raise ConfigurationError(f"{path} holds no labels: give a file of them, and this one as --scores")
-    return of_name(found, name, path)
+    return of_name(samples, name, path)
 
 
-def _labelled(place: int, unit: str, said: PersonAnnotation) -> AnnotatedSample:
+def _build_sample(place: int, unit: str, annotation: PersonAnnotation) -> AnnotatedSample:
     trace, span = unit.split("/")
-    key, passed = UnitKey(int(trace, 16), int(span, 16)), (said.quality or 0.0) >= UNIT_INTERVAL.pass_at
-    label = Annotation(name=said.name, value=passed, annotator=said.annotator, when_ns=said.when_ns, unit=key)
+    key, passed = UnitKey(int(trace, 16), int(span, 16)), (annotation.quality or 0.0) >= UNIT_INTERVAL.pass_at
+    label = Annotation(
+        name=annotation.name, value=passed, annotator=annotation.annotator, when_ns=annotation.when_ns, unit=key
+    )
     return AnnotatedSample(line=place, sample=None, human=passed, judged={}, group=trace, label=label)
 
 
@@ -117,7 +126,7 @@ def verdicts_in_lines(samples: Iterable[AnnotatedSample], metric: str, scale: Ca
     Raises:
         ConfigurationError: the scale is not known, or open.
     """
-    return JudgeVerdicts(tuple(_of_line(one.judged.get(metric), scale) for one in samples))
+    return JudgeVerdicts(tuple(_of_line(sample.judged.get(metric), scale) for sample in samples))
 
 
 def verdicts_in_scores(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
@@ -136,18 +145,18 @@ def _of_line(judged: Judged | None, scale: Callable[[], Scale]) -> JudgeVerdict 
         return None
     label = judged.label
     if label is None and judged.value is not None:
-        known = scale()
-        label = known.label(known.quality(judged.value))
+        own_scale = scale()
+        label = own_scale.label(own_scale.quality(judged.value))
     return None if label is None else JudgeVerdict(label == "pass", judged.evaluator_version)
 
 
 def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
     judged = [row for row in rows if row.label]
-    found = [row for row in judged if row.metric == metric]
-    if not found:
+    of_metric = [row for row in judged if row.metric == metric]
+    if not of_metric:
         names = names_listed(sorted({row.metric for row in judged})) or "none at all"
         raise ConfigurationError(f"{path} holds no verdict of {metric!r}; it has {names}")
-    return found
+    return of_metric
 
 
 def _in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
@@ -156,11 +165,11 @@ def _in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> Jud
     every_evaluator_versions = {row.evaluator_version for row in rows}
     seen: Counter[str] = Counter()
     labelled: list[JudgeVerdict | None] = []
-    for one in samples:
-        if one.sample is None:
+    for sample in samples:
+        if sample.sample is None:
             labelled.append(None)
             continue
-        content = content_hash(one.sample)
+        content = content_hash(sample.sample)
         keys = (
             row_key(content, seen[content], metric, evaluator_version) for evaluator_version in every_evaluator_versions
         )
@@ -178,8 +187,8 @@ def _on_spans(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> Ju
         rows = _of_metric(path, metric, Spans.read(spans).rows())
     by_unit = {row.unit: _of_unit(row) for row in rows}
     labelled = (
-        None if one.label is None or one.label.unit is None else by_unit.get(unit_name(one.label.unit))
-        for one in samples
+        None if sample.label is None or sample.label.unit is None else by_unit.get(unit_name(sample.label.unit))
+        for sample in samples
     )
     return JudgeVerdicts(tuple(labelled), tuple(by_unit.values()))
 

@@ -50,16 +50,16 @@ def annotations(
 
     Lines that are wrong are told and left out; then, or where a label may not have arrived, the exit code is 1.
     """
-    found = [*annotations_in(file)]
+    entries = [*annotations_in(file)]
     to = AnnotationImport.of(config)
     notes = Terminal(stderr=True, highlight=False, markup=False)
     counts: Counter[str] = Counter(dict.fromkeys(("sent", "repeated", "wrong"), 0))
     faults = []
-    for line, label in track(found, f"{len(found)} labels", console=notes, transient=True):
-        told = to.send(label) if isinstance(label, Annotation) else str(label)
-        counts[told if told in counts else "wrong"] += 1
-        if told not in counts:
-            faults.append(f"line {line}: {told}")
+    for line, label in track(entries, f"{len(entries)} labels", console=notes, transient=True):
+        result = to.send(label) if isinstance(label, Annotation) else str(label)
+        counts[result if result in counts else "wrong"] += 1
+        if result not in counts:
+            faults.append(f"line {line}: {result}")
     delivered = to.close()
     for fault in faults[:_SHOWN] + ([f"and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []):
         notes.print_line(fault)

@@ -59,22 +59,24 @@ def baseline(
     standard error of an alert.
     """
     where = {"job": job, label(semconv.EVALUATOR_VERSION): evaluator_version}
-    asked = _asked(PrometheusApi(prometheus), _days(since), {name: value for name, value in where.items() if value})
-    found, short = _learned(_last_written(asked, metric or []))
-    if not found:
+    history = _read_history(
+        PrometheusApi(prometheus), _days(since), {name: value for name, value in where.items() if value}
+    )
+    baselines, short = _learn_baselines(_last_written(history, metric or []))
+    if not baselines:
         raise ConfigurationError("\n".join(short) or f"{prometheus} has no such scores of the last {since}")
     with writing(out):
-        out.write_text(profiles_text({one.metric: of for one, of in found.items()}), encoding="utf-8")
+        out.write_text(profiles_text({evaluator.metric: of for evaluator, of in baselines.items()}), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(_as_json(found, short, out), indent=2))
+        typer.echo(json.dumps(_as_json(baselines, short, out), indent=2))
         return
     console = Terminal(highlight=False, markup=False)
-    console.print(_table(found))
-    for line in (*short, *(line for one, of in found.items() for line in _notes(one.metric, of))):
+    console.print(_table(baselines))
+    for line in (*short, *(line for evaluator, of in baselines.items() for line in _notes(evaluator.metric, of))):
         console.print(Text(f"– {line}"))
     console.print(Text(f"\nwritten to {out}; for the configuration:\nalerts:"), soft_wrap=True)
-    for one, of in found.items():
-        console.print(Text(f"  {one.metric}: {_alert(of, out)}"), soft_wrap=True)
+    for evaluator, of in baselines.items():
+        console.print(Text(f"  {evaluator.metric}: {_alert(of, out)}"), soft_wrap=True)
 
 
 def _days(since: str) -> int:
@@ -87,50 +89,50 @@ def _days(since: str) -> int:
     return days
 
 
-def _asked(api: PrometheusApi, days: int, where: Mapping[str, str]) -> dict[ScoredEvaluator, dict[int, Moments]]:
-    asked: defaultdict[ScoredEvaluator, dict[int, Moments]] = defaultdict(dict)
+def _read_history(api: PrometheusApi, days: int, where: Mapping[str, str]) -> dict[ScoredEvaluator, dict[int, Moments]]:
+    history: defaultdict[ScoredEvaluator, dict[int, Moments]] = defaultdict(dict)
     read = scored_days(api, end_s=time.time(), days=days, where=where)
     notes = Terminal(stderr=True)
     for day in track(read, f"{days} days of scores", total=days, console=notes, transient=True):
         for evaluator_version, steps in day.items():
-            asked[evaluator_version].update(steps)
-    return {evaluator_version: steps for evaluator_version, steps in sorted(asked.items()) if steps}
+            history[evaluator_version].update(steps)
+    return {evaluator_version: steps for evaluator_version, steps in sorted(history.items()) if steps}
 
 
 def _last_written(
-    asked: Mapping[ScoredEvaluator, dict[int, Moments]], metrics: Sequence[str]
+    history: Mapping[ScoredEvaluator, dict[int, Moments]], metrics: Sequence[str]
 ) -> dict[ScoredEvaluator, dict[int, Moments]]:
     """Return of each metric, or each of these, the evaluator version that was written last."""
-    names = {evaluator_version.metric for evaluator_version in asked}
+    names = {evaluator_version.metric for evaluator_version in history}
     unknown = [name for name in metrics if name not in names]
     if unknown and names:
         raise ConfigurationError(f"--metric {unknown[0]}: there are no scores of it, but of {', '.join(sorted(names))}")
     last: dict[str, ScoredEvaluator] = {}
-    for evaluator_version, steps in asked.items():
+    for evaluator_version, steps in history.items():
         other = last.get(evaluator_version.metric)
-        if other is None or max(steps) > max(asked[other]):
+        if other is None or max(steps) > max(history[other]):
             last[evaluator_version.metric] = evaluator_version
     return {
-        evaluator_version: asked[evaluator_version]
+        evaluator_version: history[evaluator_version]
         for name, evaluator_version in last.items()
         if name in (metrics or names)
     }
 
 
-def _learned(
-    known: Mapping[ScoredEvaluator, dict[int, Moments]],
+def _learn_baselines(
+    history: Mapping[ScoredEvaluator, dict[int, Moments]],
 ) -> tuple[dict[ScoredEvaluator, LearnedBaseline], list[str]]:
     """Return what was learned, and why nothing was of the others."""
-    found, short = {}, []
-    for evaluator_version, steps in known.items():
+    baselines, short = {}, []
+    for evaluator_version, steps in history.items():
         try:
-            found[evaluator_version] = learned(steps)
+            baselines[evaluator_version] = learned(steps)
         except TooShortError as error:
             short.append(f"{evaluator_version.metric} ({evaluator_version.evaluator_version}): {error}")
-    return found, short
+    return baselines, short
 
 
-def _table(found: Mapping[ScoredEvaluator, LearnedBaseline]) -> Fitting:
+def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> Fitting:
     headers = (
         "metric",
         "evaluator_version",
@@ -144,22 +146,22 @@ def _table(found: Mapping[ScoredEvaluator, LearnedBaseline]) -> Fitting:
     )
     rows = [
         (
-            one.metric,
-            one.evaluator_version,
+            evaluator.metric,
+            evaluator.evaluator_version,
             str(of.days),
             f"{of.scores:,.0f}",
             f"{of.mean:.4f}",
             f"{min(of.hours):.3f} to {max(of.hours):.3f}",
-            _explained(of),
+            _format_explained(of),
             f"{of.autocorrelation:.2f} ± {of.autocorrelation_error:.2f}",
             ", ".join(_baseline_sds(of, length) for length in (_HOUR_S, DAY_S)),
         )
-        for one, of in found.items()
+        for evaluator, of in baselines.items()
     ]
     return Fitting(headers, rows)
 
 
-def _explained(of: LearnedBaseline) -> str:
+def _format_explained(of: LearnedBaseline) -> str:
     return "nothing to" if of.explained is None else f"{max(0.0, of.explained):.0%}"
 
 
@@ -192,18 +194,18 @@ def _alert(of: LearnedBaseline, out: Path) -> str:
     return f"{{baseline: {{hour_of_week: {out}}}{fewest}}}"
 
 
-def _as_json(found: Mapping[ScoredEvaluator, LearnedBaseline], short: Sequence[str], out: Path) -> dict[str, Any]:
+def _as_json(baselines: Mapping[ScoredEvaluator, LearnedBaseline], short: Sequence[str], out: Path) -> dict[str, Any]:
     return {
         "file": str(out),
         "baselines": [
             {
-                **one._asdict(),
+                **evaluator._asdict(),
                 **asdict(of),
                 "baseline_sd": {promql.duration(length): value for length, value in of.baseline_sd.items()},
                 "is_autocorrelated": of.is_autocorrelated,
                 "alert": _alert(of, out),
             }
-            for one, of in found.items()
+            for evaluator, of in baselines.items()
         ],
-        "notes": [*short, *(line for one, of in found.items() for line in _notes(one.metric, of))],
+        "notes": [*short, *(line for evaluator, of in baselines.items() for line in _notes(evaluator.metric, of))],
     }

@@ -94,14 +94,18 @@ def calibrate(
         samples, scores = annotated_on_spans(file, label), scores or file
     else:
         samples = read_annotations(file, metric=metric, name=label)
-    said = verdicts_in_lines(samples, metric, scale) if scores is None else verdicts_in_scores(scores, samples, metric)
-    found = _found(file, metric, samples, said.of(_evaluator_versions(said, evaluator_version)), scale, annotator_error)
-    path = _written(found, out)
+    verdicts = (
+        verdicts_in_lines(samples, metric, scale) if scores is None else verdicts_in_scores(scores, samples, metric)
+    )
+    run = _calibrate(
+        file, metric, samples, verdicts.of(_evaluator_versions(verdicts, evaluator_version)), scale, annotator_error
+    )
+    path = _write_calibration(run, out)
     if as_json:
-        typer.echo(json.dumps(_as_json(found, path), indent=2))
+        typer.echo(json.dumps(_as_json(run, path), indent=2))
         return
     console = Terminal(highlight=False, markup=False)
-    for part in _parts(found, path):
+    for part in _parts(run, path):
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
@@ -137,7 +141,7 @@ class _CalibrateRun:
         return {"fresh": of.fresh(self.window), "corrected": of.corrected(self.window), "raw": raw}
 
 
-def _found(
+def _calibrate(
     file: Path,
     metric: str,
     samples: Sequence[AnnotatedSample],
@@ -145,18 +149,21 @@ def _found(
     scale: Callable[[], Scale],
     error_rate: float | None,
 ) -> _CalibrateRun:
-    judged = [(one, verdict) for one, verdict in zip(samples, verdicts.labelled, strict=True) if verdict is not None]
+    judged = [
+        (sample, verdict) for sample, verdict in zip(samples, verdicts.labelled, strict=True) if verdict is not None
+    ]
     if not judged:
         raise ConfigurationError(_how_to_judge(file, metric, samples))
     pairs = [
-        AnnotatedPair(_passed(file, one, scale), said.passed, one.probability, said.weight) for one, said in judged
+        AnnotatedPair(_has_passed(file, sample, scale), verdict.passed, sample.probability, verdict.weight)
+        for sample, verdict in judged
     ]
-    units = [_unit_of(one) for one, _ in judged]
+    units = [_unit_of(sample) for sample, _ in judged]
     by_unit: defaultdict[object, list[AnnotatedPair]] = defaultdict(list)
     for unit, pair in zip(units, pairs, strict=True):
         by_unit[unit].append(pair)
     agreed = [*map(_most, by_unit.values())]
-    facts = annotation_facts([one.label for one, _ in judged], units, pairs, error_rate)
+    facts = annotation_facts([sample.label for sample, _ in judged], units, pairs, error_rate)
     window = moments((float(verdict.passed), 1.0 / verdict.weight) for verdict in verdicts.window)
     return _CalibrateRun(
         metric=metric,
@@ -170,10 +177,10 @@ def _found(
     )
 
 
-def _unit_of(one: AnnotatedSample) -> object:
+def _unit_of(sample: AnnotatedSample) -> object:
     """Return what the labels of several annotators share; each line's own where nothing tells the unit."""
-    said = one.label
-    return one.line if said is None or (said.unit is None and said.key is None) else (said.unit, said.key)
+    label = sample.label
+    return sample.line if label is None or (label.unit is None and label.key is None) else (label.unit, label.key)
 
 
 def _most(pairs: Sequence[AnnotatedPair]) -> AnnotatedPair | None:
@@ -191,45 +198,45 @@ def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
 
     def scale() -> Scale:
         if config is not None:
-            named = {one.name: one.scale for one in valid(config).metrics}
+            named = {metric.name: metric.scale for metric in valid(config).metrics}
         else:
             named = {name: kind.scale for name, kind in built_ins().items() if isinstance(kind.scale, Scale)}
-        known = named.get(metric) or named.get(own_name(metric))
-        if known is None:
+        scale = named.get(metric) or named.get(own_name(metric))
+        if scale is None:
             raise ConfigurationError(
                 f"the scale of {metric!r} is not known: say --config spanscore.yaml, or write true and false"
             )
-        return known
+        return scale
 
     return scale
 
 
-def _passed(file: Path, one: AnnotatedSample, scale: Callable[[], Scale]) -> bool:
+def _has_passed(file: Path, sample: AnnotatedSample, scale: Callable[[], Scale]) -> bool:
     try:
-        return passes(one.human, UNIT_INTERVAL if isinstance(one.human, bool | str) else scale())
+        return passes(sample.human, UNIT_INTERVAL if isinstance(sample.human, bool | str) else scale())
     except ConfigurationError as error:
-        raise ConfigurationError(f"{file}: line {one.line}: {error}") from error
+        raise ConfigurationError(f"{file}: line {sample.line}: {error}") from error
 
 
-def _evaluator_versions(verdicts: JudgeVerdicts, asked: str | None) -> str:
+def _evaluator_versions(verdicts: JudgeVerdicts, wanted: str | None) -> str:
     """Return the one evaluator version of which verdicts are taken.
 
     Raises:
         ConfigurationError: there are several, and none was asked for; or none of it.
     """
     counts = Counter(verdict.evaluator_version for verdict in verdicts.labelled if verdict is not None)
-    if asked is not None and asked not in counts:
+    if wanted is not None and wanted not in counts:
         raise ConfigurationError(
-            f"no label has a verdict of evaluator version {asked!r}; there are: {_counted(counts)}"
+            f"no label has a verdict of evaluator version {wanted!r}; there are: {_format_counts(counts)}"
         )
-    if asked is None and len(counts) > 1:
+    if wanted is None and len(counts) > 1:
         raise ConfigurationError(
-            f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {_counted(counts)}"
+            f"the verdicts are of several evaluator versions, choose one with --evaluator-version: {_format_counts(counts)}"
         )
-    return next(iter(counts), "") if asked is None else asked
+    return next(iter(counts), "") if wanted is None else wanted
 
 
-def _counted(counts: Counter[str]) -> str:
+def _format_counts(counts: Counter[str]) -> str:
     return (
         ", ".join(
             f"{printable(evaluator_version) or 'not known'} ({count})"
@@ -240,55 +247,54 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def _how_to_judge(file: Path, metric: str, samples: Sequence[AnnotatedSample]) -> str:
-    told = f"none of the {len(samples)} labels has a verdict of {metric!r}. "
-    if not any(one.sample is not None for one in samples):
-        return told + (
+    message = f"none of the {len(samples)} labels has a verdict of {metric!r}. "
+    if not any(sample.sample is not None for sample in samples):
+        return message + (
             "Give the spans that carry its scores, and trace_id and span_id in each line: "
             f"spanscore calibrate {file} --metric {metric} --scores spans.jsonl"
         )
-    return told + (
+    return message + (
         f"Let the judge say it:\nspanscore evaluate {file} --config spanscore.yaml --metrics {metric} --out scores.jsonl\n"
         f"spanscore calibrate {file} --metric {metric} --scores scores.jsonl"
     )
 
 
-def _written(found: _CalibrateRun, out: Path | None) -> Path | None:
+def _write_calibration(run: _CalibrateRun, out: Path | None) -> Path | None:
     """Write the file, and return where; None where no evaluator version is known, of which alone it would hold."""
-    if not found.evaluator_version:
+    if not run.evaluator_version:
         if out is not None:
             raise ConfigurationError(
                 "the verdicts tell no evaluator version, of which alone a file would hold: give --scores, or "
                 "evaluator version in scores"
             )
         return None
-    saved = SavedCalibration(found.metric, found.evaluator_version, found.calibration)
+    saved = SavedCalibration(run.metric, run.evaluator_version, run.calibration)
     path = out or Path(saved.file_name)
     with writing(path):
         path.write_text(saved.text, encoding="utf-8")
     return path
 
 
-def _parts(found: _CalibrateRun, path: Path | None) -> Iterator[Fitting | Text]:
-    of = found.calibration
-    yield Text(
-        f"{found.metric}: {of.labels:,} labels, humans passed {of.human_passed:,} and failed {of.human_failed:,}"
-    )
+def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[Fitting | Text]:
+    of = run.calibration
+    yield Text(f"{run.metric}: {of.labels:,} labels, humans passed {of.human_passed:,} and failed {of.human_failed:,}")
     counts = [
         ("judge passed", f"{of.true_pass.n:,}", f"{of.false_pass.n:,}"),
         ("judge failed", f"{of.false_fail.n:,}", f"{of.true_fail.n:,}"),
     ]
     yield Fitting(("", "humans passed", "humans failed"), counts)
     rows = [
-        (_QUALITIES[name], f"{one.value:.2f}", f"{one.low:.2f} to {one.high:.2f}")
-        for name, one in _qualities(of).items()
+        (_QUALITIES[name], f"{interval.value:.2f}", f"{interval.low:.2f} to {interval.high:.2f}")
+        for name, interval in _qualities(of).items()
     ]
     yield Fitting(("the judge", "", "95 % interval"), rows)
-    if found.window is not None:
+    if run.window is not None:
         rows = [
-            (_RATES[name], f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}") for name, one in found.rates.items()
+            (_RATES[name], f"{interval.value:.3f}", f"{interval.low:.3f} to {interval.high:.3f}")
+            for name, interval in run.rates.items()
         ]
-        yield Fitting(("", "pass rate", "95 % interval"), rows, title=f"the {found.window.n:,.0f} units that it judged")
-    for note in _notes(found):
+        yield Fitting(("", "pass rate", "95 % interval"), rows, title=f"the {run.window.n:,.0f} units that it judged")
+    for note in _notes(run):
         yield Text(f"– {note}")
     if path is not None:
         yield Text(f"\nwritten to {path}; for the configuration:\nmonitoring: {{calibrations: [{path}]}}")
@@ -311,40 +317,40 @@ def _qualities(of: Calibration) -> dict[str, Estimated]:
     return {name: getattr(of, name) for name in _QUALITIES}
 
 
-def _notes(found: _CalibrateRun) -> Iterator[str]:
-    of = found.calibration
+def _notes(run: _CalibrateRun) -> Iterator[str]:
+    of = run.calibration
     if of.assumed_random:
         yield "no label tells with which probability it was drawn: they are assumed to be a random part of what was judged"
     else:
         yield "each label counts by the probability with which it was drawn"
-    yield from found.facts.notes()
-    if found.left_out:
-        yield f"{found.left_out} labels have no verdict of the judge and are left out"
-    if found.shared:
-        ties = f"; {found.tied} such units are a tie and left out" if found.tied else ""
-        yield f"{found.shared} labels are of units that have several: what most say of a unit is one label{ties}"
+    yield from run.facts.notes()
+    if run.left_out:
+        yield f"{run.left_out} labels have no verdict of the judge and are left out"
+    if run.shared:
+        ties = f"; {run.tied} such units are a tie and left out" if run.tied else ""
+        yield f"{run.shared} labels are of units that have several: what most say of a unit is one label{ties}"
     yield f"a true drop of the pass rate shows as {of.informedness.value:.2f} × the drop"
-    if not found.evaluator_version:
+    if not run.evaluator_version:
         yield "the verdicts tell no evaluator version, of which alone a file would hold: none is written"
 
 
-def _as_json(found: _CalibrateRun, path: Path | None) -> dict[str, Any]:
-    of = found.calibration
+def _as_json(run: _CalibrateRun, path: Path | None) -> dict[str, Any]:
+    of = run.calibration
     return {
-        "metric": found.metric,
-        "evaluator_version": found.evaluator_version or None,
+        "metric": run.metric,
+        "evaluator_version": run.evaluator_version or None,
         "labels": {
             "passed": of.human_passed,
             "failed": of.human_failed,
-            "left_out": found.left_out,
-            "tied": found.tied,
+            "left_out": run.left_out,
+            "tied": run.tied,
         },
-        **found.facts.as_json(),
+        **run.facts.as_json(),
         "counts": {name: getattr(of, name).n for name in ("true_pass", "false_fail", "false_pass", "true_fail")},
         "assumed_random": of.assumed_random,
-        **{name: one._asdict() for name, one in _qualities(of).items()},
+        **{name: interval._asdict() for name, interval in _qualities(of).items()},
         "window": None
-        if found.window is None
-        else {"units": found.window.n, **{name: one._asdict() for name, one in found.rates.items()}},
+        if run.window is None
+        else {"units": run.window.n, **{name: interval._asdict() for name, interval in run.rates.items()}},
         "file": None if path is None else str(path),
     }

@@ -19,7 +19,7 @@ from spanscore.cli._config_report import ConfigReport, config_report
 from spanscore.cli._cost_plan import DayPlan, money_line
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
 from spanscore.cli._services import service_lines, with_services
-from spanscore.cli._sizes import Sizes, measured_in
+from spanscore.cli._sizes import Sizes, read_measured_costs
 from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
 from spanscore.errors import ConfigurationError
 from spanscore.line.tables import Fitting
@@ -44,11 +44,11 @@ def _rate(text: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-def _printed(name: str) -> Callable[[bool], None]:
+def _build_printer(name: str) -> Callable[[bool], None]:
     """Return what prints a file that stands beside this one, instead of looking at a configuration."""
 
-    def printing(asked: bool) -> None:
-        if asked:
+    def printing(is_set: bool) -> None:
+        if is_set:
             typer.echo(Path(__file__).with_name(name).read_text(encoding="utf-8"), nl=False)
             raise typer.Exit
 
@@ -98,7 +98,7 @@ def check(
         typer.Option(
             "--example",
             is_eager=True,
-            callback=_printed("example.yaml"),
+            callback=_build_printer("example.yaml"),
             help="Print a configuration that has every key, with what it does and its default, and exit.",
         ),
     ] = False,
@@ -107,7 +107,7 @@ def check(
         typer.Option(
             "--schema",
             is_eager=True,
-            callback=_printed("spanscore.schema.json"),
+            callback=_build_printer("spanscore.schema.json"),
             help="Print the JSON Schema of a configuration, by which an editor completes and explains keys, and exit.",
         ),
     ] = False,
@@ -146,12 +146,12 @@ def check(
 
 def _sizes(report: ConfigReport, context_tokens: int | None, measured: str | None) -> Sizes:
     names = [metric.name for metric in report.metrics]
-    return Sizes(context_tokens, {} if measured is None else measured_in(measured, names))
+    return Sizes(context_tokens, {} if measured is None else read_measured_costs(measured, names))
 
 
 def _tell_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: Any) -> None:
-    told = {"ok": not errors, "ready": not errors and not missing, "faults": errors, "gaps": missing, **rest}
-    typer.echo(json.dumps(told, indent=2))
+    document = {"ok": not errors, "ready": not errors and not missing, "faults": errors, "gaps": missing, **rest}
+    typer.echo(json.dumps(document, indent=2))
 
 
 def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
@@ -198,9 +198,9 @@ def _table(plan: ConfigPlan) -> Table:
 def _fields(plan: ConfigPlan) -> Table:
     """Return where each field comes from, those that no trace holds last."""
     kinds = [(kind, fields) for metric in plan.metrics for kind, fields in metric.fields.items()]
-    found = {_told(kind, name): where for kind, fields in kinds for name, where in fields.items()}
+    places = {_format_field(kind, name): where for kind, fields in kinds for name, where in fields.items()}
     table = Table.grid(padding=(0, 2, 0, 0))
-    for name, where in sorted(found.items(), key=lambda one: ("references(" in one[1], one)):
+    for name, where in sorted(places.items(), key=lambda item: ("references(" in item[1], item)):
         table.add_row(Text(f"  {name}"), Text(where))
     return table
 
@@ -278,13 +278,13 @@ def _smallest(drop: SmallestDrop) -> str:
 def _plain(value: Any) -> str:
     """Return a setting as it is written in a file."""
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name}: {_plain(one)}' for name, one in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {_plain(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_plain, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _told(kind: str, name: str) -> str:
+def _format_field(kind: str, name: str) -> str:
     return f"{name} of a conversation" if (kind, name) == ("multi_turn", "user_input") else name
 
 
@@ -295,16 +295,16 @@ def _alert(alert: AlertPlan) -> str:
         watched.append(f"a drop of {alert.min_drop:g} or more below {normal}")
     if alert.threshold is not None:
         watched.append(f"a mean below {alert.threshold:g}")
-    told = " and ".join(watched) or "missing scores only"
+    watched_values = " and ".join(watched) or "missing scores only"
     windows = ", ".join(map(duration, alert.windows))
     volume = alert.volume
-    lines = [f"{told}; at its rate of {volume.rate:g}, a window ({windows}) needs"]
-    lines.append(f"  to speak at all: {_needed(volume.min_scores, volume.min_requests)}")
+    lines = [f"{watched_values}; at its rate of {volume.rate:g}, a window ({windows}) needs"]
+    lines.append(f"  to speak at all: {_format_needed(volume.min_scores, volume.min_requests)}")
     if volume.scores_to_see is not None:
-        seen = _needed(volume.scores_to_see, volume.requests_to_see)
+        seen = _format_needed(volume.scores_to_see, volume.requests_to_see)
         lines.append(f"  to see a drop of {alert.min_drop:g} half of the time: {seen}")
     return "\n".join(lines)
 
 
-def _needed(scores: int, requests: int | None) -> str:
+def _format_needed(scores: int, requests: int | None) -> str:
     return f"{scores:,} scores, {'never: its rate is 0' if requests is None else f'{requests:,} requests'}"

@@ -122,8 +122,8 @@ def evaluate(
     baseline that are gone count, cases that its applies_when leaves out do not.
     [bold]spanscore evaluate cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """
-    said = "standard input" if file == "-" else printable(file)
-    typer.echo(f"Scoring {said}: loading what it takes …", err=True)  # that is seconds
+    source = "standard input" if file == "-" else printable(file)
+    typer.echo(f"Scoring {source}: loading what it takes …", err=True)  # that is seconds
     from spanscore.cli._evaluate_run import ScoreRun
     from spanscore.cli._quality_gate import QualityGate
 

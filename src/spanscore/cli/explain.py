@@ -60,8 +60,8 @@ def explain(
         if not as_json:
             terminal.print(explained, "")
     if not shown:
-        known = f"{source} holds no trace {trace}; a trace id has 32 hex digits"
-        raise ConfigurationError(known if trace and not unread else nothing_in(source, 0, unread))
+        unknown_trace = f"{source} holds no trace {trace}; a trace id has 32 hex digits"
+        raise ConfigurationError(unknown_trace if trace and not unread else nothing_in(source, 0, unread))
     if as_json:
         typer.echo(json.dumps({"traces": shown, "unread": [part._asdict() for part in unread]}, indent=2))
     else:

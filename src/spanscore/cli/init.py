@@ -60,16 +60,16 @@ def init(
     """
     if config.exists() and not force:
         raise ConfigurationError(f"{config} is there already; --force overwrites it")
-    chosen = metrics or _asked("Metrics, with commas between (spanscore metrics --online lists them)", _METRICS)
+    chosen = metrics or _ask("Metrics, with commas between (spanscore metrics --online lists them)", _METRICS)
     named = [name.strip() for name in chosen.split(",") if name.strip()]
-    judging = judge or _asked("Who judges: provider:model, such as openai:gpt-4o-mini; or lexical, offline", "lexical")
-    leaves = backend or Backend(_asked("How metrics leave: otlp or prometheus", Backend.OTLP, _backend))
+    judging = judge or _ask("Who judges: provider:model, such as openai:gpt-4o-mini; or lexical, offline", "lexical")
+    leaves = backend or Backend(_ask("How metrics leave: otlp or prometheus", Backend.OTLP, _backend))
     lines = [
         *([f"# yaml-language-server: $schema={SCHEMA}"] if schema else []),
         *_lines(config, named, judging, leaves),
     ]
     text = "\n".join(lines) + "\n"
-    report = _checked(text)
+    report = _check_answer(text)
     with writing(config):
         config.write_text(text, encoding="utf-8")
     if schema:
@@ -79,7 +79,7 @@ def init(
     typer.echo("\n".join(_next(config, report, leaves, schema=schema)))
 
 
-def _asked(question: str, default: str, check: Callable[[str], str] = str) -> str:
+def _ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
     if not sys.stdin.isatty():
         return default
     return str(typer.prompt(question, default=str(default), value_proc=check))
@@ -91,7 +91,7 @@ def _backend(text: str) -> str:
     return text
 
 
-def _checked(text: str) -> ConfigReport:
+def _check_answer(text: str) -> ConfigReport:
     """Return what ``check`` says of it; raises what is wrong with an answer."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "spanscore.yaml")

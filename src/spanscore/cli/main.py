@@ -91,7 +91,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     _find_modules_here()
     try:
-        only = _asked(sys.argv[1:])
+        only = _find_command(sys.argv[1:])
         (app(only) if only else _overview())()
     except SpanscoreError as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
@@ -109,13 +109,13 @@ def _find_modules_here() -> None:
         sys.path.append(here)
 
 
-def _asked(arguments: Sequence[str]) -> str | None:
+def _find_command(arguments: Sequence[str]) -> str | None:
     """Return the command of a command line; None where it begins with none."""
     return next((name for name in arguments[:1] if name in _commands()), None)
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(is_set: bool) -> None:
+    if is_set:
         from spanscore.otel.scope import version
 
         typer.echo(f"spanscore {version()}")
@@ -141,8 +141,8 @@ def _flowing(docstring: str | None) -> str:
 
 
 def _commands() -> list[str]:
-    found = [module.name for module in iter_modules(cli.__path__) if module.name != "main" and module.name[0] != "_"]
-    return sorted(found, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+    names = [module.name for module in iter_modules(cli.__path__) if module.name != "main" and module.name[0] != "_"]
+    return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 
 
 if __name__ == "__main__":

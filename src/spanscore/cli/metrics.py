@@ -107,7 +107,7 @@ def _row(name: str, price: tuple[float, float] | None) -> dict[str, Any]:
         **doc,
         "requires": requires,
         "parameters": _parameters(kind),
-        "aspects": {name: one._asdict() for name, one in getattr(kind, "aspects", {}).items()},
+        "aspects": {name: aspect._asdict() for name, aspect in getattr(kind, "aspects", {}).items()},
         "cost": None if cost is None else asdict(cost),
         "cost_unknown": why,
         "usd_per_1000": None if cost is None or price is None else _usd_per_1000(cost, price),
@@ -140,8 +140,10 @@ def _parameters(kind: Any) -> dict[str, Any]:
     """Return parameter → default, None also for one that must be given (its name stands in the docstring's Args)."""
     if not callable(kind):
         return {}
-    given = inspect.signature(kind).parameters.values()
-    return {one.name: _default(kind, one) for one in given if one.name not in _NOT_PARAMETERS}
+    parameters = inspect.signature(kind).parameters.values()
+    return {
+        parameter.name: _default(kind, parameter) for parameter in parameters if parameter.name not in _NOT_PARAMETERS
+    }
 
 
 def _default(kind: Any, parameter: inspect.Parameter) -> Any:
@@ -179,10 +181,10 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
     for name in (*(("USD",) if is_priced else ()), "calls", "tokens"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        told = Text.assemble(row["question"], "\n", (_needs(row["requires"]), "dim"))
-        asked = Group(Text.assemble((row["name"], "bold"), _also(row)), Padding(told, (0, 0, 0, 2)))
+        description = Text.assemble(row["question"], "\n", (_needs(row["requires"]), "dim"))
+        cell = Group(Text.assemble((row["name"], "bold"), _also(row)), Padding(description, (0, 0, 0, 2)))
         money = (_usd(row["usd_per_1000"]),) if is_priced else ()
-        table.add_row(asked, _range(row), *money, *_price(row["cost"]))
+        table.add_row(cell, _range(row), *money, *_price(row["cost"]))
     return table
 
 

@@ -87,8 +87,8 @@ def rules(
     a PodMonitor of the pods with the label spanscore/scrape=true and the port spanscore, dashboards as ConfigMaps;
     [bold]--label release=prometheus[/bold] where your Prometheus selects by one.
     """
-    found = valid(config)
-    settings, metrics, judge_check = found.settings, found.metrics, found.options.judge_check
+    report = valid(config)
+    settings, metrics, judge_check = report.settings, report.metrics, report.options.judge_check
     files = _files(rule_files(settings.alerts, metrics, settings.monitoring, judge_check), form, labels or [])
     for name, text in files.items():
         with writing(out / name):
@@ -96,15 +96,15 @@ def rules(
             (out / name).write_text(text, encoding="utf-8")
     judge_checks = judge_check_plans(judge_check, settings.alerts, metrics, settings.monitoring)
     plans = plans_of(settings.alerts, metrics, settings.monitoring, judge_checks)
-    volumes = volumes_of(plans, settings, found.options, metrics)
+    volumes = volumes_of(plans, settings, report.options, metrics)
     notes = _notes(settings, metrics, plans)
     if as_json:
         typer.echo(json.dumps(_as_json([str(out / name) for name in files], plans, volumes, settings, notes), indent=2))
         return
     console = Terminal(highlight=False, markup=False)
     if plans:
-        console.print(_table(plans, volumes, settings), _listed(_READING.items()), "")
-    console.print(_listed(("–", note) for note in _together(notes, metrics)))
+        console.print(_table(plans, volumes, settings), _build_list(_READING.items()), "")
+    console.print(_build_list(("–", note) for note in _together(notes, metrics)))
     console.print(f"\nwritten to {out}:", soft_wrap=True)
     for name in files:
         console.print(f"  {name}", soft_wrap=True)
@@ -121,15 +121,15 @@ def _files(made: dict[str, str], form: RulesFormat, labels: Sequence[str]) -> di
 
 
 def _label(text: str) -> tuple[str, str]:
-    key, found, value = text.partition("=")
-    if not found:
+    key, equals, value = text.partition("=")
+    if not equals:
         raise typer.BadParameter(f"{text!r} is no label; write for example release=prometheus", param_hint="--label")
     return key, value
 
 
 def _dashboards() -> dict[str, str]:
-    found = sorted((assets.folder("grafana") / "dashboards").glob("*.json"))
-    return {f"grafana/dashboards/{dashboard.name}": dashboard.read_text(encoding="utf-8") for dashboard in found}
+    dashboards = sorted((assets.folder("grafana") / "dashboards").glob("*.json"))
+    return {f"grafana/dashboards/{dashboard.name}": dashboard.read_text(encoding="utf-8") for dashboard in dashboards}
 
 
 def _notes(settings: Settings, metrics: Sequence[Metric], plans: Sequence[DropPlan]) -> list[str]:
@@ -157,7 +157,7 @@ def _together(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
     yield from (note for note in notes if note not in lacking)
 
 
-def _listed(lines: Iterable[tuple[str, str]]) -> Table:
+def _build_list(lines: Iterable[tuple[str, str]]) -> Table:
     """Return what something is called, and beside it what it says, wrapped to the terminal."""
     table = Table.grid(padding=(0, 1))
     for name, text in lines:
@@ -169,15 +169,15 @@ def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: S
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
     rows = []
     for plan in plans:
-        one = plan.settings
+        alert = plan.settings
         of = volumes[plan.metric]
-        needs = _needed(of.min_scores, of.min_requests), _needed(of.scores_to_see, of.requests_to_see)
-        rows.append((plan.metric, plan.baseline.short, f"{one.min_drop:g}", f"{plan.z:.2f}", *needs))
+        needs = _format_needed(of.min_scores, of.min_requests), _format_needed(of.scores_to_see, of.requests_to_see)
+        rows.append((plan.metric, plan.baseline.short, f"{alert.min_drop:g}", f"{plan.z:.2f}", *needs))
     headers = ("metric", "baseline", "drop", "z", "to speak", "to see the drop")
     return Fitting(headers, rows, title=f"drops, watched over {windows}")
 
 
-def _needed(scores: int | None, requests: int | None) -> str:
+def _format_needed(scores: int | None, requests: int | None) -> str:
     if scores is None:
         return "never: it strays\nby as much"
     return f"{scores:,} scores\n" + ("never: rate 0" if requests is None else f"{requests:,} requests")

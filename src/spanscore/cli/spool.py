@@ -53,11 +53,11 @@ def spool(
         notes.append(f"{retry_dead_letters(file):,} will be tried again")
     if age_s is not None:
         notes.append(f"{drop_older(file, age_s):,} older than {older} deleted")
-    found = inspected(file)
+    inspection = inspected(file)
     if as_json:
-        typer.echo(json.dumps(_plain(found), indent=2))
+        typer.echo(json.dumps(_plain(inspection), indent=2))
     else:
-        _show(found, notes)
+        _show(inspection, notes)
 
 
 def _age_of(text: str) -> float:
@@ -67,25 +67,25 @@ def _age_of(text: str) -> float:
         raise typer.BadParameter(str(error), param_hint="--drop-older-than") from error
 
 
-def _show(found: SpoolInspection, notes: list[str]) -> None:
-    terminal, state = Terminal(highlight=False), found.state
+def _show(inspection: SpoolInspection, notes: list[str]) -> None:
+    terminal, state = Terminal(highlight=False), inspection.state
     for note in notes:
         terminal.print(note)
     waits = f", the oldest for {_age(state.oldest_s)}" if state.depth else ""
     terminal.print(f"{state.depth:,} wait or are in work{waits}; {state.bytes / 1e6:,.1f} MB")
-    if found.held:
+    if inspection.held:
         table = Table("process", "holds", "in work", "lease", box=box.SIMPLE_HEAD)
-        for one in found.held:
-            table.add_row(str(one.pid), f"{one.rows:,}", f"{one.in_work:,}", _lease(one))
+        for owner in inspection.held:
+            table.add_row(str(owner.pid), f"{owner.rows:,}", f"{owner.in_work:,}", _lease(owner))
         terminal.print(table)
-    if found.waiting:
+    if inspection.waiting:
         table = Table("metric", "waits", "oldest", box=box.SIMPLE_HEAD)
-        for metric, units, oldest_s in found.waiting:
+        for metric, units, oldest_s in inspection.waiting:
             table.add_row(metric, f"{units:,}", _age(oldest_s))
         terminal.print(table)
-    if found.dead_letters:
-        terminal.print(f"{len(found.dead_letters):,} put aside; --retry-dead-letters has them tried again")
-        for key, crashes, age_s in found.dead_letters[:_SHOWN]:
+    if inspection.dead_letters:
+        terminal.print(f"{len(inspection.dead_letters):,} put aside; --retry-dead-letters has them tried again")
+        for key, crashes, age_s in inspection.dead_letters[:_SHOWN]:
             why = f"{crashes} crashes" if crashes else "could not be read"
             row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {_age(age_s)} old  {why}"
             terminal.print(row, soft_wrap=True)
@@ -106,8 +106,8 @@ def _age(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
-def _plain(found: SpoolInspection) -> dict[str, Any]:
-    state = found.state
+def _plain(inspection: SpoolInspection) -> dict[str, Any]:
+    state = inspection.state
     dead_letters = [
         {
             "trace_id": f"{key.trace_id:032x}",
@@ -116,12 +116,12 @@ def _plain(found: SpoolInspection) -> dict[str, Any]:
             "crashes": attempts,
             "age_s": age_s,
         }
-        for key, attempts, age_s in found.dead_letters
+        for key, attempts, age_s in inspection.dead_letters
     ]
-    owners = [held._asdict() for held in found.held]
+    owners = [held._asdict() for held in inspection.held]
     counts = {"depth": state.depth, "bytes": state.bytes, "oldest_s": state.oldest_s}
     return counts | {
         "owners": owners,
-        "waiting": [row._asdict() for row in found.waiting],
+        "waiting": [row._asdict() for row in inspection.waiting],
         "dead_letters": dead_letters,
     }

@@ -102,7 +102,7 @@ def tune(
     purse = purse_for(configured.options, {taught.name: taught})
     try:
         with asked_by(Asker(taught.name, purse=purse)):
-            fitted = _fitted(taught, labelled, how, notes)
+            fitted = _fit(taught, labelled, how, notes)
     except JudgeBudgetSpent as error:
         notes.print(f"{error}. Nothing was written. {_TO_GO_ON}", soft_wrap=True)
         raise typer.Exit(INCOMPLETE) from None
@@ -111,20 +111,20 @@ def tune(
         raise typer.Exit(INTERRUPTED) from None
     fitted.save(out)
     typer.echo(json.dumps(fitted.as_json(), indent=2) if as_json else printable_lines(str(fitted)))
-    notes.print(_written(fitted, out), soft_wrap=True)
+    notes.print(_describe_file(fitted, out), soft_wrap=True)
 
 
 def _metric(configured: ConfigReport, name: str) -> JudgedMetric:
     """Return the metric of a configuration that scores under a name, with the configuration's judge."""
     with configured.as_written.told():
-        made = {one.name: one for one in metrics_of(configured.settings)}
-    asked = made.get(name) or made.get(own_name(name))
-    if asked is None:
+        made = {metric.name: metric for metric in metrics_of(configured.settings)}
+    metric = made.get(name) or made.get(own_name(name))
+    if metric is None:
         hint = did_you_mean(name, made) or f"it has {', '.join(made)}."
         raise ConfigurationError(f"--metric {name}: the configuration has no such metric; {hint}")
-    if not isinstance(asked, JudgedMetric):
+    if not isinstance(metric, JudgedMetric):
         raise ConfigurationError(f"--metric {name}: it asks no judge by steps of its own, so there is nothing to teach")
-    return asked
+    return metric
 
 
 def _rewriter(settings: Settings, named: str) -> Judge | None:
@@ -136,23 +136,23 @@ def _rewriter(settings: Settings, named: str) -> Judge | None:
     return make()
 
 
-def _fitted(metric: JudgedMetric, labels: list[AnnotatedSample], how: dict[str, Any], console: Terminal) -> Fitted:
+def _fit(metric: JudgedMetric, labels: list[AnnotatedSample], how: dict[str, Any], console: Terminal) -> Fitted:
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     columns += [TextColumn("{task.fields[spent]}"), *named_clocks(), WhoIsAway(Accounts([metric]))]
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("judged", total=None, spent="")
 
         def show(at: FittingProgress) -> None:
-            bar.update(task, completed=at.done, total=at.total, spent=_spent(at))
+            bar.update(task, completed=at.done, total=at.total, spent=_format_spent(at))
 
         return metric.fit_sync(labels, progress=show, **how)
 
 
-def _spent(at: FittingProgress) -> str:
+def _format_spent(at: FittingProgress) -> str:
     return f"{at.judge_calls:,} calls" + ("" if at.cost_usd is None else f", {at.cost_usd:.4f} USD")
 
 
-def _written(fitted: Fitted, out: Path) -> str:
+def _describe_file(fitted: Fitted, out: Path) -> str:
     if not fitted.kept:
         return f"\n{out} holds the unchanged metric."
     return (

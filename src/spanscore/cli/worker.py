@@ -63,8 +63,8 @@ def worker(
     """
     if processes > 1:
         settings = checked(config, processes)
-        told = [dict(environment_of(place, processes, settings)) for place in range(processes)]
-        raise typer.Exit(in_processes(processes, partial(_one_of_several, config, wait, told), _say))
+        environments = [dict(environment_of(place, processes, settings)) for place in range(processes)]
+        raise typer.Exit(in_processes(processes, partial(_one_of_several, config, wait, environments), _say))
     try:
         run(config, wait_s=wait, say=_say)
     except SourceUnavailable as error:
@@ -72,11 +72,11 @@ def worker(
         raise typer.Exit(_NOTHING_TO_READ) from None
 
 
-def _one_of_several(config: Path, wait_s: float, told: list[dict[str, str]], place: int) -> None:
+def _one_of_several(config: Path, wait_s: float, environments: list[dict[str, str]], place: int) -> None:
     """Be one of the processes: the same command, given alone, with what tells it from the others."""
     from spanscore.cli.main import main  # it imports the commands
 
-    os.environ.update(told[place])
+    os.environ.update(environments[place])
     sys.argv = ["spanscore", "worker", str(config), "--startup-timeout", f"{wait_s}s"]
     main()
 

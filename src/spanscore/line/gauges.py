@@ -1,36 +1,24 @@
-"""What the parts of a scorer tell of themselves, as its instruments read it."""
+"""Gauges of a scorer's parts: the queue, the buffer of held spans, capture, and the spool."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from spanscore import semconv
 from spanscore.line.spool import spool_of
-from spanscore.protocols import Queue
-from spanscore.units.ledger import Ledger
-from spanscore.units.span_buffer import RELEASE_REASONS, SpanBuffer
-from spanscore.units.tracker import Units
+from spanscore.units.span_buffer import RELEASE_REASONS
+
+if TYPE_CHECKING:
+    from spanscore.line.build import Line
 
 __all__ = ["gauges_of"]
 
 Gauges = Mapping[str, Callable[[], float | Mapping[str, float]]]
 
 
-class GaugedParts(Protocol):
-    """The parts of a line that are read; they are made after the instruments."""
-
-    queue: Queue
-    hold: SpanBuffer
-    ledger: Ledger
-    units: Units
-
-    def sum_of(self, count: str) -> int:
-        """Return the sum of a count of the receivers, by its name."""
-
-
-def gauges_of(line: GaugedParts, *, has_spool: bool) -> dict[str, Callable[[], float | Mapping[str, float]]]:
-    """Return instrument → what reads it."""
+def gauges_of(line: Line, *, has_spool: bool) -> dict[str, Callable[[], float | Mapping[str, float]]]:
+    """Return instrument → the function that reads its value; the line makes the parts after its instruments."""
     own: Gauges = {
         semconv.QUEUE_SIZE: lambda: len(line.queue),
         semconv.QUEUE_CAPACITY: lambda: line.queue.capacity,
@@ -44,7 +32,7 @@ def gauges_of(line: GaugedParts, *, has_spool: bool) -> dict[str, Callable[[], f
     return {**own, **(_of_spool(line) if has_spool else {})}
 
 
-def _of_spool(line: GaugedParts) -> Gauges:
+def _of_spool(line: Line) -> Gauges:
     def read(field: str) -> Callable[[], float]:
         return lambda: 0.0 if (file := spool_of(line.queue)) is None else getattr(file.state(), field)
 

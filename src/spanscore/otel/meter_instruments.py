@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from operator import methodcaller
 from threading import Lock
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
@@ -18,6 +18,9 @@ from spanscore.otel.points import Point, together
 from spanscore.otel.sums import Labels, add_up
 from spanscore.runtime.fork import reset_in_child
 
+if TYPE_CHECKING:
+    from spanscore.otel.instruments import Telemetry
+
 __all__ = ["DURATION_BUCKETS", "MeterInstruments", "instruments_of"]
 
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -26,20 +29,7 @@ WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 6
 """Seconds; the last is the usual ``queue_timeout``."""
 
 
-class _Told(Protocol):
-    """The numbers of one scorer."""
-
-    def eligible(self) -> dict[Labels, float]: ...
-    def evaluations(self) -> dict[Labels, float]: ...
-    def pending(self) -> dict[Labels, float]: ...
-    def excluded(self) -> dict[Labels, Weights]: ...
-    def compared_missing(self) -> dict[Labels, Weights]: ...
-    def sums(self, name: str) -> dict[Labels, float]: ...
-    def reading(self, name: str) -> dict[Labels, float]: ...
-    def points(self) -> Mapping[Hashable, Point]: ...
-
-
-_Reader: TypeAlias = Callable[[_Told], Mapping[Labels, float]]
+_Reader: TypeAlias = "Callable[[Telemetry], Mapping[Labels, float]]"
 
 
 class MeterInstruments:
@@ -52,7 +42,7 @@ class MeterInstruments:
     def __init__(self, meter: Meter) -> None:
         self.abandoned = False
         self._lock = Lock()
-        self._members: list[_Told] = []
+        self._members: list[Telemetry] = []
         self._gone: dict[str, dict[Labels, float]] = {}
         self._left: dict[Hashable, Point] = {}
         reset_in_child(self, MeterInstruments.reset)
@@ -61,12 +51,12 @@ class MeterInstruments:
         self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
         self._wait = _histogram(meter, semconv.JUDGE_QUEUE_DURATION, WAIT_BUCKETS)
 
-    def join(self, one: _Told) -> None:
+    def join(self, one: Telemetry) -> None:
         """Add up the numbers of one more."""
         with self._lock:
             self._members.append(one)
 
-    def leave(self, one: _Told) -> None:
+    def leave(self, one: Telemetry) -> None:
         """Keep the last counts of one that leaves, what waits with them, as they add up; its other gauges end."""
         with self._lock:
             if one in self._members:

@@ -11,15 +11,17 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from random import getrandbits
 from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from uuid import UUID
 from weakref import ReferenceType, ref
 
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
-from spanscore.receivers.callback.memory import RunMemory
 from spanscore.receivers.callback.runs import Root
 from spanscore.runtime.fork import reset_in_child
+
+if TYPE_CHECKING:
+    from spanscore.receivers.callback.capture import RunCapture
 
 __all__ = ["Identity", "borrow", "handlers", "processors", "recorded_by_others", "span_elsewhere"]
 
@@ -69,22 +71,6 @@ class BesideOthers(Protocol):
     others: tuple[ReferenceType[Any], ...]
 
 
-class BesideHandler(BesideOthers, Protocol):
-    """The handler of a scorer.
-
-    Attributes:
-        memory: its runs.
-        installed_ns: when LangChain was last asked to put it on every chain; 0 = it was not.
-    """
-
-    memory: RunMemory
-    installed_ns: int
-
-    @property
-    def is_at_work(self) -> bool:
-        """Whether runs are recorded, or will be."""
-
-
 _One = TypeVar("_One", bound=BesideOthers)
 
 
@@ -113,7 +99,7 @@ class _Living(Generic[_One]):
         return [found for one in self._living if (found := one()) is not None and found.identity is not identity]
 
 
-handlers: _Living[BesideHandler] = _Living()
+handlers: _Living[RunCapture] = _Living()
 processors: _Living[BesideOthers] = _Living()
 
 
@@ -122,7 +108,7 @@ def recorded_by_others(identity: Identity) -> frozenset[str]:
     return frozenset().union(*(identity.meet(one.identity) for one in handlers.of_others(identity) if one.is_at_work))
 
 
-def borrow(handler: BesideHandler, root: Root, run_id: int) -> Set[str] | None:
+def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
     """Take over ids and context of a root that another handler has opened for the same run.
 
     The root's ``shared`` names the metrics that both scorers have: they do not score it here.
