@@ -283,7 +283,9 @@ def test_options_that_cannot_be_are_refused(options: tuple[str, ...], config: Pa
     assert REFUSED[options] in str(done.exception)
 
 
-@pytest.mark.parametrize("lacking", ["judge: openai:gpt-x\nembeddings: lexical", "judge: lexical\nembeddings: openai:text-x"])
+@pytest.mark.parametrize(
+    "lacking", ["judge: openai:gpt-x\nembeddings: lexical", "judge: lexical\nembeddings: openai:text-x"]
+)
 @pytest.mark.parametrize("option", ["--out", "--resume"])
 def test_without_a_key_nothing_is_written(
     lacking: str, option: str, unscored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -294,7 +296,8 @@ def test_without_a_key_nothing_is_written(
     before = {*tmp_path.iterdir()}
 
     done = CliRunner().invoke(
-        app("replay"), ["replay", str(config), unscored, option, str(out if option == "--out" else out / "scores.jsonl")]
+        app("replay"),
+        ["replay", str(config), unscored, option, str(out if option == "--out" else out / "scores.jsonl")],
     )
 
     assert isinstance(done.exception, ConfigurationError)

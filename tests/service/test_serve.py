@@ -201,7 +201,9 @@ def test_a_wrong_setting_is_told_with_what_the_environment_lacks_below_it(
 
     assert not isinstance(wrong.value, NotReadyError)
     headline, setting, lacking = str(wrong.value).splitlines()
-    assert (headline.endswith("1 wrong setting"), "serve.forward" in setting, "spanscore[serve]" in lacking) == (True,) * 3
+    assert (headline.endswith("1 wrong setting"), "serve.forward" in setting, "spanscore[serve]" in lacking) == (
+        True,
+    ) * 3
 
 
 def test_neither_token_nor_key_is_shown_anywhere(tmp_path: Path, backend: OtlpReceiver) -> None:

@@ -119,7 +119,9 @@ def _refuse_losses(played: Played) -> None:
     """
     if played.undelivered:
         lost = "; ".join(f"{signal} {played.deliveries[signal]}" for signal in played.undelivered)
-        raise ConfigurationError(f"--otlp {played.options.otlp}: not everything has arrived; is a backend there? {lost}")
+        raise ConfigurationError(
+            f"--otlp {played.options.otlp}: not everything has arrived; is a backend there? {lost}"
+        )
 
 
 def _mention_unused_key(model: str | None) -> None:

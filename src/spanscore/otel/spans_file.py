@@ -107,7 +107,11 @@ class SpansFile:
 
     def instead(self, *, metrics: bool = False) -> str:
         """Return where spans, or what ``metrics`` count, are read; empty while spans cannot be written to the file."""
-        where = f"the scores are in {self._file.path}; alerts need an endpoint" if metrics else f"written to {self._file.path}"
+        where = (
+            f"the scores are in {self._file.path}; alerts need an endpoint"
+            if metrics
+            else f"written to {self._file.path}"
+        )
         return "" if self._fault else where
 
     def flush(self, timeout_s: float) -> None:
