@@ -172,7 +172,7 @@ def _lines(
 
 
 def _scored_by(config: Path | None, metrics: Iterable[str]) -> str:
-    """Return the option of ``spanscore evaluate`` that names metrics: those of the configuration, else known ones that scored."""
+    """Return the option of ``spanscore evaluate`` that names metrics: the configuration's, else built-in ones that scored."""
     if config is not None:
         return f"--config {quote(str(config))}"
     known = sorted(built_ins().keys() & metrics)
