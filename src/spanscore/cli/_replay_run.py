@@ -19,7 +19,7 @@ from spanscore.cli._replay_told import planned, shown, summary
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._source_told import nothing_in
 from spanscore.cli._traffic import requests_per_day_in
-from spanscore.errors import ConfigurationError, writing
+from spanscore.errors import ConfigurationError, SampleError, writing
 from spanscore.line.terminal import Terminal
 from spanscore.model.outcome import Outcome
 from spanscore.replay.evaluated import EvaluatedUnits
@@ -216,7 +216,10 @@ class ReplayRun:
 def _known(file: Path | None) -> EvaluatedUnits:
     known = EvaluatedUnits()
     if file is not None and file.is_file():
-        known.read(Journal.spans(file))
+        try:
+            known.read(Journal.spans(file))
+        except SampleError as error:
+            raise SampleError(f"{file}: {error}") from None
     return known
 
 
