@@ -321,7 +321,8 @@ class OnlineScorer(RunsTaken, UnitsById):
         """Wait until every unit whose root has ended is scored and its spans are out; later ones do not delay it. Blocks.
 
         Returns:
-            True only if that is so; with a provider of our own: and they were exported.
+            True only if that is so; with a provider of our own: and they were exported. The default endpoint, which nobody
+            chose, need not be there if ``spans_to`` has the spans, or for metrics that are scraped.
         """
         return self._life.flush(timeout)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,33 @@ def test_the_failing_units_are_cases_that_fail_again(spans: Path, tmp_path: Path
     assert all(one["scores"]["faithfulness"]["value"] < 0.5 and one["retrieved_contexts"] for one in found)
     again = json.loads(ran("evaluate", cases, "-m", "faithfulness", "--json").stdout)
     assert again["metrics"]["faithfulness"]["mean"] < 0.5
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_the_command_that_it_suggests_runs(
+    configured: bool, spans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own config.yaml").write_text("judge: lexical\nmetrics: [faithfulness]\n")
+    more = ["--config", "own config.yaml"] if configured else []
+
+    told = ran("collect", spans, "--out", "my cases.jsonl", *more)
+
+    (command,) = re.findall(r"^Score them: spanscore (.*)$", told.stdout, re.MULTILINE)
+    assert ran(*shlex.split(command)).exit_code == 0
+    assert "faithfulness" in {row["metric"] for row in lines(Path("rows.jsonl"))}
+
+
+def test_cases_without_scores_are_scored_by_the_command_that_it_suggests(
+    spans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("spans.jsonl").write_text(re.sub(r"(gen_ai\.evaluation|spanscore)\.", "other.", spans.read_text()))
+
+    told = ran("collect", "spans.jsonl", "--out", "cases.jsonl")
+
+    (command,) = re.findall(r"^Score them: spanscore (.*)$", told.stdout, re.MULTILINE)
+    assert ran(*shlex.split(command)).exit_code == 0
 
 
 def test_a_case_says_where_it_is_from_and_how_probable_its_scores_were(spans: Path, tmp_path: Path) -> None:

@@ -83,6 +83,15 @@ def test_a_key_in_the_environment_is_not_used_and_that_is_said_below_the_picture
     assert "OPENAI_API_KEY" not in picture.read_text("utf-8").replace("&#160;", " ")
 
 
+def test_a_backend_that_gets_nothing_is_an_error_after_the_results() -> None:
+    done = spanscore("demo", "--requests", "12", "--json", "--otlp", "http://127.0.0.1:9")
+
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["requests"] == 12
+    assert "--otlp http://127.0.0.1:9: not everything has arrived; is a backend there? traces failed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_wrong_option_ends_with_one_line_and_code_2() -> None:
     done = spanscore("demo", "--requests", "5")
 

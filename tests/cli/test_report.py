@@ -78,7 +78,8 @@ def test_spans_that_are_not_valid_are_left_out_and_that_is_said(tmp_path: Path) 
     ("arguments", "told"),
     [
         (["no-such-file.jsonl"], "no-such-file.jsonl"),
-        (["lines.jsonl"], "line 1 is not an OTLP trace request"),
+        (["lines.jsonl"], "lines.jsonl: line 1 is not an OTLP trace request"),
+        (["cases.jsonl"], "cases.jsonl holds no spans"),
         (["spans.jsonl", "--out", "no-such-folder/page.html"], "no-such-folder"),
         (["spans.jsonl", "--out", "."], "--out"),
     ],
@@ -87,6 +88,7 @@ def test_what_a_person_did_wrong_is_said_without_a_traceback(
     arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "lines.jsonl").write_text("not JSON\n")
+    (tmp_path / "cases.jsonl").write_text('{"user_input": "q", "response": "a"}\n')
     (tmp_path / "spans.jsonl").write_text(stored(0.25), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["spanscore", "report", *arguments])

@@ -266,6 +266,15 @@ def test_everything_is_sent_to_the_backend_that_is_named() -> None:
 
     assert {ids(span) for span in sent.spans} == {(span.trace_id, span.span_id) for span in backend.spans}
     assert all(last.startswith("ok") for last in sent.deliveries.values())
+    assert sent.undelivered == []
+
+
+def test_a_backend_that_takes_spans_alone_lacks_nothing() -> None:
+    with OtlpReceiver() as backend:
+        backend.answer(404, "metrics", "logs")
+        sent = play(replace(SMALL, requests=12, otlp=backend.endpoint))
+
+    assert sent.undelivered == []
 
 
 def test_a_backend_that_is_not_there_is_named_and_stops_nothing() -> None:
@@ -273,6 +282,7 @@ def test_a_backend_that_is_not_there_is_named_and_stops_nothing() -> None:
 
     assert sent.asked == 12
     assert sent.deliveries["traces"].startswith("failed")
+    assert sent.undelivered == ["traces", "metrics", "logs"]
     assert "traces sent" in shown(100, sent)
 
 

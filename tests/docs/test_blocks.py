@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 from langchain_openai import ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
 from opentelemetry import metrics, trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.util._once import Once
 from tests.contracts.found import failing
 from tests.docs.page import PAGES, ROOT, Reader, blocks
 from tests.live import QUESTION, rag
 from tests.servers.openai_api import OpenAIServer, judged
 
+from spanscore import semconv
 from spanscore.dialects.translations.registry import TRANSLATIONS
 
 SHOWN = {"text", "floors", "promql", "traceql", "dockerfile", "toml", "ini", "html"}
@@ -45,6 +50,29 @@ def test_what_another_instrumentation_traces_is_scored_as_the_page_says(
 
     assert whole
     assert scorer.status().outcomes == {"faithfulness": {"scored": 2}}
+
+
+def test_the_agent_of_the_page_is_its_unit_and_as_a_node_it_is_below_the_graphs(
+    desk: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_SDK_DISABLED")
+    exported, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    trace.set_tracer_provider(provider)
+    reader = Reader("docs/start/langgraph.md")
+
+    reader.read()
+    graph = StateGraph(MessagesState).add_node("guide", reader.namespace["agent"]).add_edge(START, "guide")
+    state = {"messages": [{"role": "user", "content": "How high is the tower?"}]}
+    graph.compile(name="town").invoke(state, config={"callbacks": [reader.namespace["scorer"].handler]})
+    assert reader.namespace["scorer"].flush(10)
+    assert reader.namespace["scorer"].shutdown()
+
+    spans = exported.get_finished_spans()
+    scored = [span.name for span in spans if semconv.VERDICT in (span.attributes or {}) and span.parent is None]
+    assert scored == ["invoke_agent guide", "invoke_workflow town"]
+    page = (ROOT / "docs/start/langgraph.md").read_text("utf-8")
+    assert "span `invoke_agent guide` holds the scores" in page
 
 
 def test_every_instrumentation_whose_spans_are_read_stands_on_the_page() -> None:

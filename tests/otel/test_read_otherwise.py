@@ -8,9 +8,10 @@ from urllib.request import urlopen
 
 import pytest
 from tests.live import QUESTION, Grounded, rag
+from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port
 
-from spanscore import OnlineScorer
+from spanscore import OnlineScorer, semconv
 from spanscore.otel import exporters
 from spanscore.runtime import log
 
@@ -29,9 +30,9 @@ def rows(scorer: OnlineScorer) -> dict[str, str]:
     return {what: last for what, _, _, last in scorer.status().providers}
 
 
-def run(scorer: OnlineScorer) -> None:
+def run(scorer: OnlineScorer) -> bool:
     rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-    scorer.flush(10)
+    return scorer.flush(10)
 
 
 def push(scorer: OnlineScorer, *signals: Any) -> None:
@@ -89,21 +90,38 @@ def test_spans_that_go_to_a_file_are_not_lost_at_the_default_endpoint(
 ) -> None:
     out = tmp_path / "spans.jsonl"
     with OnlineScorer([Grounded()], spans_to=out) as scorer:
-        scrape(scorer)  # before the first push, which nobody could know to be needless
-        run(scorer)
+        flushed = [run(scorer), run(scorer)]  # at the second one the first still tries again
         told = rows(scorer)
+        assert scorer.shutdown(5)
 
+    assert flushed == [True, True]
     assert told["traces"].endswith(f"written to {out}")
     assert told["logs"].endswith(f"written to {out}")
+    assert told["metrics"].endswith(f"the scores are in {out}; alerts need an endpoint")
     assert "not delivered" not in str(scorer.status())
     assert f"exported to {nobody_listens}" not in caplog.text  # an exporter of an earlier test may still try another
+
+
+def test_a_flush_waits_for_the_signal_that_has_an_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with OtlpReceiver() as backend:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{backend.endpoint}/v1/metrics")
+        with OnlineScorer([Grounded()], spans_to=tmp_path / "spans.jsonl") as scorer:
+            assert run(scorer)
+            assert backend.points_of(semconv.ELIGIBLE)
+
+
+def test_a_flush_is_false_if_the_signal_that_has_an_endpoint_did_not_arrive(
+    tmp_path: Path, nobody_listens: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{nobody_listens}/v1/metrics")
+    with OnlineScorer([Grounded()], spans_to=tmp_path / "spans.jsonl") as scorer:
+        assert not run(scorer)
 
 
 def test_spans_that_cannot_be_written_either_are_reported(
     tmp_path: Path, nobody_listens: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with OnlineScorer([Grounded()], spans_to=tmp_path / "none" / "spans.jsonl") as scorer:
-        run(scorer)
-        run(scorer)
+        assert [run(scorer), run(scorer)] == [False, False]
 
     assert f"nothing can be exported to {nobody_listens}" in caplog.text

@@ -162,7 +162,7 @@ def test_a_file_that_is_none_of_ours_is_refused(config: Path, unscored: str, tmp
 
     done = CliRunner().invoke(app("replay"), ["replay", str(config), unscored, "--resume", str(file)])
 
-    assert "line 1 is not an OTLP trace request" in str(done.exception)
+    assert str(done.exception).startswith(f"{file}: line 1 is not an OTLP trace request")
     assert file.read_text() == "my notes\n"
 
 

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from spanscore.cli import _replay_run
 from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
+from spanscore.errors import ConfigurationError
 from spanscore.model.replayed import ReplayState
 from spanscore.replay.journal import Journal
 from spanscore.replay.reading import UnitReader
@@ -280,6 +281,28 @@ def test_options_that_cannot_be_are_refused(options: tuple[str, ...], config: Pa
     done = CliRunner().invoke(app("replay"), ["replay", str(config), unscored, *options])
 
     assert REFUSED[options] in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "lacking", ["judge: openai:gpt-x\nembeddings: lexical", "judge: lexical\nembeddings: openai:text-x"]
+)
+@pytest.mark.parametrize("option", ["--out", "--resume"])
+def test_without_a_key_nothing_is_written(
+    lacking: str, option: str, unscored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    config, out = tmp_path / "lacking.yaml", tmp_path / "out"
+    config.write_text(f"{lacking}\nmetrics: [faithfulness, response_relevancy]\n")
+    before = {*tmp_path.iterdir()}
+
+    done = CliRunner().invoke(
+        app("replay"),
+        ["replay", str(config), unscored, option, str(out if option == "--out" else out / "scores.jsonl")],
+    )
+
+    assert isinstance(done.exception, ConfigurationError)
+    assert "OPENAI_API_KEY" in str(done.exception)
+    assert {*tmp_path.iterdir()} == before
 
 
 def test_a_folder_that_has_scores_is_not_written_over(config: Path, unscored: str, tmp_path: Path) -> None:

@@ -82,6 +82,27 @@ def test_hostile_text_stays_text(tmp_path: Path, text: str) -> None:
 CONTROL = "\x00\x1b]0;owned\x07\x9b2J\u202e"
 
 
+@pytest.mark.parametrize(
+    ("services", "title"),
+    [
+        (["unknown_service"], "Scores of live traces"),
+        (["unknown_service:java", "shop"], "shop"),
+        (["shop", "guide"], "shop, guide"),
+    ],
+)
+def test_the_title_leaves_out_a_service_without_a_name(services: list[str], title: str, tmp_path: Path) -> None:
+    spans = [
+        replace(span, trace_id=number, resource={"service.name": service})
+        for number, service in enumerate(services, 1)
+        for span in a_scored_unit("fine", metric="faithfulness")
+    ]
+
+    write(spans, tmp_path / "page.html")
+
+    (heading,) = re.findall(r'<p class="eyebrow">(.*?) · ', (tmp_path / "page.html").read_text("utf-8"))
+    assert heading == title
+
+
 def test_control_characters_reach_the_page_as_escapes_only(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     named = f"faith{CONTROL}fulness"

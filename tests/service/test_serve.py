@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from spanscore import semconv
 from spanscore.cli.main import app
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.service.run import serve
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
@@ -177,14 +177,33 @@ def test_what_is_wrong_is_said_before_anything_listens(
         serve(tmp_path / "spanscore.yaml", overrides, print)
 
 
-def test_a_library_that_is_not_there_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_not_there_is_named_with_its_extra_and_is_no_wrong_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.setitem(sys.modules, "uvloop", None)
     (tmp_path / "spanscore.yaml").write_text("metrics: [exact_match]")
 
-    with pytest.raises(
-        ConfigurationError, match=re.escape('uvloop is not installed. Install it with: pip install "spanscore[serve]"')
-    ):
+    with pytest.raises(NotReadyError) as lacking:
         serve(tmp_path / "spanscore.yaml", {}, print)
+
+    assert str(lacking.value) == 'uvicorn is not installed. Install it with: pip install "spanscore[serve]"'
+
+
+def test_a_wrong_setting_is_told_with_what_the_environment_lacks_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    (tmp_path / "spanscore.yaml").write_text("metrics: [exact_match]\nserve: {mode: proxy}")
+
+    with pytest.raises(ConfigurationError) as wrong:
+        serve(tmp_path / "spanscore.yaml", {}, print)
+
+    assert not isinstance(wrong.value, NotReadyError)
+    headline, setting, lacking = str(wrong.value).splitlines()
+    assert (headline.endswith("1 wrong setting"), "serve.forward" in setting, "spanscore[serve]" in lacking) == (
+        True,
+    ) * 3
 
 
 def test_neither_token_nor_key_is_shown_anywhere(tmp_path: Path, backend: OtlpReceiver) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.replay.stores import StoreDouble, served
+from tests.servers.answering import answering
 
 from spanscore import ConfigurationError
 from spanscore.sources.asking import NotThere, StoreClient, Unanswered
@@ -91,6 +92,16 @@ def test_a_store_that_is_not_there_is_a_fault_of_the_configuration(kind: Any) ->
 
     with pytest.raises(ConfigurationError, match="refused"):
         next(store.traces())
+
+
+NO_STORE = [b"<html>Sign in</html>", b"\xff\xfe", b"[1]", b"null", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("kind", [JaegerStore, TempoStore])
+@pytest.mark.parametrize("body", NO_STORE, ids=["html", "bytes", "list", "null", "deep"])
+def test_a_server_that_is_no_store_is_named(kind: Any, body: bytes) -> None:
+    with answering(body) as url, pytest.raises(ConfigurationError, match=url):
+        next(kind(StoreClient(url, sleep=lambda _: None), {}, 0, 1).traces())
 
 
 @pytest.mark.parametrize("url", ["localhost:3200", "ftp://host", "", "http://ada:secret@host"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import typer
@@ -20,6 +21,7 @@ from spanscore.judges.suppress import suppressed_context
 from spanscore.line.boxed import dialects_of
 from spanscore.line.options import Options
 from spanscore.line.terminal import Terminal
+from spanscore.metrics.catalog.registry import built_ins
 from spanscore.model.job import Job, SampledUnit
 from spanscore.protocols import Redactor
 from spanscore.replay.cases import CaseCounts, drawn, folded, found
@@ -37,6 +39,8 @@ from spanscore.sources.stored import TraceStore, Unread
 __all__ = ["CollectRun"]
 
 _REASONS: Final = 3
+_ANY_METRIC: Final = "response_relevancy"
+"""Scores a question with its answer, which every case has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ class CollectRun:
             return
         notes = Terminal(highlight=False, markup=False)
         for line in (
-            *_lines(self.out, cases, counts, unread),
+            *_lines(self.out, cases, counts, unread, _scored_by(self.config, counts.metrics)),
             *(f"no unit has a {_describe_unknown(metric, counts)}" for metric in unknown),
         ):
             notes.print_line(line)
@@ -154,7 +158,9 @@ def _describe_unknown(metric: str, counts: CaseCounts) -> str:
     return f"score of {metric}; there are scores of {names_listed(sorted(counts.metrics))}"
 
 
-def _lines(out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread]) -> Iterator[str]:
+def _lines(
+    out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread], scored_by: str
+) -> Iterator[str]:
     units = sum(case.times for case in cases)
     of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
     are = "1 case is" if len(cases) == 1 else f"{len(cases):,} cases are"
@@ -162,4 +168,12 @@ def _lines(out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread
     for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
         yield f"{times:,} left out: {reason}"
     yield from not_read(unread, len(unread))
-    yield f"Score them: spanscore evaluate {out} --metrics … --baseline base.jsonl"
+    yield f"Score them: spanscore evaluate {quote(str(out))} {scored_by} --out rows.jsonl"
+
+
+def _scored_by(config: Path | None, metrics: Iterable[str]) -> str:
+    """Return the option of ``spanscore evaluate`` that names metrics: the configuration's, else built-in ones that scored."""
+    if config is not None:
+        return f"--config {quote(str(config))}"
+    known = sorted(built_ins().keys() & metrics)
+    return f"--metrics {','.join(known) or _ANY_METRIC}"

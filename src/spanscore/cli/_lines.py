@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from spanscore.codec.otlp import read_spans
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, SampleError
 from spanscore.model.span import SpanData
 from spanscore.settings.printable import printable
 
@@ -27,15 +27,22 @@ def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
 
     Raises:
         ConfigurationError: it cannot be read.
-        SampleError: a line is not OTLP-JSON.
+        SampleError: a line is not OTLP-JSON; the message names the file and the line.
     """
     left_out: Counter[str] = Counter()
     with _open_lines(file) as lines:
-        yield read_spans(lines, left_out)
+        yield _read(file, lines, left_out)
     if left_out:
         why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.most_common())
         message = f"{printable(file)}: {left_out.total():,} left out as not valid: {why}"
         typer.secho(message, fg=typer.colors.YELLOW, err=True)
+
+
+def _read(file: str, lines: Iterable[str], left_out: Counter[str]) -> Iterator[SpanData]:
+    try:
+        yield from read_spans(lines, left_out)
+    except SampleError as error:
+        raise SampleError(f"{printable(file)}: {error}") from None
 
 
 @contextmanager

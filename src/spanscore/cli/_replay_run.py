@@ -19,14 +19,14 @@ from spanscore.cli._replay_told import plan_costs, show_progress, summary
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._source_told import nothing_in
 from spanscore.cli._traffic import requests_per_day_in
-from spanscore.errors import ConfigurationError, writing
+from spanscore.errors import ConfigurationError, SampleError, writing
 from spanscore.line.terminal import Terminal
 from spanscore.model.outcome import Outcome
 from spanscore.replay.evaluated import EvaluatedUnits
 from spanscore.replay.journal import Journal
 from spanscore.replay.reading import UnitReader
 from spanscore.replay.run import Replay, ReplayBounds
-from spanscore.replay.scorer import ReplayScorer, replay_scorer
+from spanscore.replay.scorer import ReplayScorer, refuse_unready, replay_scorer
 from spanscore.replay.tally import ReplayTally
 from spanscore.report import write
 from spanscore.sources.named import store_of
@@ -73,7 +73,7 @@ class ReplayRun:
         file = self._file()
         evaluated = _read_evaluated(file)
         beforehand = [*self._beforehand()]  # the journal makes its file
-        journal = None if file is None or self.dry_run else Journal(file, waits=self.emit)
+        journal = self._journal(file)
         made = self._scorer(report, tally, journal)
         notes = Terminal(stderr=True, highlight=False, markup=False)
         for note in (*made.notes, *beforehand):
@@ -136,6 +136,12 @@ class ReplayRun:
                 f"{file} is there already: --resume {file} goes on with it, --out names another folder"
             )
         return file
+
+    def _journal(self, file: Path | None) -> Journal | None:
+        if file is None or self.dry_run:
+            return None
+        refuse_unready(self.config)
+        return Journal(file, waits=self.emit)
 
     def _scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
         if self.dry_run:  # asks no judge, and needs no key to one
@@ -214,7 +220,10 @@ class ReplayRun:
 def _read_evaluated(file: Path | None) -> EvaluatedUnits:
     evaluated = EvaluatedUnits()
     if file is not None and file.is_file():
-        evaluated.read(Journal.spans(file))
+        try:
+            evaluated.read(Journal.spans(file))
+        except SampleError as error:
+            raise SampleError(f"{file}: {error}") from None
     return evaluated
 
 

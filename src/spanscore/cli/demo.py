@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spanscore.cli._to_be_written import refuse_unwritable
-from spanscore.errors import writing
+from spanscore.errors import ConfigurationError, writing
 
 if TYPE_CHECKING:
-    from spanscore.demo.run import Tally
+    from spanscore.demo.run import Played, Tally
 
 __all__ = ["demo"]
 
@@ -108,6 +108,20 @@ def demo(
             _mention_unused_key(model)
         if metrics_port is not None and not played.interrupted:
             _wait_for_ctrl_c()
+    _refuse_losses(played)
+
+
+def _refuse_losses(played: Played) -> None:
+    """Make sure that the backend of ``--otlp`` has everything.
+
+    Raises:
+        ConfigurationError: it lacks a part of a signal.
+    """
+    if played.undelivered:
+        lost = "; ".join(f"{signal} {played.deliveries[signal]}" for signal in played.undelivered)
+        raise ConfigurationError(
+            f"--otlp {played.options.otlp}: not everything has arrived; is a backend there? {lost}"
+        )
 
 
 def _mention_unused_key(model: str | None) -> None:

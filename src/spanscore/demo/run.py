@@ -105,6 +105,7 @@ class Played:
         status: the scorer's own account.
         model: who answered and judged, for people.
         deliveries: signal → how the last export to the backend went; empty without one.
+        undelivered: the signals of which the backend lacks a part.
     """
 
     options: DemoOptions
@@ -114,6 +115,7 @@ class Played:
     status: Status
     model: str
     deliveries: dict[str, str]
+    undelivered: Sequence[str]
 
 
 class Demo:
@@ -174,6 +176,7 @@ class Demo:
             status=self.scorer.status(),
             model=self._options.model or "offline",
             deliveries={signal: exporter.last() for signal, exporter in self._tracing.exporters.items()},
+            undelivered=self._tracing.undelivered(),
         )
 
     def _ask_all(self, watch: Callable[[Tally], None]) -> bool:

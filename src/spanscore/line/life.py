@@ -82,12 +82,12 @@ class Life:
         out = self._line.span_thread.flush(timeout)
         if out and self._line.handover is not None:
             out = self._line.handover.flush(max(0.0, until - monotonic()))
+        if self._providers.spans_file is not None:  # before the exporters, which are needed if it fails
+            self._providers.spans_file.flush(max(0.0, until - monotonic()))
         if out and self._providers.is_own:
             out = self._providers.force_flush(max(0.0, until - monotonic()))
         if self._line.collector is not None:
             self._line.collector.flush(max(0.0, until - monotonic()))
-        if self._providers.spans_file is not None:
-            self._providers.spans_file.flush(max(0.0, until - monotonic()))
         return out
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:

@@ -8,6 +8,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any, NamedTuple
 
 from spanscore.errors import ConfigurationError
@@ -58,12 +59,9 @@ class PrometheusApi:
         asked = urllib.request.Request(
             f"{self.url.rstrip('/')}/api/v1/query_range", data=urllib.parse.urlencode(given).encode()
         )
-        return [
-            RangeSeries(one["metric"], [(float(time), float(value)) for time, value in one["values"]])
-            for one in self._answer(asked)["data"]["result"]
-        ]
+        return self._answer(asked)
 
-    def _answer(self, asked: urllib.request.Request) -> Any:
+    def _answer(self, asked: urllib.request.Request) -> list[RangeSeries]:
         try:
             with urllib.request.urlopen(asked, timeout=self.timeout_s) as response:
                 return self._read(response.read())
@@ -71,17 +69,23 @@ class PrometheusApi:
             raise ConfigurationError(f"{self.url} refused ({error.code}): {_reason(error)}") from None
         except urllib.error.URLError as error:
             raise ConfigurationError(f"no Prometheus answers at {self.url}: {error.reason}; {_HOW}") from None
-        except OSError as error:  # a timeout while reading, or the connection went
+        except (OSError, HTTPException) as error:  # a timeout while reading, or the connection went
             raise ConfigurationError(f"{self.url} gave no whole answer: {error}") from None
 
-    def _read(self, body: bytes) -> Any:
+    def _read(self, body: bytes) -> list[RangeSeries]:
         try:
-            answer = json.loads(body)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict) or answer.get("status") != "success":
-            raise ConfigurationError(f"what answers at {self.url} is no Prometheus; {_HOW}")
-        return answer
+            return _series_in(json.loads(body))
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            raise ConfigurationError(f"what answers at {self.url} is no Prometheus; {_HOW}") from None
+
+
+def _series_in(answer: Any) -> list[RangeSeries]:
+    if answer["status"] != "success":
+        raise ValueError
+    return [
+        RangeSeries(dict(one["metric"]), [(float(time), float(value)) for time, value in one["values"]])
+        for one in answer["data"]["result"]
+    ]
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

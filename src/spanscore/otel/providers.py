@@ -82,8 +82,8 @@ class Providers:
         spans_file: gets every span of the tracers as well; None = there is no such file.
 
     Attributes:
-        read_otherwise: signal → where it is read without an export; empty = nowhere. An export of ours to the default endpoint,
-            which nobody chose, then loses nothing if it fails.
+        read_otherwise: signal → where it is read without an export, before a spans file is asked; empty = nowhere. An export of
+            ours to the default endpoint, which nobody chose, then loses nothing if it fails.
     """
 
     def __init__(
@@ -96,8 +96,6 @@ class Providers:
     ) -> None:
         self.spans_file = spans_file
         self.read_otherwise: dict[Signal, Callable[[], str]] = {}
-        if spans_file is not None:
-            self.read_otherwise |= {"traces": spans_file.instead, "logs": spans_file.instead}  # events repeat spans
         self._beside: Any = None
         self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
@@ -109,6 +107,7 @@ class Providers:
         self._parts: OwnParts | None = None
         self._helper = SerialThread("spanscore-flush")
         self._at: ResolvedProvider | None = None
+        self._results: list[bool] = []
         self._closed = False
         version()  # reads files: here, as scopes are made when the first request is under way
         weakref.finalize(self, self._helper.stop).atexit = False
@@ -192,8 +191,9 @@ class Providers:
         An exporter of our own that could not connect goes on trying, up to 10 s: that is not waited for.
 
         Returns:
-            True only when everything came through in time. Of a provider that is not ours it is what the SDK says, which is
-            True also when an export failed.
+            True only when everything came through in time; a signal that is read otherwise, and is sent to an endpoint that
+            nobody chose, need not. Of a provider that is not ours it is what the SDK says, which is True also when an export
+            failed.
         """
         return self._chosen is None or self._answer(self._helper.do(self._flush_all), timeout_s)
 
@@ -263,9 +263,9 @@ class Providers:
         return self._each(self._own(), lambda chosen: chosen.close())
 
     def _each(self, providers: Iterable[ResolvedProvider], deliver: Callable[[ResolvedProvider], bool]) -> bool:
-        """Whether all succeed, one after another; each is tried, also after one that failed. Helper thread."""
-        results = []
-        for self._at in providers:
+        """Whether all succeed, one after another, spare ones last; each is tried, also after one that failed. Helper thread."""
+        self._results = results = []
+        for self._at in sorted(providers, key=_is_spare):
             results.append(deliver(self._at))
         self._at = None
         return all(results)
@@ -277,13 +277,19 @@ class Providers:
             if wait([future], min(left_s, _LOOK_S)).done:
                 return future.result()
             if self._is_stuck() and monotonic() - began >= patience_s:
-                return False
+                return self._has_all_needed(future)
         return future.done() and future.result()
 
     def _is_stuck(self) -> bool:
         """Whether what is being flushed now waits behind an exporter that could not connect."""
         at = self._at
         return at is not None and at.exporter is not None and at.exporter.unreachable
+
+    def _has_all_needed(self, future: Future[bool]) -> bool:
+        """Whether an answer does not depend on the export that is stuck, nor on those that wait behind it."""
+        needed = [one for one in (self._chosen or {}).values() if one.which != "none" and not _is_spare(one)]
+        at = self._at
+        return at is not None and _is_spare(at) and (not needed or (future.running() and all(self._results)))
 
     def _choose(self) -> dict[Signal, ResolvedProvider]:
         build = self._to_build()
@@ -328,7 +334,10 @@ class Providers:
         )
 
     def _instead(self, what: Signal) -> str:
-        return self.read_otherwise.get(what, str)() if is_sent_by_default(what) else ""
+        if not is_sent_by_default(what):
+            return ""
+        in_file = "" if self.spans_file is None else self.spans_file.instead(metrics=what == "metrics")
+        return self.read_otherwise[what]() if what in self.read_otherwise else in_file
 
     def _build_ahead(self) -> None:
         parts = OwnParts(self._service_name)
@@ -355,6 +364,11 @@ class Providers:
         # Not under gevent: starting a greenlet lets the parent's other greenlets run in a child that is about to exec.
         if self._chosen is not None and not self._closed and gevent_monkey() is None:
             self._helper.start()
+
+
+def _is_spare(chosen: ResolvedProvider) -> bool:
+    """Whether nothing is lost if the signal is not exported."""
+    return chosen.exporter is not None and bool(chosen.exporter.instead())
 
 
 _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()

@@ -105,9 +105,14 @@ class SpansFile:
         with self._lock:
             return SpansFileState(self._file.path, self._written, self._lost, self._fault)
 
-    def instead(self) -> str:
-        """Return that spans are read in the file; empty while they cannot be written to it."""
-        return "" if self._fault else f"written to {self._file.path}"
+    def instead(self, *, metrics: bool = False) -> str:
+        """Return where spans, or what ``metrics`` count, are read; empty while spans cannot be written to the file."""
+        where = (
+            f"the scores are in {self._file.path}; alerts need an endpoint"
+            if metrics
+            else f"written to {self._file.path}"
+        )
+        return "" if self._fault else where
 
     def flush(self, timeout_s: float) -> None:
         """Wait until the spans that have ended are written, or lost. Blocks for at most ``timeout_s``."""

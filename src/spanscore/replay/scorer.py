@@ -19,8 +19,9 @@ from spanscore.scorer import OnlineScorer
 from spanscore.settings.budget import Budget
 from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import WireUnits
+from spanscore.settings.tree import Settings
 
-__all__ = ["ReplayScorer", "replay_scorer"]
+__all__ = ["ReplayScorer", "refuse_unready", "replay_scorer"]
 
 _NOT_LIVE: Final[Mapping[str, Any]] = {
     "capture": False,
@@ -82,10 +83,8 @@ def replay_scorer(
         judge = settings.judge.model_copy(update={"cache": str(answers)})
         settings = settings.model_copy(update={"judge": judge})
     with read.as_written.told():
-        given = {**given_in(settings), "spool": None, "remote_scoring": None}  # else nobody's judge would be made here
-        made = metrics_in(settings, given) if metrics is None else {"metrics": metrics}
-        if not made["metrics"]:
-            raise ConfigurationError(f"{config} scores whole conversations alone, and these are not replayed")
+        given = _given_in(settings)
+        made = _metrics_in(config, settings, given) if metrics is None else {"metrics": metrics}
         own = _EMITTING if emits else _silent()
         beside = {"sinks": [*(given["sinks"] if emits else ()), *sinks], "budget": _budgets(given["budget"])}
         arguments = {**made, **overridden(given, {**_NOT_LIVE, **own, **beside})}
@@ -94,6 +93,31 @@ def replay_scorer(
         {option.name: arguments[option.name] for option in fields(Options) if option.name in arguments}
     )
     return ReplayScorer(scorer, options, settings.units, [*_notes(given, made)])
+
+
+def refuse_unready(config: Path) -> None:
+    """Make sure that the metrics of a configuration can be made here; no file is written for it.
+
+    Raises:
+        ConfigurationError: they cannot; the message names the key, the library or the setting.
+    """
+    read = read_settings(config, Configuration)
+    judge = read.settings.judge.model_copy(update={"cache": None})
+    settings = read.settings.model_copy(update={"judge": judge})
+    with read.as_written.told():
+        _metrics_in(config, settings, _given_in(settings))
+
+
+def _given_in(settings: Settings) -> dict[str, Any]:
+    """Return the options of a configuration, without those by which other processes would score: the judge is made here."""
+    return {**given_in(settings), "spool": None, "remote_scoring": None}
+
+
+def _metrics_in(config: Path, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+    made = metrics_in(settings, given)
+    if not made["metrics"]:
+        raise ConfigurationError(f"{config} scores whole conversations alone, and these are not replayed")
+    return made
 
 
 def _budgets(given: Sequence[Budget]) -> Sequence[Budget]:

@@ -21,6 +21,9 @@ from spanscore.report.summaries import ReportSummary, summarize
 
 __all__ = ["summary", "write", "write_scores"]
 
+_UNKNOWN = "unknown_service"
+"""OpenTelemetry's name of a service without one, alone or with the process: ``unknown_service:java``."""
+
 
 def summary(spans: Iterable[SpanData]) -> ReportSummary:
     """Return what there is to say about the scores on spans: means per metric and bucket, outcomes, the worst units."""
@@ -70,8 +73,8 @@ def _alone(read: Spans) -> int:
 
 
 def _services(read: Spans) -> str:
-    resources = (span.resource or {} for span in read.units.values())
-    names = dict.fromkeys(
-        safe_text(str(resource[semconv.SERVICE_NAME])) for resource in resources if semconv.SERVICE_NAME in resource
-    )
-    return ", ".join(names) or "Scores of live traces"
+    """Return the names of the services, without the name that an SDK gives to a service that has none."""
+    services = ((span.resource or {}).get(semconv.SERVICE_NAME) for span in read.units.values())
+    names = dict.fromkeys(safe_text(str(name)) for name in services if name is not None)
+    known = [name for name in names if not name.startswith(_UNKNOWN)]
+    return ", ".join(known) or "Scores of live traces"

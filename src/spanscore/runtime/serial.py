@@ -62,6 +62,7 @@ class SerialThread:
         while (work := self._queue.get()) is not None:
             with self._lock:
                 future = self._waiting.pop(work)
+            future.set_running_or_notify_cancel()
             try:
                 future.set_result(work())
             except Exception as error:  # noqa: BLE001  (handed to the caller, who waits)

@@ -51,9 +51,9 @@ def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
             check()
         except ConfigurationError as error:
             yield error
-    for library in ("grpc", "httptools", "uvicorn", "uvloop"):
-        if find_spec(library) is None:
-            yield MissingExtraError(library, "serve")
+    lacking = [library for library in ("grpc", "httptools", "uvicorn", "uvloop") if find_spec(library) is None]
+    if lacking:  # the extra brings all of them
+        yield MissingExtraError(lacking[0], "serve")
 
 
 def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSettings) -> None:

@@ -27,7 +27,7 @@ from spanscore.service.lifetime import (
     starting,
 )
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
-from spanscore.settings.faults import wrong_settings
+from spanscore.settings.faults import refuse_problems
 from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import ServeSettings, WireUnits
 
@@ -58,8 +58,7 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     """
     settings = read_settings(config, Configuration).settings
     chosen = _overridden(settings.serve, overrides)
-    if wrong := [str(problem) for problem in problems(chosen)]:
-        raise wrong_settings(config, wrong)
+    refuse_problems(config, problems(chosen))
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # of a client that fails its handshake it would print a line each
     if chosen.mode == "proxy" and chosen.forward is not None:
         send_by_default_to(chosen.forward.endpoint)

@@ -28,7 +28,7 @@ from spanscore.service.lifetime import (
 from spanscore.service.source import StreamSource
 from spanscore.service.worker_plan import problems, spool_of
 from spanscore.settings.durations import duration
-from spanscore.settings.faults import wrong_settings
+from spanscore.settings.faults import refuse_problems
 from spanscore.settings.reading import read_settings
 from spanscore.settings.tree import Settings
 
@@ -66,8 +66,7 @@ def checked(config: Path, processes: int = 1) -> Settings:
         ConfigurationError: something in it is wrong, or missing here.
     """
     settings = read_settings(config, Configuration).settings
-    if wrong := [str(problem) for problem in problems(settings, processes)]:
-        raise wrong_settings(config, wrong)
+    refuse_problems(config, problems(settings, processes))
     return settings
 
 

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.meant import did_you_mean
 from spanscore.settings.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
 from spanscore.settings.printable import printable
 from spanscore.settings.ready_forms import Place, paths_in, ready_form, section_at, yaml_of
 from spanscore.settings.renamed import renamed_key
 
-__all__ = ["Place", "place_of", "told", "written_place", "wrong_settings"]
+__all__ = ["Place", "place_of", "refuse_problems", "told", "written_place", "wrong_settings"]
 
 _LONGEST = 100
 """Characters of a wrong value that are shown."""
@@ -52,6 +52,22 @@ def wrong_settings(path: str | Path, errors: Sequence[str]) -> ConfigurationErro
     """Return the error that tells all that is wrong in a file."""
     count = f"{len(errors)} wrong setting{'s' if len(errors) > 1 else ''}"
     return ConfigurationError("\n".join([f"{path}: {count}", *(f"  {error}" for error in errors)]))
+
+
+def refuse_problems(path: str | Path, problems: Iterable[ConfigurationError]) -> None:
+    """Raise what is wrong in a file, and what this environment lacks for it; without a problem do nothing.
+
+    Raises:
+        NotReadyError: nothing is wrong; this environment lacks a library, a key or a file.
+        ConfigurationError: a setting is wrong; below the wrong settings the message names what is lacking.
+    """
+    wrong, lacking = list[str](), list[str]()
+    for problem in problems:
+        (lacking if isinstance(problem, NotReadyError) else wrong).append(str(problem))
+    if wrong:
+        raise ConfigurationError("\n".join([str(wrong_settings(path, wrong)), *lacking]))
+    if lacking:
+        raise NotReadyError("\n".join(lacking))
 
 
 def told(

@@ -83,7 +83,7 @@ class StoreClient:
                 because = self._refused(error)
                 told_s = retry_after_s(error.headers.get("Retry-After", ""))
                 wait_s = wait_s if told_s is None else min(told_s, _LONGEST_WAIT_S)
-            except (AttributeError, KeyError, TypeError, ValueError):  # half a body is no JSON
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # half a body is no JSON
                 because = "what it answers is not what was asked for, or not all of it"
             except (OSError, http.client.HTTPException) as error:
                 because = f"no whole answer ({_why(error)})"

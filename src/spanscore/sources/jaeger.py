@@ -60,7 +60,8 @@ class JaegerStore:
         if self._otlp is None:
             self._otlp = self._speaks_otlp()
         self.lost = () if self._otlp else _LOST
-        for trace_id in listed(self._start_s, self._end_s, self._ids, least_s=_LEAST_S):
+        where = f"at {self._client.url}"
+        for trace_id in listed(self._start_s, self._end_s, self._ids, least_s=_LEAST_S, where=where):
             yield trace_id if isinstance(trace_id, Unread) else self._trace(trace_id)
 
     def _speaks_otlp(self) -> bool:

@@ -44,7 +44,7 @@ class TempoStore:
 
     def traces(self) -> Iterator[StoredTrace | Unread]:
         """Yield the traces that are found."""
-        for trace_id in listed(self._start_s, self._end_s, self._ids):
+        for trace_id in listed(self._start_s, self._end_s, self._ids, where=f"at {self._client.url}"):
             yield trace_id if isinstance(trace_id, Unread) else self._trace(trace_id)
 
     def _ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:

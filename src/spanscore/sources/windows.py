@@ -33,6 +33,7 @@ def listed(
     *,
     least_s: float = 1.0,
     limit: int = LIMIT,
+    where: str = "there",
 ) -> Iterator[bytes | Unread]:
     """Yield trace ids, each once, roughly in the order of time.
 
@@ -41,6 +42,7 @@ def listed(
         ask: lists the ids of a stretch, so many at most.
         least_s: the shortest stretch that the store can be asked about.
         limit: how many it lists at most where the stretch can be shorter.
+        where: names the store in the error: ``at http://localhost:16686``.
 
     Raises:
         ConfigurationError: of the first stretch nothing could be had: nobody is there.
@@ -53,7 +55,7 @@ def listed(
             found = ask(at_s, until_s, limit)
         except Unanswered as error:
             if not answered:
-                raise ConfigurationError(f"no store lists its traces there: {error}") from None
+                raise ConfigurationError(f"no store lists its traces {where}: {error}") from None
             yield Unread(f"the traces {_stretch(at_s, until_s)}", str(error))
             at_s = until_s
             continue
