@@ -34,12 +34,12 @@ def a_session(sent: Sent) -> Session:
     return session
 
 
-ADDRESSES = ["http://collector:4318/v1/traces", "http://remote_scoring:4318/v1/traces"]
+ADDRESSES = ["http://collector:4318/v1/traces", "http://elsewhere:4318/v1/traces"]
 
 
 def test_each_request_is_sent_as_a_session_of_requests_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
-    monkeypatch.setenv("NO_PROXY", "remote_scoring")
+    monkeypatch.setenv("NO_PROXY", "elsewhere")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/a/bundle.pem")
     ours, theirs = Sent(), Sent()
     session, plain = a_session(ours), a_session(theirs)

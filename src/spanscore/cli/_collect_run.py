@@ -98,7 +98,7 @@ class CollectRun:
             return
         notes = Terminal(highlight=False, markup=False)
         for line in (
-            *_lines(self.out, cases, counts, unread, _scored_by(self.config, counts.metrics)),
+            *_lines(self.out, cases, counts, unread, _option_of_metrics(self.config, counts.metrics)),
             *(f"no unit has a {_describe_unknown(metric, counts)}" for metric in unknown),
         ):
             notes.print_line(line)
@@ -159,7 +159,7 @@ def _describe_unknown(metric: str, counts: CaseCounts) -> str:
 
 
 def _lines(
-    out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread], scored_by: str
+    out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread], option: str
 ) -> Iterator[str]:
     units = sum(case.times for case in cases)
     of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
@@ -168,12 +168,12 @@ def _lines(
     for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
         yield f"{times:,} left out: {reason}"
     yield from not_read(unread, len(unread))
-    yield f"Score them: spanscore evaluate {quote(str(out))} {scored_by} --out rows.jsonl"
+    yield f"Score them: spanscore evaluate {quote(str(out))} {option} --out rows.jsonl"
 
 
-def _scored_by(config: Path | None, metrics: Iterable[str]) -> str:
+def _option_of_metrics(config: Path | None, metrics: Iterable[str]) -> str:
     """Return the option of ``spanscore evaluate`` that names metrics: the configuration's, else built-in ones that scored."""
     if config is not None:
         return f"--config {quote(str(config))}"
-    known = sorted(built_ins().keys() & metrics)
-    return f"--metrics {','.join(known) or _ANY_METRIC}"
+    names = sorted(built_ins().keys() & metrics)
+    return f"--metrics {','.join(names) or _ANY_METRIC}"

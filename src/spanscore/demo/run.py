@@ -176,7 +176,7 @@ class Demo:
             status=self.scorer.status(),
             model=self._options.model or "offline",
             deliveries={signal: exporter.last() for signal, exporter in self._tracing.exporters.items()},
-            undelivered=self._tracing.undelivered(),
+            undelivered=self._tracing.list_undelivered(),
         )
 
     def _ask_all(self, watch: Callable[[Tally], None]) -> bool:

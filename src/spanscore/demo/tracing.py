@@ -86,7 +86,7 @@ class Tracing:
         if self.exporters:
             _together([provider.force_flush for provider in self._providers()])
 
-    def undelivered(self) -> list[str]:
+    def list_undelivered(self) -> list[str]:
         """Return the signals of which the backend lacks a part; it need not take metrics or events, as a Jaeger does not."""
         needed = (what for what in self.exporters if what == "traces" or not self.exporters[what].unsupported)
         return [what for what in needed if not self.exporters[what].delivered_since(0)]

@@ -287,7 +287,8 @@ class Providers:
 
     def _has_all_needed(self, future: Future[bool]) -> bool:
         """Whether an answer does not depend on the export that is stuck, nor on those that wait behind it."""
-        needed = [one for one in (self._chosen or {}).values() if one.which != "none" and not _is_spare(one)]
+        every = (self._chosen or {}).values()
+        needed = [chosen for chosen in every if chosen.which != "none" and not _is_spare(chosen)]
         at = self._at
         return at is not None and _is_spare(at) and (not needed or (future.running() and all(self._results)))
 

@@ -83,16 +83,16 @@ def replay_scorer(
         judge = settings.judge.model_copy(update={"cache": str(answers)})
         settings = settings.model_copy(update={"judge": judge})
     with read.as_written.told():
-        given = _given_in(settings)
-        made = _metrics_in(config, settings, given) if metrics is None else {"metrics": metrics}
+        chosen = _read_options(settings)
+        made = _make_metrics(config, settings, chosen) if metrics is None else {"metrics": metrics}
         own = _EMITTING if emits else _silent()
-        beside = {"sinks": [*(given["sinks"] if emits else ()), *sinks], "budget": _budgets(given["budget"])}
-        arguments = {**made, **overridden(given, {**_NOT_LIVE, **own, **beside})}
+        beside = {"sinks": [*(chosen["sinks"] if emits else ()), *sinks], "budget": _budgets(chosen["budget"])}
+        arguments = {**made, **overridden(chosen, {**_NOT_LIVE, **own, **beside})}
         scorer = OnlineScorer(**arguments)
     options = Options.of(
         {option.name: arguments[option.name] for option in fields(Options) if option.name in arguments}
     )
-    return ReplayScorer(scorer, options, settings.units, [*_notes(given, made)])
+    return ReplayScorer(scorer, options, settings.units, [*_notes(chosen, made)])
 
 
 def refuse_unready(config: Path) -> None:
@@ -105,15 +105,15 @@ def refuse_unready(config: Path) -> None:
     judge = read.settings.judge.model_copy(update={"cache": None})
     settings = read.settings.model_copy(update={"judge": judge})
     with read.as_written.told():
-        _metrics_in(config, settings, _given_in(settings))
+        _make_metrics(config, settings, _read_options(settings))
 
 
-def _given_in(settings: Settings) -> dict[str, Any]:
+def _read_options(settings: Settings) -> dict[str, Any]:
     """Return the options of a configuration, without those by which other processes would score: the judge is made here."""
     return {**given_in(settings), "spool": None, "remote_scoring": None}
 
 
-def _metrics_in(config: Path, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+def _make_metrics(config: Path, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     made = metrics_in(settings, given)
     if not made["metrics"]:
         raise ConfigurationError(f"{config} scores whole conversations alone, and these are not replayed")

@@ -74,7 +74,7 @@ def _alone(read: Spans) -> int:
 
 def _services(read: Spans) -> str:
     """Return the names of the services, without the name that an SDK gives to a service that has none."""
-    services = ((span.resource or {}).get(semconv.SERVICE_NAME) for span in read.units.values())
-    names = dict.fromkeys(safe_text(str(name)) for name in services if name is not None)
-    known = [name for name in names if not name.startswith(_UNKNOWN)]
-    return ", ".join(known) or "Scores of live traces"
+    held = ((span.resource or {}).get(semconv.SERVICE_NAME) for span in read.units.values())
+    names = dict.fromkeys(safe_text(str(name)) for name in held if name is not None)
+    services = [name for name in names if not name.startswith(_UNKNOWN)]
+    return ", ".join(services) or "Scores of live traces"
