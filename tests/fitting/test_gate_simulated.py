@@ -9,7 +9,7 @@ import pytest
 from benchmarks.fitting import cell
 
 
-@pytest.mark.parametrize(("annotations", "runs"), [(60, 20), (150, 6)])
+@pytest.mark.parametrize(("labels", "runs"), [(60, 20), (150, 6)])
 def test_without_any_true_gain_a_candidate_looks_better_and_is_not_kept(labels: int, runs: int) -> None:
     of = cell(labels, 0.0, runs)
 

@@ -186,7 +186,7 @@ def test_a_mean_of_bursts_strays_by_its_own_error_once_more_for_each_score_that_
     numbers = {
         one["record"]: one["expr"]
         for one in rules
-        if one.get("annotations", {}).get("window", "1h") == "1h" and "record" in one
+        if one.get("labels", {}).get("window", "1h") == "1h" and "record" in one
     }
     assert (numbers["spanscore:design_effect"], numbers["spanscore:baseline_variance"]) == (
         "vector(9)",

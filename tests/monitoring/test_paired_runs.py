@@ -92,7 +92,7 @@ ROWS = re.findall(
 )
 
 
-@pytest.mark.parametrize(("annotations", "differs", "seen"), ROWS)
+@pytest.mark.parametrize(("labels", "differs", "seen"), ROWS)
 def test_a_change_is_seen_as_often_as_the_page_says(labels: str, differs: str, seen: str) -> None:
     noise = 0.0 if differs == "never" else 1 / int(differs.rpartition(" ")[2])
 
