@@ -20,7 +20,7 @@ from tests.servers.server import poll
 from spanscore import Budget, ConfigurationError, JudgeCheck, OnlineScorer
 from spanscore.judges import judge
 from spanscore.judges.asker import asker
-from spanscore.line.judge_check import JudgeCheckRuns, asked_as
+from spanscore.line.judge_check import JudgeCheckRuns, build_check_name
 from spanscore.line.judge_check_cases import JudgeCheckCase
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
 from spanscore.model.sample import Samples, SingleTurnSample
@@ -305,7 +305,7 @@ def runs_of(says: Says, clock: Clock, folder: Path, cases: int = 2, **more: Any)
         every_s=3_600,
         first=FirstAnswers(folder / "baseline.json"),
         lock=ProcessLock(folder / "baseline.json.lock"),
-        evaluation=Evaluation({asked_as("says"): says}),
+        evaluation=Evaluation({build_check_name("says"): says}),
         prepare=prepare,
         record=lambda _: None,
         sleep=clock.sleep,

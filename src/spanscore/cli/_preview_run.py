@@ -104,7 +104,7 @@ class PreviewRun:
             typer.echo(json.dumps(plain, indent=2))
             return
         terminal = Terminal(highlight=False, markup=False)
-        for part in (describe_traces(read), *preview.shown(), *about):
+        for part in (describe_traces(read), *preview.render(), *about):
             terminal.print_line(part) if isinstance(part, str) else terminal.print(part)
         if interrupted:
             typer.echo("Interrupted: the counts are of what was read until then.", err=True)

@@ -39,7 +39,7 @@ def annotation_writer_of(line: Line, feedback: FeedbackJudging | None) -> Annota
     return AnnotationWriter(
         line.event_queue,
         scales=FeedbackScales(line.options.feedback_scales, line.metrics),
-        known=line.known,
+        known_units=line.known,
         hold=line.hold,
         sinks=line.sinks,
         content=line.content,
@@ -55,7 +55,7 @@ class AnnotationWriter:
     Args:
         event_queue: the way to the span thread.
         scales: what may be said.
-        known: the units of which a key is known.
+        known_units: the units of which a key is known.
         hold: labels leave at its pace.
         content: whether comments, which are content, may leave.
         redactor: applied to comments, keys and annotators; what it fails on is left out.
@@ -72,7 +72,7 @@ class AnnotationWriter:
         event_queue: EventQueue[Receiver],
         *,
         scales: FeedbackScales,
-        known: KnownUnits,
+        known_units: KnownUnits,
         hold: SpanBuffer,
         sinks: CompositeSink,
         content: bool = False,
@@ -82,7 +82,7 @@ class AnnotationWriter:
     ) -> None:
         self._event_queue = event_queue
         self._scales = scales
-        self._known = known
+        self._known = known_units
         self._hold = hold
         self._sinks = sinks
         self._content = content
@@ -116,8 +116,8 @@ class AnnotationWriter:
 
     def notes(self) -> list[str]:
         """Return what must be known of labels, for ``status()``."""
-        told = "their unit is none that this process knows: they left as events with spanscore.feedback_key"
-        return [f"{self.unplaced:,} labels came by a key, and {told}"] if self.unplaced else []
+        reason = "their unit is none that this process knows: they left as events with spanscore.feedback_key"
+        return [f"{self.unplaced:,} labels came by a key, and {reason}"] if self.unplaced else []
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
@@ -166,14 +166,14 @@ class AnnotationWriter:
         """Take no further label."""
         self._closed = True
 
-    def _let_go(self, serial: UnitKey, said: Annotation) -> None:
-        label = self._book.note(said)
+    def _let_go(self, serial: UnitKey, annotation: Annotation) -> None:
+        label = self._book.note(annotation)
         if label is None:
             self._inside.discard(serial)
             return
         self.labelled[label.name] += not label.revision
         if self._feedback is not None:
-            self._feedback.said(label)
+            self._feedback.judge_unit_of(label)
         self._hold.enqueue(_Leaving(self._sinks, self._clean(label), lambda: self._inside.discard(serial)))
 
     def _clean(self, label: Annotation) -> Annotation:
@@ -190,8 +190,8 @@ class AnnotationWriter:
 
 
 def _personal(label: Annotation) -> Mapping[str, str]:
-    told = {name: getattr(label, name) for name in _PERSONAL}
-    return {name: text for name, text in told.items() if text is not None and text != semconv.ANNOTATOR_HUMAN}
+    fields = {name: getattr(label, name) for name in _PERSONAL}
+    return {name: text for name, text in fields.items() if text is not None and text != semconv.ANNOTATOR_HUMAN}
 
 
 @dataclass(frozen=True, slots=True)

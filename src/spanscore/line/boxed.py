@@ -22,7 +22,7 @@ def dialects_of(options: Options, box: Timebox) -> list[SampleExtractor]:
     extract = _within(box, options.extract or Extract())
     ends = {"score_abandoned": options.score_abandoned, "score_failed": options.score_failed}
     offered = {"places": extract, **ends}
-    own = [_boxed(box, dialect) for dialect in DIALECTS.each(options.dialects, **offered)]
+    own = [_box(box, dialect) for dialect in DIALECTS.each(options.dialects, **offered)]
     return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
 
 
@@ -35,7 +35,7 @@ def _within(box: Timebox, extract: Extract) -> Extract:
     return replace(extract, **hooks)
 
 
-def _boxed(box: Timebox, dialect: SampleExtractor) -> Any:
+def _box(box: Timebox, dialect: SampleExtractor) -> Any:
     kind = type_name(dialect)
     return SimpleNamespace(
         accepts=box.hook(dialect.accepts, f"{kind}.accepts", Outcome.NO_SAMPLE),

@@ -54,7 +54,7 @@ def purse_for(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
     Raises:
         ConfigurationError: a budget is in USD while a model has no price; or the share is none.
     """
-    own = [one for one in options.budget if one.metric is None or _name_now(one.metric, metrics) in metrics]
+    own = [budget for budget in options.budget if budget.metric is None or _name_now(budget.metric, metrics) in metrics]
     return purse_of(own, options.replica_share, metrics)
 
 

@@ -120,7 +120,7 @@ class Line:
 
     def _make_parts(self) -> None:
         options = self.options
-        self.compared = compared_values_of(options, self.metrics, self.providers.resource, self._shown)
+        self.compared = compared_values_of(options, self.metrics, self.providers.resource, self._show_id)
         self.ledger = ledger_of(self.of_units, self.compared)
         self.shadow_ledger = Ledger(self.shadowing)
         self.pairs = Pairs(self.shadowing, self.shadow_ledger)
@@ -189,7 +189,7 @@ class Line:
             post=self._post,
             made=lambda unit, samples: self.span_thread.leave(lambda: self.keeping.made(unit, samples)),
             ended=None if self.collector is None else self.collector.scored,
-            came=lambda job: self.span_thread.leave(lambda: self._taken_over(job)),
+            came=lambda job: self.span_thread.leave(lambda: self._note_takeover(job)),
             shadows=self._shadows() if self.shadowing else None,
             workers=options.workers,
             turns=self.duty.turns(self.lanes.fill),
@@ -234,7 +234,7 @@ class Line:
             self._evaluation(self.shadowing, self.shadow_purse),
             ledger=self.shadow_ledger,
             room=MemoryQueue(options.queue_size, options.queue_bytes),
-            post=lambda settled: self.span_thread.leave(lambda: self._settled_beside(settled)),
+            post=lambda settled: self.span_thread.leave(lambda: self._settle_beside(settled)),
         )
 
     def _population(self, unit: Unit) -> SessionLine | Revisions | Units:
@@ -242,13 +242,13 @@ class Line:
             return self.sessions
         return self.revisions if unit.revision else self.units
 
-    def _taken_over(self, job: Job) -> None:
+    def _note_takeover(self, job: Job) -> None:
         self._population(job.unit).taken_over(job)
 
     def _post(self, result: JobResult) -> None:
-        self.span_thread.leave(lambda: self._settled(result))
+        self.span_thread.leave(lambda: self._settle(result))
 
-    def _settled(self, result: JobResult) -> None:
+    def _settle(self, result: JobResult) -> None:
         population = self._population(result.unit)
         if population is self.units:
             self.pairs.settled(result)
@@ -258,7 +258,7 @@ class Line:
         if self.delivery is not None and result.over and result.rest not in _NOT_OURS:
             self.hold.enqueue(LastOfUnit(result.unit, self.delivery), spans=0)
 
-    def _settled_beside(self, result: JobResult) -> None:
+    def _settle_beside(self, result: JobResult) -> None:
         self.pairs.settled_beside(result)
         self.units.settled_beside(result)
 
@@ -276,12 +276,12 @@ class Line:
         """
         self.accounts.share(fraction)
 
-    def when_safe(self, now_ns: int, told: Callable[[], None]) -> None:
+    def when_safe(self, now_ns: int, callback: Callable[[], None]) -> None:
         """Call it when every unit that has closed by now outlives the process, or has ended. Span thread."""
         self.units.tick(now_ns)  # what has just closed is handed over
-        self.engine.passing.when_over(told)
+        self.engine.passing.when_over(callback)
 
-    def _shown(self, text: str) -> str | None:
+    def _show_id(self, text: str) -> str | None:
         return shown_id(text, self.hooks.redactor, self.box)
 
     @property
@@ -342,7 +342,7 @@ class Line:
             sink=self.sinks,
             post=self.event_queue.post,
             on_the_way=self._on_the_way,
-            shown=self._shown,
+            shown=self._show_id,
             max_open=self.options.sessions.max_open,
         )
 
@@ -430,8 +430,8 @@ def exports_content(chosen: bool | None) -> bool:
     """Whether prompts and answers are exported: as it was chosen, else as the environment says."""
     if chosen is not None:
         return chosen
-    asked = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()
-    return asked in {"SPAN_ONLY", "SPAN_AND_EVENT", "TRUE", "1"}
+    setting = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()
+    return setting in {"SPAN_ONLY", "SPAN_AND_EVENT", "TRUE", "1"}
 
 
 def _is_disabled() -> bool:

@@ -32,8 +32,8 @@ def checked_rates(options: Options, metrics: Collection[str]) -> dict[str, float
     rates = under_current_names(options.rates, metrics)
     unknown = sorted(rates.keys() - set(metrics))
     if unknown:
-        known = ", ".join(metrics)
+        names = ", ".join(metrics)
         raise ConfigurationError(
-            f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {known}"
+            f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {names}"
         )
     return rates

@@ -12,7 +12,7 @@ from spanscore.otel.instruments import Telemetry
 from spanscore.protocols import Metric
 from spanscore.settings.collect import Collect
 
-__all__ = ["check_conditions", "collect_rows", "collected_by", "collector_of"]
+__all__ = ["check_conditions", "collect_rows", "collector_of", "read_collect_state"]
 
 
 def collector_of(
@@ -50,7 +50,7 @@ def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
             raise ConfigurationError(f"collect.when names {condition.metric}, which is no metric here: {meant}")
 
 
-def collected_by(collector: CaseCollector | None) -> CollectState | None:
+def read_collect_state(collector: CaseCollector | None) -> CollectState | None:
     """Return how it stands; None where nothing is collected."""
     return None if collector is None else collector.state()
 
@@ -58,9 +58,9 @@ def collected_by(collector: CaseCollector | None) -> CollectState | None:
 def collect_rows(state: CollectState) -> Iterator[str]:
     """Yield what has been collected, and why it cannot be written now."""
     written, folded, lost = (state.cases.get(result, 0) for result in (WRITTEN, FOLDED, LOST))
-    told = [f"collected: {written:,} case{'' if written == 1 else 's'} to {state.path}"]
-    told += [f"{folded:,} with a question that is in there"] if folded else []
-    told += [f"{lost:,} lost"] if lost else []
-    yield "; ".join(told)
+    parts = [f"collected: {written:,} case{'' if written == 1 else 's'} to {state.path}"]
+    parts += [f"{folded:,} with a question that is in there"] if folded else []
+    parts += [f"{lost:,} lost"] if lost else []
+    yield "; ".join(parts)
     if state.fault:
         yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait, and are tried again"

@@ -67,10 +67,10 @@ class Delivery:
         with self._lock:
             units, self._waiting, self._due = self._waiting, [], False
         flushed = self._flush()
-        flushed.add_done_callback(lambda done: self._flushed(units, done))
+        flushed.add_done_callback(lambda done: self._on_flush(units, done))
         return flushed
 
-    def _flushed(self, units: list[Unit], done: Future[bool]) -> None:
+    def _on_flush(self, units: list[Unit], done: Future[bool]) -> None:
         if not units:
             return
         if done.exception() is None and done.result():

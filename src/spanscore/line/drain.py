@@ -25,7 +25,7 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     """
     until = clock() + timeout_s
 
-    def left() -> float:
+    def remaining_s() -> float:
         return max(0.0, until - clock())
 
     for receiver in line.receivers:
@@ -33,23 +33,23 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     if line.judge_check is not None:
         line.judge_check.stop()
     thread = line.span_thread
-    line.engine.hand_back(left())
+    line.engine.hand_back(remaining_s())
     is_over = Event()
-    released = thread.call(lambda: None if is_over.is_set() else _release(line), 0.9 * left())
-    whole = released and thread.flush(left())
+    released = thread.call(lambda: None if is_over.is_set() else _release(line), 0.9 * remaining_s())
+    whole = released and thread.flush(remaining_s())
     if not released:
         line.event_queue.abandon()
-        released = thread.call(lambda: None, max(left(), _STOP_S))  # it may be late, not stuck
-    (line.handover or line.engine).stop(max(min(left(), _STOP_S), 0.1))
+        released = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # it may be late, not stuck
+    (line.handover or line.engine).stop(max(min(remaining_s(), _STOP_S), 0.1))
     if released:  # else the thread is stuck in an exporter, and what it owns must be left alone
-        thread.call(lambda: _give_up(line), max(left(), 0.2))
-        thread.call(line.sinks.shutdown, max(left(), 0.2))
+        thread.call(lambda: _give_up(line), max(remaining_s(), 0.2))
+        thread.call(line.sinks.shutdown, max(remaining_s(), 0.2))
     if line.collector is not None:
-        line.collector.finish(max(left(), 0.2))
-    leave_spool(line.queue, line.delivery, max(left(), 0.2))
-    thread.stop(max(left(), 0.2))
+        line.collector.finish(max(remaining_s(), 0.2))
+    leave_spool(line.queue, line.delivery, max(remaining_s(), 0.2))
+    thread.stop(max(remaining_s(), 0.2))
     if line.providers.spans_file is not None:
-        line.providers.spans_file.finish(max(left(), 0.2))
+        line.providers.spans_file.finish(max(remaining_s(), 0.2))
     is_over.set()
     _count_the_rest(line)
     return whole

@@ -156,7 +156,7 @@ class ExplainedTrace:
 
     def __rich__(self) -> Any:
         """Return tree and table."""
-        return Group(*_shown(self))
+        return Group(*_render(self))
 
 
 # --- shown -------------------------------------------------------------------------------------------------------------
@@ -179,10 +179,10 @@ class _SpanTree:
             yield Text.assemble(line, "  ", (claim, "bold" if span.unit == span.span_id else "dim"), no_wrap=True)
 
 
-def _shown(trace: ExplainedTrace) -> Iterator[Any]:
+def _render(trace: ExplainedTrace) -> Iterator[Any]:
     rows = [*_rows(trace.spans)]
     numbers = {span.span_id: number for number, (_, span) in enumerate(rows, 1)}
-    counts = f"{_counted(len(rows), 'span')}, {_counted(len(trace.units), 'unit')}"
+    counts = f"{_format_count(len(rows), 'span')}, {_format_count(len(trace.units), 'unit')}"
     yield Text(f"trace {trace.trace_id}: {counts}", style="bold")
     if rows:
         yield _SpanTree(rows)
@@ -197,16 +197,16 @@ def _shown(trace: ExplainedTrace) -> Iterator[Any]:
     yield table
 
 
-def _counted(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _rows(spans: Sequence[ExplainedSpan]) -> Iterator[tuple[str, ExplainedSpan]]:
     """Yield each span once, in the order of the tree; spans whose parents are a circle stand at the top."""
-    known = {span.span_id for span in spans}
+    ids = {span.span_id for span in spans}
     below: dict[str | None, list[ExplainedSpan]] = {}
     for span in spans:
-        below.setdefault(span.parent_id if span.parent_id in known else None, []).append(span)
+        below.setdefault(span.parent_id if span.parent_id in ids else None, []).append(span)
     done = set[str]()
     for top in [*below.get(None, ()), *spans]:
         waiting = [(top, "", "")]
@@ -236,7 +236,7 @@ def _unit(unit: ExplainedUnit, numbers: Mapping[str, int]) -> Iterator[tuple[str
         if counts[part.field] <= _MOST_PARTS:
             yield _LABELS[part.field], _part(part, numbers, is_needed=part.field in needed)
     yield from (
-        ("", f"{_counted(many - _MOST_PARTS, _LABELS[field])} more")
+        ("", f"{_format_count(many - _MOST_PARTS, _LABELS[field])} more")
         for field, many in counts.items()
         if many > _MOST_PARTS
     )

@@ -36,10 +36,10 @@ JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 
 def feedback_of(line: Line) -> FeedbackJudging | None:
     """Return what judges the units that labels are about; None where none is kept."""
-    asked = line.options.feedback_sampling
-    if asked is None:
+    settings = line.options.feedback_sampling
+    if settings is None:
         return None
-    made = FeedbackJudging(line, asked)
+    made = FeedbackJudging(line, settings)
     line.keeping.keepers.append(made.kept)
     line.engine.beside.append(made.asked)
     if line.telemetry is not None:
@@ -68,7 +68,7 @@ class FeedbackJudging:
             line.sampler.for_feedback,
             within_ns=int(settings.within_s * 1e9),
             max_bytes=settings.most_bytes,
-            on_kept=self.changed,
+            on_kept=self.judge_waiting,
         )
         self.asked = Shadows(
             self._metrics,
@@ -87,7 +87,7 @@ class FeedbackJudging:
         self._early: OrderedDict[UnitKey, None] = OrderedDict()
         self._done: OrderedDict[UnitKey, None] = OrderedDict()
 
-    def said(self, label: Annotation) -> None:
+    def judge_unit_of(self, label: Annotation) -> None:
         """Have the unit of a label judged, where that is low enough; one whose scores are to come, when they are there."""
         key = label.unit
         if key is None or label.quality is None or label.quality >= self._below or key in self._done:
@@ -97,7 +97,7 @@ class FeedbackJudging:
         else:
             self._judge(key)
 
-    def changed(self, key: UnitKey) -> None:
+    def judge_waiting(self, key: UnitKey) -> None:
         """Have a unit judged that was spoken of too early: its samples were made, or its own scores are in."""
         if key in self._early and not self._is_under_way(key):
             del self._early[key]
@@ -108,7 +108,7 @@ class FeedbackJudging:
         key = result.unit.key
         self.kept.scored(key, [score for score in result.scores if score.source is None])
         if result.over:
-            self.changed(key)
+            self.judge_waiting(key)
 
     def settled_beside(self, result: JobResult) -> None:
         """Let scores of the source leave: each is counted when it is out."""
@@ -119,7 +119,7 @@ class FeedbackJudging:
         """Let go of what is too old, and of what was waited for in vain."""
         self.kept.make_room()
         for key in list(self._early):
-            self.changed(key)
+            self.judge_waiting(key)
 
     def give_up(self) -> None:
         """End what is open: at the end of the scorer."""
@@ -145,11 +145,11 @@ class FeedbackJudging:
         self._publish(
             kept.unit,
             [
-                from_source(_drawn(score, kept.decision), kept.unit, semconv.SOURCE_FEEDBACK)
+                from_source(_with_decision(score, kept.decision), kept.unit, semconv.SOURCE_FEEDBACK)
                 for score in kept.scores.values()
             ],
         )
-        self._ask(kept, {name: one for name, one in decisions.items() if name not in kept.scores})
+        self._ask(kept, {name: decision for name, decision in decisions.items() if name not in kept.scores})
 
     def _ask(self, kept: KeptUnit, decisions: Mapping[str, Decision]) -> None:
         if decisions:
@@ -169,7 +169,7 @@ class FeedbackJudging:
             self._line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),))
 
 
-def _drawn(score: Score, decision: Decision) -> Score:
+def _with_decision(score: Score, decision: Decision) -> Score:
     return replace(score, probability=decision.probability, threshold=decision.threshold, rule=decision.rule)
 
 

@@ -20,25 +20,25 @@ _LATEST_S: Final = 2**33
 _LISTED: Final = 10
 
 
-def id_of(name: str, given: Any, bits: int) -> int:
+def id_of(name: str, value: Any, bits: int) -> int:
     """Return an id as the number that it is; ``given``: that, or its hex digits, all of them."""
     digits = bits // _HEX_BITS
     try:
-        number = int(given, 16) if is_a(given, str) and len(given) == digits and given.isalnum() else given
+        number = int(value, 16) if is_a(value, str) and len(value) == digits and value.isalnum() else value
     except ValueError:
         number = 0
     if is_a(number, int) and not is_a(number, bool) and 0 < number < 1 << bits:
         return number
-    raise ValueError(f"{name} is {given!r}; allowed are {digits} hex digits, not all 0, or the number")
+    raise ValueError(f"{name} is {value!r}; allowed are {digits} hex digits, not all 0, or the number")
 
 
-def only_unit(trace_id: int, known: Iterable[UnitKey]) -> UnitKey:
+def only_unit(trace_id: int, keys: Iterable[UnitKey]) -> UnitKey:
     """Return the one unit of a trace that is known.
 
     Raises:
         ValueError: there is none, or there are several; the message lists them.
     """
-    units = list(known)
+    units = list(keys)
     if len(units) == 1:
         return units[0]
     if not units:
@@ -51,40 +51,40 @@ def only_unit(trace_id: int, known: Iterable[UnitKey]) -> UnitKey:
     )
 
 
-def text_of(name: str, given: Any) -> str:
+def text_of(name: str, value: Any) -> str:
     """Return a text that says something."""
-    if is_a(given, str) and given.strip():
-        return str.__str__(given)
-    raise ValueError(f"{name} is {given!r}; allowed is a text that is not empty")
+    if is_a(value, str) and value.strip():
+        return str.__str__(value)
+    raise ValueError(f"{name} is {value!r}; allowed is a text that is not empty")
 
 
-def value_of(given: Any) -> HumanValue:
+def value_of(value: Any) -> HumanValue:
     """Return what a person said, of which the scale is yet to be looked at."""
-    if is_a(given, bool):
-        return given
-    if is_a(given, str):
-        return str.__str__(given)
-    if is_a(given, int, float) and isfinite(given):
-        return float(given)
-    raise ValueError(f"the value is {given!r}; allowed are True, False, a number, or a word of a declared scale")
+    if is_a(value, bool):
+        return value
+    if is_a(value, str):
+        return str.__str__(value)
+    if is_a(value, int, float) and isfinite(value):
+        return float(value)
+    raise ValueError(f"the value is {value!r}; allowed are True, False, a number, or a word of a declared scale")
 
 
-def seconds_since_1970_ns(given: Any) -> int:
+def seconds_since_1970_ns(when: Any) -> int:
     """Return a time as nanoseconds."""
-    if is_a(given, datetime):
-        if given.tzinfo is None:
+    if is_a(when, datetime):
+        if when.tzinfo is None:
             raise ValueError(
-                f"when is {given.isoformat()}, which has no time zone; allowed is datetime.now(timezone.utc)"
+                f"when is {when.isoformat()}, which has no time zone; allowed is datetime.now(timezone.utc)"
             )
-        given = given.timestamp()
-    if is_a(given, int, float) and not is_a(given, bool) and 0 < given < _LATEST_S:
-        return round(given * 1e9)
-    raise ValueError(f"when is {given!r}; allowed are a datetime with a time zone, and seconds since 1970")
+        when = when.timestamp()
+    if is_a(when, int, float) and not is_a(when, bool) and 0 < when < _LATEST_S:
+        return round(when * 1e9)
+    raise ValueError(f"when is {when!r}; allowed are a datetime with a time zone, and seconds since 1970")
 
 
-def uuid_of(name: str, given: UUID | str) -> UUID:
+def uuid_of(name: str, value: UUID | str) -> UUID:
     """Return an id as LangChain has it. Raises ValueError: it is none."""
     try:
-        return given if isinstance(given, UUID) else UUID(given)
+        return value if isinstance(value, UUID) else UUID(value)
     except (ValueError, AttributeError, TypeError):
-        raise ValueError(f"{name} is {given!r}; allowed is a UUID") from None
+        raise ValueError(f"{name} is {value!r}; allowed is a UUID") from None

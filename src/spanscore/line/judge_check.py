@@ -43,7 +43,7 @@ from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.settings.judge_check import JudgeCheck
 
-__all__ = ["JudgeCheckRuns", "JudgeCheckStatus", "as_judges_see", "asked_as", "judge_check_runs", "points_of"]
+__all__ = ["JudgeCheckRuns", "JudgeCheckStatus", "as_judges_see", "build_check_name", "judge_check_runs", "points_of"]
 
 _FIRST_S: Final = (10.0, 60.0)
 """When the first run begins, after the first unit: not in the burst of a start, and not with all replicas at once."""
@@ -81,9 +81,9 @@ class JudgeCheckStatus:
         if self.stands_by:
             return f"{self.metric} judge check: another process of this machine has its runs"
         why = f" (latest {self.reason})" if self.reason else ""
-        return f"{self.metric} judge check: {self._said()}{why}{''.join(self._times())}"
+        return f"{self.metric} judge check: {self._describe()}{why}{''.join(self._times())}"
 
-    def _said(self) -> str:
+    def _describe(self) -> str:
         run = self.last
         if run is None:
             return "no run yet"
@@ -95,14 +95,14 @@ class JudgeCheckStatus:
 
     def _times(self) -> Iterator[str]:
         if self.ran_s is not None:
-            yield f"; ran {_told(self.ran_s)} ago"
+            yield f"; ran {_format_duration(self.ran_s)} ago"
         if self.runs:
             yield "; runs now"
         if self.next_s is not None:
-            yield f"; next in {_told(self.next_s)}"
+            yield f"; next in {_format_duration(self.next_s)}"
 
 
-def _told(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes = seconds / 60
     if minutes < 2:  # noqa: PLR2004  (from here on seconds say little)
         return f"{seconds:.0f} s"
@@ -118,7 +118,7 @@ class JudgeCheckRuns:
         every_s: from the start of one run to that of the next.
         first: what the judges said first.
         lock: of the one process that has runs.
-        evaluation: asks them, each by the name under which its questions wait and are paid for (``asked_as``).
+        evaluation: asks them, each by the name under which its questions wait and are paid for (``build_check_name``).
         prepare: gives the samples as a judge may see them.
         record: told of each score, in the source ``judge_check``.
         sleep: waits for so many seconds.
@@ -205,11 +205,11 @@ class JudgeCheckRuns:
         with answers_kept(None):
             await asyncio.gather(*(self._ask_each(cases, answers) for _ in range(_AT_ONCE)))
         await asyncio.get_running_loop().run_in_executor(None, self._keep, answers)
-        self._last = {name: self._compared(metric, answers[name]) for name, metric in self._metrics.items()}
+        self._last = {name: self._compare(metric, answers[name]) for name, metric in self._metrics.items()}
 
     async def _ask_each(self, cases: Iterator[JudgeCheckCase], answers: Mapping[str, dict[str, float]]) -> None:
         for case in cases:
-            names = {asked_as(name): name for name in self._metrics}
+            names = {build_check_name(name): name for name in self._metrics}
             job = Job(_unit_of(case), await self._prepare(case.sample), dict.fromkeys(names, _ALWAYS))
             async with aclosing(self._evaluation.each(job)) as scores:
                 async for score in scores:
@@ -228,12 +228,12 @@ class JudgeCheckRuns:
         for name, own in answers.items():
             self._first.keep(name, self._metrics[name].evaluator_version, own)
 
-    def _compared(self, metric: Metric, answers: Mapping[str, float]) -> PairedRuns:
+    def _compare(self, metric: Metric, answers: Mapping[str, float]) -> PairedRuns:
         first = self._first.of(metric.name, metric.evaluator_version)
         human = {case.key: passes(case.human, metric.scale) for case in self._cases}
-        right = {key: _passed(metric, now) == human[key] for key, now in answers.items()}
+        right = {key: _is_pass(metric, now) == human[key] for key, now in answers.items()}
         pairs = [
-            PairedAnswer(first[key], now, _passed(metric, first[key]) == human[key], right[key])
+            PairedAnswer(first[key], now, _is_pass(metric, first[key]) == human[key], right[key])
             for key, now in answers.items()
         ]
         return paired(len(self._cases), pairs)
@@ -260,7 +260,7 @@ class JudgeCheckRuns:
         return {(id(self), name): _point(self._metrics[name], run) for name, run in self._last.items() if run.is_enough}
 
 
-def asked_as(metric: str) -> str:
+def build_check_name(metric: str) -> str:
     """Return the name in which a judge check asks for a metric.
 
     In the metric's own, units would wait behind its questions, and seem dearer to what paces the budget.
@@ -273,7 +273,7 @@ def _unit_of(case: JudgeCheckCase) -> Unit:
     return Unit(UnitKey(int(case.key, 16), 1), ())
 
 
-def _passed(metric: Metric, quality: float) -> bool:
+def _is_pass(metric: Metric, quality: float) -> bool:
     return metric.scale.label(quality) == "pass"
 
 
@@ -311,7 +311,7 @@ def judge_check_runs(
         every_s=judge_check.every_s,
         first=FirstAnswers(judge_check.baseline_path),
         lock=ProcessLock(judge_check.lock_path(metric.evaluator_version for metric in watched.values())),
-        evaluation=evaluation({asked_as(name): metric for name, metric in watched.items()}),
+        evaluation=evaluation({build_check_name(name): metric for name, metric in watched.items()}),
         prepare=prepare,
         record=(lambda _: None) if telemetry is None else partial(telemetry.record, None),
     )

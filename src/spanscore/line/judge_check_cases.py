@@ -34,7 +34,10 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
     Raises:
         ConfigurationError: it cannot be read, holds no sample, or a label that says nothing of one of the metrics.
     """
-    read = [(one.line, one.sample, one.human) for one in read_annotations(judge_check.path, name=judge_check.name)]
+    read = [
+        (sample.line, sample.sample, sample.human)
+        for sample in read_annotations(judge_check.path, name=judge_check.name)
+    ]
     cases = {
         key: JudgeCheckCase(key, sample, human) for _, sample, human in read if sample and (key := content_hash(sample))
     }

@@ -18,5 +18,5 @@ def applies_rows(applies: Mapping[str, Applicability | None]) -> Iterator[str]:
 def contradiction_rows(contradictions: Mapping[str, int]) -> Iterator[str]:
     """Yield a row per metric whose judges spoke against their own verdicts."""
     for metric, verdicts in contradictions.items():
-        told = "1 verdict contradicts its" if verdicts == 1 else f"{verdicts:,} verdicts contradict their"
-        yield f"{metric}: {told} own reason; nothing was changed, read some (spanscore.judge.self_contradictions on the spans)"
+        what = "1 verdict contradicts its" if verdicts == 1 else f"{verdicts:,} verdicts contradict their"
+        yield f"{metric}: {what} own reason; nothing was changed, read some (spanscore.judge.self_contradictions on the spans)"

@@ -51,9 +51,9 @@ class MetricsPage:
                 raise ConfigurationError(f"the metrics are being served already, on port {self.endpoint.port}")
             from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
-            name, told = self._line.providers.service_name, [self._line.telemetry, *beside]
+            name, sums = self._line.providers.service_name, [self._line.telemetry, *beside]
             self.endpoint = ScrapeEndpoint(
-                name, told, port=port, host=host, unready=self.unready, on_scrape=self._note_scrape
+                name, sums, port=port, host=host, unready=self.unready, on_scrape=self._note_scrape
             )
             return self.endpoint.port
 

@@ -27,7 +27,7 @@ class UnitCost(NamedTuple):
         """Return what it costs for so many; of nothing, nothing."""
         if not units:
             return NOTHING
-        return UnitCost(*(None if one is None else units * one for one in self))
+        return UnitCost(*(None if amount is None else units * amount for amount in self))
 
 
 NOTHING: Final = UnitCost(0, 0, 0.0)
@@ -85,10 +85,14 @@ class UnitPreview:
     @property
     def why(self) -> str:
         """Which rule takes it with which probability, and for which metrics where that differs."""
-        told = dict[str, list[str]]()
-        for metric, one in self.taken.items():
-            told.setdefault(f"{one['rule']} {one['probability']:.2g}", []).append(metric)
-        return next(iter(told)) if len(told) == 1 else "\n".join(f"{by}: {', '.join(of)}" for by, of in told.items())
+        by_rule = dict[str, list[str]]()
+        for metric, decision in self.taken.items():
+            by_rule.setdefault(f"{decision['rule']} {decision['probability']:.2g}", []).append(metric)
+        return (
+            next(iter(by_rule))
+            if len(by_rule) == 1
+            else "\n".join(f"{rule}: {', '.join(of)}" for rule, of in by_rule.items())
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -128,9 +132,9 @@ class Preview:
         """Return the tables."""
         from rich.console import Group
 
-        return Group(*self.shown())
+        return Group(*self.render())
 
-    def shown(self) -> Iterator[Any]:
+    def render(self) -> Iterator[Any]:
         """Yield the tables, and a line for each note."""
         yield f"{self.taken:,} of {self.units:,} unit{'' if self.units == 1 else 's'} would be scored; no judge was asked"
         yield _by_rule(self.rules)
@@ -165,8 +169,8 @@ def preview_of(
         metrics=tuple(
             _taker(name, rates[name], of, _sum({name: of.taken}, costs)) for name, of in tally.metrics.items()
         ),
-        named=tuple(map(_named, tally.named())),
-        notes=(*_unknown(tally, rules), *notes),
+        named=tuple(map(_build_unit_preview, tally.named())),
+        notes=(*_describe_unknown(tally, rules), *notes),
     )
 
 
@@ -189,7 +193,7 @@ def _sum(scores: Mapping[str, int], costs: Mapping[str, UnitCost]) -> UnitCost:
     return UnitCost(*(None if None in column else sum(filter(None, column)) for column in zip(*columns, strict=True)))
 
 
-def _named(unit: TakenUnit) -> UnitPreview:
+def _build_unit_preview(unit: TakenUnit) -> UnitPreview:
     began = None if unit.began_ns is None else datetime.fromtimestamp(unit.began_ns / 1e9, UTC)
     return UnitPreview(
         trace_id=f"{unit.key.trace_id:032x}",
@@ -200,7 +204,7 @@ def _named(unit: TakenUnit) -> UnitPreview:
     )
 
 
-def _unknown(tally: PreviewTally, rules: Sequence[Rule]) -> Iterator[str]:
+def _describe_unknown(tally: PreviewTally, rules: Sequence[Rule]) -> Iterator[str]:
     for name, count in tally.rules.items():
         if count.unknown:
             why = dict.fromkeys(_because(tally, rule) for rule in rules if rule.name == name)
@@ -222,36 +226,38 @@ def _by_rule(rules: Sequence[TakerPreview]) -> Fitting:
     headers = ("rule", "rate", "matched", *_AMOUNTS)
     rows = [
         (
-            printable(one.name),
-            _rate(one),
-            f"{one.matched:,}" + (f"\n{one.unknown:,} not known" if one.unknown else ""),
-            *_amounts(one),
+            printable(rule.name),
+            _rate(rule),
+            f"{rule.matched:,}" + (f"\n{rule.unknown:,} not known" if rule.unknown else ""),
+            *_amounts(rule),
         )
-        for one in rules
+        for rule in rules
     ]
     return Fitting(headers, rows, title="by rule; base is a metric's own rate")
 
 
 def _by_metric(metrics: Sequence[TakerPreview]) -> Fitting:
-    rows = [(one.name, _rate(one), *_amounts(one)) for one in metrics]
+    rows = [(metric.name, _rate(metric), *_amounts(metric)) for metric in metrics]
     return Fitting(("metric", "rate", *_AMOUNTS), rows, title="by metric")
 
 
 def _by_name(units: Sequence[UnitPreview]) -> Fitting:
-    rows = [(one.trace_id, printable(one.name) or "–", _when(one.began), printable_lines(one.why)) for one in units]
+    rows = [
+        (unit.trace_id, printable(unit.name) or "–", _when(unit.began), printable_lines(unit.why)) for unit in units
+    ]
     return Fitting(("trace id", "run", "began (UTC)", "by"), rows, title="some of them")
 
 
 _AMOUNTS: Final = ("taken", "expected", "judge calls", "tokens", "USD")
 
 
-def _amounts(one: TakerPreview) -> tuple[str, ...]:
-    usd = "?" if one.usd is None else f"{one.usd:,.2f}" if one.usd >= 1 or not one.usd else f"{one.usd:.2g}"
-    return f"{one.taken:,}", f"{one.expected:,.1f}", *map(_number, (one.calls, one.tokens)), usd
+def _amounts(taker: TakerPreview) -> tuple[str, ...]:
+    usd = "?" if taker.usd is None else f"{taker.usd:,.2f}" if taker.usd >= 1 or not taker.usd else f"{taker.usd:.2g}"
+    return f"{taker.taken:,}", f"{taker.expected:,.1f}", *map(_number, (taker.calls, taker.tokens)), usd
 
 
-def _rate(one: TakerPreview) -> str:
-    return "–" if one.rate is None else f"{one.rate:g}"
+def _rate(taker: TakerPreview) -> str:
+    return "–" if taker.rate is None else f"{taker.rate:g}"
 
 
 def _number(number: float | None) -> str:

@@ -24,8 +24,8 @@ def received_rows(received: Received) -> Iterator[str]:
         yield "; ".join(_topic(received.topic))
     if received.forward is not None:
         sent, failed, wrong = received.forward
-        told = f"forward: {_number(sent, 'request')} sent on, {failed:,} failed"
-        yield f"{told}; {wrong}" if wrong else told
+        requests = f"forward: {_number(sent, 'request')} sent on, {failed:,} failed"
+        yield f"{requests}; {wrong}" if wrong else requests
 
 
 def _door(received: Received) -> Iterator[str]:
@@ -83,10 +83,10 @@ def _external(counts: ExternalCounts) -> Iterator[str]:
 
 
 def _of_others(of: ExternalCount) -> str:
-    told = [f"{scores:,} {label}" for label, scores in sorted(of.labels.items())]
-    told += ["values not from 0 to 1: no mean"] if of.off_scale else []
-    told += [f"mean {of.mean:.2f}"] if of.mean is not None else []
-    return f"{of.scores:,} ({', '.join(told)})" if told else f"{of.scores:,}"
+    parts = [f"{scores:,} {label}" for label, scores in sorted(of.labels.items())]
+    parts += ["values not from 0 to 1: no mean"] if of.off_scale else []
+    parts += [f"mean {of.mean:.2f}"] if of.mean is not None else []
+    return f"{of.scores:,} ({', '.join(parts)})" if parts else f"{of.scores:,}"
 
 
 def _topic(topic: TopicState) -> Iterator[str]:

@@ -56,7 +56,7 @@ def recent_preview(
         ConfigurationError: a rate is none, or of no metric; or what is given is no rule.
     """
     chosen = line.options.rules if rules is None else tuple(rules)
-    if strange := next((one for one in chosen if not isinstance(one, Rule)), None):
+    if strange := next((rule for rule in chosen if not isinstance(rule, Rule)), None):
         raise ConfigurationError(f"rules holds {strange!r}; write [spanscore.Rule(0.5, 'slow', slower_than=2.0)]")
     own = _rates(line, rate, rates)
     tally = tally_of(line.options, own, chosen, line.known.recent.metadata, line.providers.service_name)
@@ -66,9 +66,9 @@ def recent_preview(
 
 
 def _rates(line: Line, rate: float | None, rates: Mapping[str, float] | None) -> dict[str, float]:
-    asked = Options(rates=dict(rates or {}))
-    given = checked_rates(asked, line.of_units)
-    return {name: given.get(name, line.options.rates_of(name)[0] if rate is None else rate) for name in line.of_units}
+    options = Options(rates=dict(rates or {}))
+    checked = checked_rates(options, line.of_units)
+    return {name: checked.get(name, line.options.rates_of(name)[0] if rate is None else rate) for name in line.of_units}
 
 
 def _began_ns(unit: RecentUnit) -> int | None:
@@ -85,8 +85,8 @@ def _cost_so_far(line: Line, name: str) -> UnitCost | None:
     metric = line.of_units[name]
     if not models_of(metric) or is_offline(getattr(metric, "_judge", None)):
         return NOTHING
-    asked = _asked(line, name)
-    if line.telemetry is None or name in line.shadowing or not asked:  # a second judge's are in the same sums
+    units = _count_asked(line, name)
+    if line.telemetry is None or name in line.shadowing or not units:  # a second judge's are in the same sums
         return None
     calls, tokens, usd = (
         _of_metric(name, line.telemetry.sums(of))
@@ -95,11 +95,11 @@ def _cost_so_far(line: Line, name: str) -> UnitCost | None:
     if not calls:  # other processes asked it
         return None
     priced = {*usd} >= {model for model, amount in tokens.items() if amount}
-    per_unit = sum(usd.values()) / asked if priced else None
-    return UnitCost(sum(calls.values()) / asked, sum(tokens.values()) / asked, per_unit)
+    per_unit = sum(usd.values()) / units if priced else None
+    return UnitCost(sum(calls.values()) / units, sum(tokens.values()) / units, per_unit)
 
 
-def _asked(line: Line, name: str) -> int:
+def _count_asked(line: Line, name: str) -> int:
     """Return of how many units a metric has been asked, and that have ended: by the dice, or for what was said of them."""
     parts = (part for source, part in line.counted().parts if source != semconv.SOURCE_SHADOW)
     ended = chain.from_iterable(part.outcomes.items() for part in parts)
@@ -108,13 +108,13 @@ def _asked(line: Line, name: str) -> int:
 
 def _of_metric(name: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> dict[str, float]:
     """Return model → what a sum says of a metric."""
-    found = dict[str, float]()
+    totals = dict[str, float]()
     for labels, amount in sums.items():
-        told = dict(labels)
-        if told[semconv.EVALUATION_NAME] == name:
-            model = told[semconv.REQUEST_MODEL]
-            found[model] = found.get(model, 0.0) + amount
-    return found
+        attributes = dict(labels)
+        if attributes[semconv.EVALUATION_NAME] == name:
+            model = attributes[semconv.REQUEST_MODEL]
+            totals[model] = totals.get(model, 0.0) + amount
+    return totals
 
 
 def _notes(line: Line) -> Iterator[str]:

@@ -21,10 +21,10 @@ def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mappi
     Raises:
         ConfigurationError: a rule names a metric that is not there, asks a judge, has no quality or does not score every unit.
     """
-    known = {metric.name: metric for metric in metrics}
+    by_name = {metric.name: metric for metric in metrics}
     for rule in rules:
         if rule.score is not None:
-            why = _why_not(known.get(rule.score["metric"]), rates)
+            why = _why_not(by_name.get(rule.score["metric"]), rates)
             if why:
                 raise ConfigurationError(
                     f"the sampling rule {rule.name} looks at the score of {rule.score['metric']}, {why}"
@@ -39,6 +39,6 @@ def _why_not(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
     if metric.scale.range is None:
         return "whose scale is open, so that it has no quality; give it a range="
     if rates[metric.name] < 1:
-        told = f"{rates[metric.name]:g} of the units; set sampling.rates: {{{metric.name}: 1.0}}"
-        return f"which is scored on {told}, or the rule is blind to the rest"
+        share = f"{rates[metric.name]:g} of the units; set sampling.rates: {{{metric.name}: 1.0}}"
+        return f"which is scored on {share}, or the rule is blind to the rest"
     return None

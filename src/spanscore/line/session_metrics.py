@@ -51,8 +51,8 @@ def checked_session_metrics(
 
 def bounds_of(sessions: Sessions) -> SessionBounds:
     """Return what a session is."""
-    given = {one.name: getattr(sessions, one.name) for one in fields(sessions) if one.name != "idle_timeout"}
-    return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **given)
+    bounds = {field.name: getattr(sessions, field.name) for field in fields(sessions) if field.name != "idle_timeout"}
+    return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
 
 
 def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | None:

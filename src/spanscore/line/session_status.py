@@ -28,13 +28,13 @@ class SessionStatus:
 
     def __str__(self) -> str:
         ended = ", ".join(f"{sessions:,} {end}" for end, sessions in sorted(self.ended.items()))
-        told = f"conversations: {self.open:,} open; ended: {ended or 'none'}"
-        told = f"{told}; incomplete, as {self.pieces}" if self.pieces else told
+        line = f"conversations: {self.open:,} open; ended: {ended or 'none'}"
+        line = f"{line}; incomplete, as {self.pieces}" if self.pieces else line
         if not self.without_id:
-            return told
+            return line
         units = f"{self.without_id:,} unit{'s are' if self.without_id > 1 else ' is'}"
         how = "use spanscore.session(…), or metadata thread_id or session_id"
-        return f"{told}; {units} in none, as nothing names a conversation: {how}"
+        return f"{line}; {units} in none, as nothing names a conversation: {how}"
 
 
 def session_status_of(line: Line) -> SessionStatus | None:

@@ -29,7 +29,7 @@ def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) ->
             raise ConfigurationError(
                 f"shadows has {name!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
             )
-        if shadow.evaluator_version == metrics[name].evaluator_version and _asked_by(shadow) == _asked_by(
+        if shadow.evaluator_version == metrics[name].evaluator_version and _identify_judge(shadow) == _identify_judge(
             metrics[name]
         ):
             raise ConfigurationError(
@@ -39,7 +39,7 @@ def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) ->
     return named
 
 
-def _asked_by(metric: Metric) -> tuple[Hashable, Any]:
+def _identify_judge(metric: Metric) -> tuple[Hashable, Any]:
     """Return what tells a metric's judge from every other: its account, and how it draws answers."""
     judge = getattr(metric, "_judge", None)
     return (None, None) if judge is None else (account_of(judge), getattr(unwrapped(judge), "drawing", None))

@@ -9,7 +9,7 @@ from spanscore.monitoring.estimates import MeanInterval
 from spanscore.monitoring.running_mean import ExcludedShare, excluded_so_far, running_mean
 from spanscore.otel.declared_sets import is_conditional
 
-__all__ = ["applies_in", "contradictions_in", "declined_in", "excluded_in", "means_of"]
+__all__ = ["applies_in", "contradictions_in", "count_declined", "find_excluded", "means_of"]
 
 
 def means_of(line: Line) -> dict[str, MeanInterval | None]:
@@ -19,13 +19,13 @@ def means_of(line: Line) -> dict[str, MeanInterval | None]:
     return {name: running_mean(name, metric.scale, line.telemetry.sums) for name, metric in line.metrics.items()}
 
 
-def excluded_in(line: Line) -> dict[str, ExcludedShare]:
+def find_excluded(line: Line) -> dict[str, ExcludedShare]:
     """Return metric → what its mean lacks; those that lack nothing, or have no mean, are left out."""
     if line.telemetry is None:
         return {}
     lost, sums = {**line.ledger.lost(), **line.sessions.ledger.lost()}, line.telemetry.sums
-    found = {name: excluded_so_far(name, one.scale, sums, lost[name]) for name, one in line.metrics.items()}
-    return {name: lacking for name, lacking in found.items() if lacking is not None}
+    shares = {name: excluded_so_far(name, metric.scale, sums, lost[name]) for name, metric in line.metrics.items()}
+    return {name: lacking for name, lacking in shares.items() if lacking is not None}
 
 
 def applies_in(line: Line) -> dict[str, Applicability | None]:
@@ -39,17 +39,17 @@ def applies_in(line: Line) -> dict[str, Applicability | None]:
 
 def contradictions_in(line: Line) -> dict[str, int]:
     """Return metric → verdicts of its judges that their own reason speaks against; those without any are left out."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for labels, verdicts in (
         () if line.telemetry is None else line.telemetry.sums(semconv.JUDGE_SELF_CONTRADICTIONS).items()
     ):
         if verdicts:
             metric = dict(labels)[semconv.EVALUATION_NAME]
-            found[metric] = found.get(metric, 0) + int(verdicts)
-    return found
+            counts[metric] = counts.get(metric, 0) + int(verdicts)
+    return counts
 
 
-def declined_in(line: Line) -> dict[str, int]:
+def count_declined(line: Line) -> dict[str, int]:
     """Return metric → units that its judge declined; empty without instruments."""
-    found = {} if line.telemetry is None else line.telemetry.sums(semconv.DECLINED)
-    return {dict(labels)[semconv.EVALUATION_NAME]: int(units) for labels, units in found.items()}
+    sums = {} if line.telemetry is None else line.telemetry.sums(semconv.DECLINED)
+    return {dict(labels)[semconv.EVALUATION_NAME]: int(units) for labels, units in sums.items()}

@@ -38,7 +38,7 @@ def queue_of(
         ConfigurationError: a spool stands beside another queue, or cannot be opened.
     """
     if options.remote_scoring is not None:
-        return RoomOfCopies(options, None if options.spool is None else _opened(options.spool))
+        return RoomOfCopies(options, None if options.spool is None else _open(options.spool))
     if options.spool is None:
         made: Queue = QUEUES.one(options.queue, capacity=options.queue_size, max_bytes=options.queue_bytes)
         return made
@@ -46,9 +46,9 @@ def queue_of(
         raise ConfigurationError("spool and queue are both given: units wait in one place; leave out one of them")
     from spanscore.scoring.spool_queue import SpoolQueue
 
-    file = _opened(options.spool)
+    file = _open(options.spool)
 
-    def told(because: str) -> None:
+    def report(because: str) -> None:
         log_once(f"spool row {because}", f"a row of the spool {file.path} was put aside: {because}")
         unreadable()
 
@@ -57,7 +57,7 @@ def queue_of(
         in_memory=options.queue_size,
         max_bytes=options.queue_bytes,
         scores_here=options.spool.score_here,
-        unreadable=told,
+        unreadable=report,
         resource=resource,
         metrics=metrics,
     )
@@ -97,7 +97,7 @@ def leave_spool(queue: Queue, delivery: Delivery | None, timeout_s: float) -> No
         file.close(timeout_s)
 
 
-def _opened(asked: Spool) -> SpoolFile:
+def _open(settings: Spool) -> SpoolFile:
     """Return the file of a spool, opened.
 
     Raises:
@@ -106,10 +106,10 @@ def _opened(asked: Spool) -> SpoolFile:
     from spanscore.spool.spool_file import SpoolFile
 
     return SpoolFile(
-        asked.path,
-        sync=asked.sync,
-        max_bytes=asked.max_bytes,
-        max_age_s=asked.max_age,
-        lease_s=asked.lease,
-        allow_network_disk=asked.allow_network_disk,
+        settings.path,
+        sync=settings.sync,
+        max_bytes=settings.max_bytes,
+        max_age_s=settings.max_age,
+        lease_s=settings.lease,
+        allow_network_disk=settings.allow_network_disk,
     )

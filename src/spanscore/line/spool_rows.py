@@ -16,16 +16,16 @@ _AGES: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
     """Yield what is in a spool, and what is wrong with it; ``since_s``: when the counts of this process began at zero."""
-    told = [f"spool: {state.depth:,} unit{'' if state.depth == 1 else 's'} on the disk, {_size(state.bytes)}"]
-    told += [f"oldest {_age(state.oldest_s)}"] if state.depth else []
-    told += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
-    told += (
+    parts = [f"spool: {state.depth:,} unit{'' if state.depth == 1 else 's'} on the disk, {_size(state.bytes)}"]
+    parts += [f"oldest {_age(state.oldest_s)}"] if state.depth else []
+    parts += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
+    parts += (
         [f"{state.dead_letters:,} put aside as dead letters: spanscore spool FILE tells more"]
         if state.dead_letters
         else []
     )
-    told += [f"{state.expired:,} older than max_age"] if state.expired else []
-    yield "; ".join(told)
+    parts += [f"{state.expired:,} older than max_age"] if state.expired else []
+    yield "; ".join(parts)
     began = datetime.fromtimestamp(since_s, UTC)
     yield f"process.start {began:%Y-%m-%d %H:%M:%S} UTC: what came before is in no count of this process"
     if state.fault is not None:

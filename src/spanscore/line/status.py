@@ -76,8 +76,8 @@ class ShadowStatus:
         lost = [f"{outcome} {units:,}" for outcome, units in sorted(self.outcomes.items()) if outcome != Outcome.SCORED]
         lost += [f"pending {self.pending:,}"] if self.pending else []
         latest = f"; latest {self.reason}" if self.reason else ""
-        told = f" ({', '.join(lost)}{latest})" if lost else ""
-        return f"{self.metric} shadow ({self.judge or self.evaluator_version}): {self.compared}{told}"
+        lost_units = f" ({', '.join(lost)}{latest})" if lost else ""
+        return f"{self.metric} shadow ({self.judge or self.evaluator_version}): {self.compared}{lost_units}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,8 @@ class Status:
         waiting, places = self.queue
         state = "shut down" if self.closed else "running"
         yield f"{state}: {_units(self.units)} seen; {waiting} of at most {places:,} waiting for their scores"
-        told = [f"of {count} {_LEFT[reason]}" for reason, count in self.hold.items() if reason in _LEFT and count]
-        yield "; ".join([f"spans of {_units(self.hold.get('parked', 0))} held back until they are scored", *told])
+        released = [f"of {count} {_LEFT[reason]}" for reason, count in self.hold.items() if reason in _LEFT and count]
+        yield "; ".join([f"spans of {_units(self.hold.get('parked', 0))} held back until they are scored", *released])
         if self.hold.get("lost"):
             yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
         if self.refused:
@@ -257,39 +257,41 @@ class Status:
 
     def _reasons(self) -> Iterator[str]:
         """Yield why there was no score: the latest of each outcome, once for metrics that say the same."""
-        said: dict[str, list[str]] = {}
+        metrics_by_reason: dict[str, list[str]] = {}
         for key, reason in self.reasons.items():
             metric, _, outcome = key.partition(" ")
-            said.setdefault(f"{outcome}: {reason.removeprefix(f'{metric} ')}", []).append(metric)
-        for why, metrics in said.items():
+            metrics_by_reason.setdefault(f"{outcome}: {reason.removeprefix(f'{metric} ')}", []).append(metric)
+        for why, metrics in metrics_by_reason.items():
             yield f"{', '.join(metrics)}, latest {why}"
         if any(key.endswith(" missing_field") for key in self.reasons):
             yield _DOES_NOT_FIT
         if trace_id := next(iter(self.traces.values()), ""):
             yield f"one of these units by its trace id: scorer.explain('{trace_id}')"
 
-    def _excluded(self) -> Iterator[str]:
+    def _describe_excluded(self) -> Iterator[str]:
         for metric, lacking in self.excluded.items():
             if _is_worth_telling(lacking):
                 ended = ((outcome, units) for outcome, units in self.outcomes[metric].items() if Outcome(outcome).lost)
                 how = ", ".join(f"{outcome} {units:,}" for outcome, units in ended if units) or "a fallback scored them"
                 share, low, high = lacking
-                told = f"{metric}: {100 * share:.0f} % of the chosen units were not scored ({how})"
+                sentence = f"{metric}: {100 * share:.0f} % of the chosen units were not scored ({how})"
                 of_rest = f"the mean is of the rest; of all it is {low:.2f} at worst, {high:.2f} at best"
-                yield f"{told}: {of_rest if share < 1 else 'there is no mean'}"
+                yield f"{sentence}: {of_rest if share < 1 else 'there is no mean'}"
 
-    def _declined(self) -> Iterator[str]:
+    def _describe_declined(self) -> Iterator[str]:
         for metric, declined in self.declined.items():
             if declined:
-                of = sum(units for one, units in self.outcomes[metric].items() if not Outcome(one).not_attempted)
-                told = f"{metric}: the judge declined {declined:,} of {_units(of)} ({100 * declined / of:.0f} %)"
-                yield f"{told}: these are no random ones, and the mean is of the others"
+                of = sum(
+                    units for outcome, units in self.outcomes[metric].items() if not Outcome(outcome).not_attempted
+                )
+                sentence = f"{metric}: the judge declined {declined:,} of {_units(of)} ({100 * declined / of:.0f} %)"
+                yield f"{sentence}: these are no random ones, and the mean is of the others"
 
     def _remarks(self) -> Iterator[str]:
         yield from self.notes
-        yield from self._excluded()
-        yield from self._declined()
-        yield from self._mixed()
+        yield from self._describe_excluded()
+        yield from self._describe_declined()
+        yield from self._describe_mixed_sampling()
         yield from contradiction_rows(self.contradictions)
         if self._none_sampled():
             rates = {least for least, _ in self.rates.values()}
@@ -299,10 +301,10 @@ class Status:
             yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
         if self.overflowed:
             whose = [f"{metric} has too many different values of {label}" for metric, label in self.overflowing.items()]
-            told = "; ".join(whose) or "too many different models, agents or evaluator version"
-            yield f"{self.overflowed} measurements are told as 'other': {told}"
+            culprits = "; ".join(whose) or "too many different models, agents or evaluator version"
+            yield f"{self.overflowed} measurements are told as 'other': {culprits}"
 
-    def _mixed(self) -> Iterator[str]:
+    def _describe_mixed_sampling(self) -> Iterator[str]:
         unknown = self.head_sampling.get(UNKNOWN)
         if unknown and self.head_sampling.get(STATED):
             yield (

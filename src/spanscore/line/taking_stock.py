@@ -7,9 +7,9 @@ from operator import attrgetter
 
 from spanscore import semconv
 from spanscore.line.build import DISABLED, Line
-from spanscore.line.collecting import collected_by
+from spanscore.line.collecting import read_collect_state
 from spanscore.line.session_status import session_status_of
-from spanscore.line.so_far import applies_in, contradictions_in, declined_in, excluded_in, means_of
+from spanscore.line.so_far import applies_in, contradictions_in, count_declined, find_excluded, means_of
 from spanscore.line.spool import spool_of
 from spanscore.line.status import ShadowStatus, Status
 from spanscore.metrics.catalog.offline import offline_notes
@@ -37,8 +37,8 @@ def status_of(
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
     counted = line.counted()
     outcomes = _outcomes(counted, line.metrics)
-    told = [*list(line.units.notes.reasons.items()), *list(line.sessions.notes.reasons.items())]
-    reasons = {f"{metric} {outcome}": why for (metric, outcome), why in told}
+    noted = [*list(line.units.notes.reasons.items()), *list(line.sessions.notes.reasons.items())]
+    reasons = {f"{metric} {outcome}": why for (metric, outcome), why in noted}
     return Status(
         providers=[tuple(row) for row in providers],
         units=units,
@@ -67,18 +67,18 @@ def status_of(
         means=means_of(line),
         accounts=line.accounts.states(),
         budgets=line.accounts.budgets(),
-        declined=declined_in(line),
+        declined=count_declined(line),
         applies=applies_in(line),
         contradictions=contradictions_in(line),
         shadows=tuple(_shadows(line, counted.sources.get(semconv.SOURCE_SHADOW))),
-        excluded=excluded_in(line),
+        excluded=find_excluded(line),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,
         received=received,
         replay=replay,
         since_s=line.ledger.since_s,
         spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
         spans_file=None if (file := line.providers.spans_file) is None else file.state(),
-        collected=collected_by(line.collector),
+        collected=read_collect_state(line.collector),
         judge_check=() if line.judge_check is None else tuple(line.judge_check.states()),
         notes=[*_own_notes(line), *notes],
     )

@@ -110,11 +110,11 @@ def recent_explained(line: Line, trace_id: str | int) -> list[dict[str, Any]]:
         ConfigurationError: it is no trace id.
     """
     decided = line.units.explain(trace_id)
-    known = {unit.key: unit for unit in line.units.recent_units()}
+    by_key = {unit.key: unit for unit in line.units.recent_units()}
     explainer = UnitExplainer(line.options, [*line.of_units.values()], texts=False)
     translator = Translator(line.options.translations)
     for entry in decided:
-        unit = known.get(UnitKey(int(entry["trace_id"], 16), int(entry["span_id"], 16)))
+        unit = by_key.get(UnitKey(int(entry["trace_id"], 16), int(entry["span_id"], 16)))
         if unit is None or any(metric["outcome"] is None for metric in entry["metrics"].values()):
             continue
         names = (None if span.operation is None else translator.of_scope(span.scope) for span in unit.spans)
@@ -148,22 +148,22 @@ def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanD
         shown: the same, with the texts that may be shown.
         raw: span id → the span as its writer has it.
     """
-    held = {span.span_id: [*_held_by(raw.get(span.span_id, span))] for span in unit.spans}
-    searched, texts = dict(samples.searched), iter(_taken(shown))
-    for field, call, text in _taken(samples):
+    held = {span.span_id: [*_find_values(raw.get(span.span_id, span))] for span in unit.spans}
+    searched, texts = dict(samples.searched), iter(_list_parts(shown))
+    for field, call, text in _list_parts(samples):
         shown_text = next(texts, (field, None, None))[2]
         if text is None:
             yield ExplainedPart(field=field, searched=searched.get(field))
             continue
         order = [value for span in _order(unit, field, call) for value in held[span.span_id]]
         place = next(filter(None, (_place(needle, order) for needle in _needles(text, call))), None)
-        yield ExplainedPart(field=field, text=shown_text, **({} if place is None else _named(*place)))
+        yield ExplainedPart(field=field, text=shown_text, **({} if place is None else _name_place(*place)))
 
 
-def _taken(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
+def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
     """Yield field, call and text of each part of a sample; of a field that has no value the text None."""
     single = samples.single
-    yield from ((field, None, getattr(single, field, None)) for field in _sought(samples))
+    yield from ((field, None, getattr(single, field, None)) for field in _find_fields(samples))
     contexts = None if single is None else single.retrieved_contexts
     yield from (("retrieved_contexts", None, text) for text in ([None] if contexts is None else contexts))
     for message in [] if samples.multi is None else samples.multi.user_input:
@@ -171,7 +171,7 @@ def _taken(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]
             yield "tool_calls", call, f"{call.name}({json.dumps(call.args, ensure_ascii=False, default=str)})"
 
 
-def _sought(samples: Samples) -> list[str]:
+def _find_fields(samples: Samples) -> list[str]:
     """Return the fields that a unit itself fills; if the reason names those that cannot be told, these alone."""
     named, cannot, _ = (samples.reason or "").partition(" cannot be told")
     words = {"user_input": "question", "response": "answer"}
@@ -196,11 +196,11 @@ def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
     return sorted(last_first if field == "response" else unit.spans, key=lambda span: span is not unit.content_span)
 
 
-def _named(span: SpanData, attribute: str, _: str) -> dict[str, str]:
+def _name_place(span: SpanData, attribute: str, _: str) -> dict[str, str]:
     return {"span_id": f"{span.span_id:016x}", "span": span.name, "attribute": attribute}
 
 
-def _held_by(span: SpanData) -> Iterator[_Held]:
+def _find_values(span: SpanData) -> Iterator[_Held]:
     in_events = ((f"event {event}: {name}", value) for event, held in span.events for name, value in held.items())
     for name, value in chain(wire_of(span).items(), in_events):
         if name not in semconv.PLAIN_ATTRIBUTES or name == semconv.TOOL_NAME:
@@ -234,15 +234,15 @@ def _changes(unit: Unit, samples: Samples, missing: Mapping[str, Sequence[str]])
     """Return what would have a unit scored; nothing if it has a question, an answer and what the metrics need."""
     reason = "" if samples.outcome is None else samples.reason or ""
     lacks = _lacking(samples, missing)
-    known = [change for begin, change in _BY_REASON.items() if reason.startswith(begin)]
-    remedies = known or (_remedies(unit) if lacks else [])
-    places = [] if known or (remedies and reason) else lacks
+    known_changes = [change for begin, change in _BY_REASON.items() if reason.startswith(begin)]
+    remedies = known_changes or (_remedies(unit) if lacks else [])
+    places = [] if known_changes or (remedies and reason) else lacks
     return [*remedies, *(_change(field, unit) for field in places)]
 
 
 def _lacking(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    asked = (field for field in _sought(samples) if getattr(samples.single, field, None) is None)
-    return [*dict.fromkeys(chain(asked, *missing.values()))]
+    lacking = (field for field in _find_fields(samples) if getattr(samples.single, field, None) is None)
+    return [*dict.fromkeys(chain(lacking, *missing.values()))]
 
 
 def _remedies(unit: Unit) -> list[str]:
