@@ -2,7 +2,7 @@
 
 import pytest
 
-from spanscore.report.findings import scored
+from spanscore.report.findings import format_score
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from spanscore.report.findings import scored
     ],
 )
 def test_a_score_that_just_fails_is_not_shown_as_one_that_passes(quality, pass_at, shown):
-    assert scored(quality, quality, pass_at) == shown
+    assert format_score(quality, quality, pass_at) == shown

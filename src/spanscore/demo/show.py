@@ -23,7 +23,7 @@ from spanscore.demo.scenario import STRETCHES
 from spanscore.demo.times import MINUTES
 from spanscore.line.terminal import Terminal
 from spanscore.report import ReportRow
-from spanscore.report.findings import scored, threshold, value_among
+from spanscore.report.findings import format_score, threshold, value_among
 
 __all__ = ["overview", "svg"]
 
@@ -122,7 +122,7 @@ def _scores(trace: Trace) -> RenderableType:
 
 
 def _score(one: ReportRow) -> Text:
-    value = scored(one.value, one.quality, one.pass_at)
+    value = format_score(one.value, one.quality, one.pass_at)
     return Text(f"{one.metric} ").append(value, style={"pass": "green", "fail": "bold red"}.get(one.label or "", ""))
 
 

@@ -37,8 +37,10 @@ class PersonAnnotation:
 def labels(spans: Spans) -> Mapping[str, tuple[PersonAnnotation, ...]]:
     """Return unit, by its name → its labels, in the order of time."""
     return {
-        unit_name(key): tuple(sorted((_label(*who, span) for who, span in said.items()), key=lambda one: one.when_ns))
-        for key, said in spans.labels.items()
+        unit_name(key): tuple(
+            sorted((_label(*who, span) for who, span in by_person.items()), key=lambda label: label.when_ns)
+        )
+        for key, by_person in spans.labels.items()
     }
 
 

@@ -41,7 +41,7 @@ class Chip(NamedTuple):
 
 def chip(row: ReportRow) -> Chip:
     """Return a score in few words."""
-    return Chip(f"{say.readable(row.metric)} {_scored(row)}", row.label or "")
+    return Chip(f"{say.readable(row.metric)} {_format_score(row)}", row.label or "")
 
 
 def label_chip(label: PersonAnnotation) -> Chip:
@@ -51,9 +51,9 @@ def label_chip(label: PersonAnnotation) -> Chip:
     return Chip(f"{say.readable(label.name)}: {label.told}{by}", f"{good} person".strip())
 
 
-def comments(said: Sequence[PersonAnnotation]) -> list[str]:
+def comments(labels: Sequence[PersonAnnotation]) -> list[str]:
     """Return what people wrote beside their labels, and who it was where that is known."""
-    return [f"{_who(label)}{cut(label.comment, _COMMENT_CHARS)}" for label in said if label.comment]
+    return [f"{_who(label)}{cut(label.comment, _COMMENT_CHARS)}" for label in labels if label.comment]
 
 
 def _who(label: PersonAnnotation) -> str:
@@ -62,7 +62,7 @@ def _who(label: PersonAnnotation) -> str:
 
 def score_row(row: ReportRow) -> dict[str, str]:
     """Return a metric's row of a table: its name, the score or what there is instead, and why."""
-    score = say.outcome_name(row.outcome) if row.value is None else _scored(row)
+    score = say.outcome_name(row.outcome) if row.value is None else _format_score(row)
     if row.label:
         score += f" ({row.label})"
     if row.value is not None and row.quality is not None and abs(row.quality - row.value) > 1e-9:  # noqa: PLR2004
@@ -94,5 +94,5 @@ def rough(text: str | None, most: int = _ROUGH_CHARS) -> str:
     return line if len(line) <= most else f"{line[:most]}…"
 
 
-def _scored(row: ReportRow) -> str:
-    return say.scored(row.value, row.quality, row.pass_at)
+def _format_score(row: ReportRow) -> str:
+    return say.format_score(row.value, row.quality, row.pass_at)

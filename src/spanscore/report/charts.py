@@ -87,7 +87,7 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
         _curves(buckets, y),
         *_levels_of_stretch(metric, x, y),
         *_points(metric, x, y),
-        *(_column(x, bucket, "hover", 0, _TREND_PX, _told(bucket, summary)) for bucket in buckets),
+        *(_column(x, bucket, "hover", 0, _TREND_PX, _describe_bucket(bucket, summary)) for bucket in buckets),
     ]
     return Chart("", _svg(_TREND_PX, parts))
 
@@ -164,7 +164,7 @@ def _time(time_ns: int, shape: str) -> str:
     return words[:-5] if shape.endswith("%f") else words
 
 
-def _told(bucket: Bucket, summary: ReportSummary) -> str:
+def _describe_bucket(bucket: Bucket, summary: ReportSummary) -> str:
     when = f"{clock(bucket.start_ns, summary)} to {clock(bucket.end_ns, summary)} UTC"
     interval = "" if bucket.low is None else f"\n95 % interval {figure(bucket.low)} to {figure(bucket.high)}"
     mean = "no score" if bucket.mean is None else f"mean {figure(bucket.mean)} of {bucket.scores:,} scores"
@@ -178,8 +178,8 @@ def _curves(buckets: Sequence[Bucket], y: _Axis) -> str:
     for run in _runs(buckets):
         across = [x(run[0].start_ns), *(x(_middle(bucket)) for bucket in run), x(run[-1].end_ns)]
         ends = [run[0], *run, run[-1]]
-        top = [(at, y(one.high)) for at, one in zip(across, ends, strict=True) if one.high is not None]
-        bottom = [(at, y(one.low)) for at, one in zip(across, ends, strict=True) if one.low is not None]
+        top = [(at, y(interval.high)) for at, interval in zip(across, ends, strict=True) if interval.high is not None]
+        bottom = [(at, y(interval.low)) for at, interval in zip(across, ends, strict=True) if interval.low is not None]
         bands.append(f"M{_line([*top, *reversed(bottom)])}Z")
     for before, bucket in pairwise([None, *buckets]):
         if bucket is not None and bucket.mean is not None:
@@ -246,11 +246,11 @@ def _middle(bucket: Bucket) -> int:
 
 
 def _column(
-    x: _Axis, bucket: Bucket, kind: str, top: float, height: float, told: str = "", *, share: float = 1.0
+    x: _Axis, bucket: Bucket, kind: str, top: float, height: float, title: str = "", *, share: float = 1.0
 ) -> str:
     """Return a bar as wide as such a share of a bucket."""
     width = share * (x(bucket.end_ns) - x(bucket.start_ns))
-    return _rect(x(_middle(bucket)) - width / 2, top, width, height, kind, told)
+    return _rect(x(_middle(bucket)) - width / 2, top, width, height, kind, title)
 
 
 # --- histograms -------------------------------------------------------------------------------------------------
@@ -277,9 +277,9 @@ def _histogram(
     ]
     for (low, high, name), share, scored in zip(bins, shares, counts, strict=True):
         width = x(high) - x(low)
-        told = f"{name}: {share:.1f} % of {metric.noun}s ({scored:,} scored)"
+        tooltip = f"{name}: {share:.1f} % of {metric.noun}s ({scored:,} scored)"
         parts.append(_rect(x(low) + 0.05 * width, y(share), 0.9 * width, _HISTOGRAM_PX - y(share), "share"))
-        parts.append(_rect(x(low), 0, width, _HISTOGRAM_PX, "hover", told))
+        parts.append(_rect(x(low), 0, width, _HISTOGRAM_PX, "hover", tooltip))
     return Chart(title, _svg(_HISTOGRAM_PX, [*parts, *(_thresholds(metric, x) if passes else ())]))
 
 
@@ -349,9 +349,9 @@ def _svg(height: int, parts: Sequence[str]) -> str:
     return f'<svg class="plot" height="{height}" aria-hidden="true">{"".join(parts)}</svg>'
 
 
-def _rect(x: float, y: float, width: float, height: float, kind: str, told: str = "") -> str:
+def _rect(x: float, y: float, width: float, height: float, kind: str, tooltip: str = "") -> str:
     """Return a bar; across in per cent, upright in pixels; with words that a pointer shows."""
-    title = f"<title>{escape(printable_lines(told))}</title>" if told else ""
+    title = f"<title>{escape(printable_lines(tooltip))}</title>" if tooltip else ""
     place = f'x="{x:.2f}%" y="{y:.2f}" width="{width:.2f}%" height="{height:.2f}"'
     return f'<rect class="{kind}" {place}>{title}</rect>'
 

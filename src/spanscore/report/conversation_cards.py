@@ -68,20 +68,20 @@ class ConversationCard:
     earlier: int
 
 
-def cards(found: Sequence[Conversation], units: UnitBook, summary: ReportSummary) -> list[ConversationCard]:
+def cards(conversations: Sequence[Conversation], units: UnitBook, summary: ReportSummary) -> list[ConversationCard]:
     """Return the conversations to look at, what failed first."""
     order = {worst.unit: place for place, worst in enumerate(summary.failed)}
-    ranked = sorted(found, key=lambda one: (order.get(one.id, len(order)), _lowest(one, units)))
-    return [_card(one, units, summary) for one in ranked[:MOST_CONVERSATIONS]]
+    ranked = sorted(conversations, key=lambda each: (order.get(each.id, len(order)), _lowest(each, units)))
+    return [_card(conversation, units, summary) for conversation in ranked[:MOST_CONVERSATIONS]]
 
 
 def _lowest(conversation: Conversation, units: UnitBook) -> float:
     """Return the lowest quality of the whole or of any turn, by a judge or a person; 1 where nothing is known."""
     names = [_name(turn) for turn in conversation.turns]
     rows = chain((score.row for score in conversation.scores), *(units.rows.get(name, ()) for name in names))
-    said = chain.from_iterable(units.labels.get(name, ()) for name in names)
-    known = [*(row.quality for row in rows), *(label.quality for label in said)]
-    return min((quality for quality in known if quality is not None), default=1.0)
+    labels = chain.from_iterable(units.labels.get(name, ()) for name in names)
+    qualities = [*(row.quality for row in rows), *(label.quality for label in labels)]
+    return min((quality for quality in qualities if quality is not None), default=1.0)
 
 
 def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -> ConversationCard:
@@ -101,7 +101,7 @@ def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -
 
 def _turn(number: int, turn: SpanData, units: UnitBook, summary: ReportSummary) -> TurnCard:
     name = _name(turn)
-    story, said = units.tell(name), units.labels.get(name, ())
+    story, labels = units.tell(name), units.labels.get(name, ())
     scores = [chip(row) for row in units.rows.get(name, ()) if row.value is not None]
     return TurnCard(
         number=number,
@@ -109,8 +109,8 @@ def _turn(number: int, turn: SpanData, units: UnitBook, summary: ReportSummary) 
         question=cut(story.question, MAX_CHARS),
         answer=cut(story.answer, MAX_CHARS),
         captured=story.captured,
-        chips=[*scores, *map(label_chip, said)],
-        comments=comments(said),
+        chips=[*scores, *map(label_chip, labels)],
+        comments=comments(labels),
         trace_id=f"{turn.trace_id:032x}",
     )
 

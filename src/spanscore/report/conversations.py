@@ -47,9 +47,9 @@ def conversations(spans: Spans) -> list[Conversation]:
     """Return those that were judged as a whole, or of which the file has at least two turns, in the order of time."""
     turns = _turns(spans)
     ids = dict.fromkeys([*turns, *spans.conversations, *spans.going_on])
-    found = [Conversation(one, tuple(turns.get(one, ())), tuple(_scores(one, spans))) for one in ids]
-    kept = [one for one in found if one.scores or len(one.turns) > 1]
-    return sorted(kept, key=lambda one: one.turns[0].start_ns if one.turns else 0)
+    candidates = [Conversation(key, tuple(turns.get(key, ())), tuple(_scores(key, spans))) for key in ids]
+    kept = [conversation for conversation in candidates if conversation.scores or len(conversation.turns) > 1]
+    return sorted(kept, key=lambda conversation: conversation.turns[0].start_ns if conversation.turns else 0)
 
 
 def _scores(conversation: str, spans: Spans) -> Iterator[WholeScore]:
@@ -69,14 +69,14 @@ def _score(conversation: str, metric: str, span: SpanData, spans: Spans, *, prov
 
 def _turns(spans: Spans) -> dict[str, list[SpanData]]:
     """Return the units of each conversation, in the order of time."""
-    found: dict[str, list[SpanData]] = {}
+    turns: dict[str, list[SpanData]] = {}
     for span in _units(spans):
         conversation = _conversation_of(span, spans.evaluations.get(UnitKey(span.trace_id, span.span_id), {}))
         if conversation:
-            found.setdefault(conversation, []).append(span)
-    for of_one in found.values():
+            turns.setdefault(conversation, []).append(span)
+    for of_one in turns.values():
         of_one.sort(key=lambda span: (span.start_ns, span.end_ns))
-    return found
+    return turns
 
 
 def _units(spans: Spans) -> Iterator[SpanData]:
@@ -85,7 +85,7 @@ def _units(spans: Spans) -> Iterator[SpanData]:
     ours = {key.trace_id for key in spans.units}
     for trace_id, within in spans.by_trace.items():
         if trace_id not in ours:
-            yield from _topmost([span for span in within.values() if _named(span)], within)
+            yield from _topmost([span for span in within.values() if _read_conversation_id(span)], within)
 
 
 def _topmost(named: Sequence[SpanData], within: Mapping[int, SpanData]) -> Iterator[SpanData]:
@@ -105,9 +105,9 @@ def _above(span: SpanData, within: Mapping[int, SpanData]) -> Iterator[int]:
 
 def _conversation_of(span: SpanData, evaluations: Mapping[str, SpanData]) -> str:
     """Return what a unit's span says, or else its evaluations, whose writer may have read another convention."""
-    said = (_named(one) for one in (span, *evaluations.values()))
-    return next((one for one in said if one), "")
+    ids = (_read_conversation_id(each) for each in (span, *evaluations.values()))
+    return next((name for name in ids if name), "")
 
 
-def _named(span: SpanData) -> str:
+def _read_conversation_id(span: SpanData) -> str:
     return safe_text(as_text(span.attributes.get(semconv.CONVERSATION_ID) or ""))

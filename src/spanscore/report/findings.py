@@ -16,13 +16,13 @@ __all__ = [
     "counted",
     "dollars",
     "figure",
+    "format_score",
     "headline",
     "level",
     "metric_finding",
     "outcome_words",
     "period",
     "readable",
-    "scored",
     "threshold",
     "value_among",
     "why_unscored",
@@ -127,7 +127,7 @@ def figure(value: float | None, digits: int = 2) -> str:
     return text.removeprefix("-") if float(text) == 0.0 else text.replace("-", "−")
 
 
-def scored(value: float | None, quality: float | None, pass_at: float | None, digits: int = 2) -> str:
+def format_score(value: float | None, quality: float | None, pass_at: float | None, digits: int = 2) -> str:
     """Return a score with two digits, or with as many as it takes to see that it just fails: 0.497 below 0.5, not "0.50"."""
     fails = quality is not None and pass_at is not None and quality < pass_at
     while fails and digits < _MOST_DIGITS and round(quality or 0.0, digits) >= (pass_at or 0.0):
@@ -174,7 +174,7 @@ def width_words(width_ns: int) -> str:
 
 def outcome_words(outcomes: Mapping[str, int]) -> str:
     """Return outcomes that are no scores, in words, the most frequent first."""
-    rest = sorted(((name, count) for name, count in outcomes.items() if name != "scored"), key=lambda one: -one[1])
+    rest = sorted(((name, count) for name, count in outcomes.items() if name != "scored"), key=lambda item: -item[1])
     return ", ".join(f"{outcome_name(name)} {count:,}" for name, count in rest)
 
 

@@ -32,7 +32,7 @@ def render(**values: Any) -> str:
     environment = Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,
-        finalize=_shown,
+        finalize=_escape,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -41,6 +41,6 @@ def render(**values: Any) -> str:
     return environment.get_template("page.html.j2").render(**values)
 
 
-def _shown(value: Any) -> Any:
+def _escape(value: Any) -> Any:
     """Return what stands at a place of the template as it may be shown; our own mark-up stays as it is."""
     return printable_lines(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

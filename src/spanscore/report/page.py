@@ -60,8 +60,8 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
         funnel_finding=_funnel_finding(summary.steps),
         alone=f"{summary.alone:,} of {summary.units:,} units were a model called alone." if summary.alone else "",
         steps=[_step(step, summary.steps) for step in summary.steps],
-        unscored=[(say.readable(metric.metric), safe_text(say.why_unscored(one)), f"{one.units:,}", one.latest)
-                  for metric in metrics for one in metric.unscored],
+        unscored=[(say.readable(metric.metric), safe_text(say.why_unscored(reason)), f"{reason.units:,}", reason.latest)
+                  for metric in metrics for reason in metric.unscored],
         worst_finding=_worst_finding(summary),
         worst_note=_worst_note(shown, every),
         units=worst,
@@ -85,10 +85,10 @@ def _lede(summary: ReportSummary) -> str:
     spent += [] if cost_usd is None else [say.dollars(cost_usd)]
     judged = f" Judge {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
     offline = f" {COMPARES_WORDS}" if LexicalJudge.model in judges else ""
-    return f"{_seen(summary)}, {say.counted(summary.scores, 'score')}.{judged}{offline}"
+    return f"{_describe_size(summary)}, {say.counted(summary.scores, 'score')}.{judged}{offline}"
 
 
-def _seen(summary: ReportSummary) -> str:
+def _describe_size(summary: ReportSummary) -> str:
     units = f"{say.counted(summary.units, 'unit')} of work"
     if not summary.conversations:
         return units
@@ -128,8 +128,8 @@ def _tile(metric: MetricSummary) -> Iterator[str]:
     if metric.low is not None and metric.high is not None:
         yield f"95 % interval {say.level(metric, metric.low)} to {say.level(metric, metric.high)}"
     if metric.pass_share is not None and metric.kind != "binary":
-        known = say.threshold(metric.kind, metric.pass_at)
-        yield f"{metric.pass_share * 100:.0f}\u00a0% {known or 'pass'}"
+        threshold = say.threshold(metric.kind, metric.pass_at)
+        yield f"{metric.pass_share * 100:.0f}\u00a0% {threshold or 'pass'}"
     if metric.applies is not None:
         yield str(metric.applies)
     if metric.corrected is not None:
@@ -149,8 +149,8 @@ def _about(metric: MetricSummary) -> str:
     """Say what the numbers are: scale, direction, judge, what is missing."""
     scale = "an open scale" if metric.range is None else f"{metric.range[0]:g} to {metric.range[1]:g}"
     parts = [f"Own scale: {scale}, {metric.direction} is better".replace("-", "−")]
-    if known := say.threshold(metric.kind, metric.pass_at):
-        parts.append(known.replace("pass at", "pass at quality"))
+    if threshold := say.threshold(metric.kind, metric.pass_at):
+        parts.append(threshold.replace("pass at", "pass at quality"))
     if metric.own_mean is not None and metric.range != (0.0, 1.0):
         parts.append(f"mean value {say.figure(metric.own_mean)}")
     if metric.judges:
@@ -222,15 +222,15 @@ def _open_first(
     whole = {metric.metric for metric in summary.metrics if metric.of_conversations}
     if summary.failed and (not units or (fallen and fallen[0] in whole)):
         first, title, href = summary.failed[0], talks[0].title, "#talk-1"
-        said = {"answer": "", "when": talks[0].about, "trace_id": summary.failed[0].rows[0].trace_id}
+        example = {"answer": "", "when": talks[0].about, "trace_id": summary.failed[0].rows[0].trace_id}
     elif units:
         first, title, href = summary.ranking[0], units[0].title, "#unit-1"
-        said = {"answer": rough(units[0].story.answer), "when": units[0].when, "trace_id": units[0].trace_id}
+        example = {"answer": rough(units[0].story.answer), "when": units[0].when, "trace_id": units[0].trace_id}
     else:
         return None
     failed = failing(first.rows)
     failed.sort(key=lambda row: fallen.index(row.metric) if row.metric in fallen else len(fallen))
-    return {"title": title, "href": href, **said, "reasons": [_reason(row, summary) for row in failed]}
+    return {"title": title, "href": href, **example, "reasons": [_reason(row, summary) for row in failed]}
 
 
 def _reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
@@ -242,8 +242,8 @@ def _reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
 
 def _beside(row: ReportRow, summary: ReportSummary) -> str:
     """Return what is usual where the metric fell, and how many of that time are as low."""
-    metric = next((one for one in summary.metrics if one.metric == row.metric), None)
-    fall = next((one for one in summary.falls if one.metric == row.metric), None)
+    metric = next((each for each in summary.metrics if each.metric == row.metric), None)
+    fall = next((each for each in summary.falls if each.metric == row.metric), None)
     if metric is None or metric.stretch is None or fall is None or row.value is None:
         return ""
     alike = as_low(summary.failed if metric.of_conversations else summary.ranking, fall, row.value)
@@ -285,15 +285,15 @@ class _UnitCard:
 
 def _unit(case: Case, units: UnitBook, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> _UnitCard:
     first, story = case.worst.rows[0], units.tell(case.worst.unit)
-    said = units.labels.get(case.worst.unit, ())
+    labels = units.labels.get(case.worst.unit, ())
     own = [row for row in case.worst.rows if row.metric]
     return _UnitCard(
         title=rough(story.question) or safe_text(first.name) or _NO_TITLE,
         times=f"×{len(case.units):,}" if case.others else "",
         when=", ".join(filter(None, [when(first.time_ns, summary), safe_text(first.name) if story.question else ""])),
         low=_failed_keys(case, metrics),
-        chips=[*(chip(row) for row in own if row.value is not None), *map(label_chip, said)],
-        comments=comments(said),
+        chips=[*(chip(row) for row in own if row.value is not None), *map(label_chip, labels)],
+        comments=comments(labels),
         story=story,
         question=cut(story.question),
         answer=cut(story.answer),

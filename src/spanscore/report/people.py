@@ -48,7 +48,7 @@ class People:
 
 def people(units: UnitBook, summary: ReportSummary) -> People | None:
     """Return what people said; None where nobody said anything."""
-    labelled = [(unit, label) for unit, said in units.labels.items() for label in said]
+    labelled = [(unit, label) for unit, labels in units.labels.items() for label in labels]
     if not labelled:
         return None
     scored = {
@@ -72,10 +72,10 @@ def _values(
     metrics: Sequence[str],
 ) -> Iterator[list[str]]:
     of_value: dict[tuple[str, str], set[str]] = {}
-    for unit, label in sorted(labelled, key=lambda one: (one[1].name, _quality(one[1]), one[1].told)):
+    for unit, label in sorted(labelled, key=lambda pair: (pair[1].name, _quality(pair[1]), pair[1].told)):
         of_value.setdefault((label.name, label.told), set()).add(unit)
-    for (name, told), own in of_value.items():
-        yield [say.readable(name), told, f"{len(own):,}", *(_mean(metric, own, scored) for metric in metrics)]
+    for (name, value), own in of_value.items():
+        yield [say.readable(name), value, f"{len(own):,}", *(_mean(metric, own, scored) for metric in metrics)]
 
 
 def _mean(metric: str, own: set[str], scored: Mapping[str, Mapping[str, ReportRow]]) -> str:
@@ -84,18 +84,18 @@ def _mean(metric: str, own: set[str], scored: Mapping[str, Mapping[str, ReportRo
 
 
 def _unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], summary: ReportSummary) -> AnnotatedUnit:
-    said = units.labels[unit]
+    labels = units.labels[unit]
     return AnnotatedUnit(
-        when=when(said[-1].when_ns, summary),
+        when=when(labels[-1].when_ns, summary),
         title=rough(units.tell(unit).question) or "(question not in this file)",
-        chips=[*map(label_chip, said), *map(chip, rows.values())],
-        comments=comments(said),
+        chips=[*map(label_chip, labels), *map(chip, rows.values())],
+        comments=comments(labels),
         trace_id=unit.partition("/")[0],
     )
 
 
-def _lowest(said: Sequence[PersonAnnotation]) -> float:
-    return min(map(_quality, said))
+def _lowest(labels: Sequence[PersonAnnotation]) -> float:
+    return min(map(_quality, labels))
 
 
 def _quality(label: PersonAnnotation) -> float:

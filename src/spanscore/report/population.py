@@ -31,7 +31,7 @@ def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list
     A unit whose probability its span does not tell stands for as many as a score does.
     """
     scored = [row for row in rows if row.quality is not None]
-    lost = _lost(rows) + [row for row in fallback if row.value is not None] + _lost(fallback)
+    lost = _find_lost(rows) + [row for row in fallback if row.value is not None] + _find_lost(fallback)
     typical = len(scored) / sum(row.weight for row in scored) if scored else 1.0
     return [(row, row.probability or typical) for row in lost]
 
@@ -42,9 +42,9 @@ def population_applicability(rows: Sequence[ReportRow], fallback: Sequence[Repor
     if not decided:
         return None
     typical = len(decided) / sum(1.0 / probability for _, probability in decided)
-    missing = [*_lost(rows), *_lost(fallback), *(row for row in fallback if row.applies is not None)]
+    missing = [*_find_lost(rows), *_find_lost(fallback), *(row for row in fallback if row.applies is not None)]
     return applicability(decided, [row.probability or typical for row in missing])
 
 
-def _lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
+def _find_lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for row in rows if {*row.outcome.split(" or ")} & _LOST]

@@ -12,7 +12,7 @@ from statistics import fmean
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 from spanscore.report.rows import ReportRow, by_unit
 
-__all__ = ["Case", "Fall", "Worst", "as_low", "cases", "failing", "ranked", "some_of_each"]
+__all__ = ["Case", "Fall", "Worst", "as_low", "cases", "failing", "rank_failures", "some_of_each"]
 
 WORST_PER_METRIC = 8
 WORST_AT_MOST = 24
@@ -67,15 +67,15 @@ class Case:
         return frozenset(row.metric for unit in self.units for row in failing(unit.rows))
 
 
-def ranked(rows: Iterable[ReportRow], falls: Sequence[Fall]) -> tuple[Worst, ...]:
+def rank_failures(rows: Iterable[ReportRow], falls: Sequence[Fall]) -> tuple[Worst, ...]:
     """Return every unit that fails a metric, the one to open first at the top.
 
     Args:
         rows: in any order.
         falls: the clearest first.
     """
-    found = [_worst(own, falls) for own in by_unit(rows).values() if failing(own)]
-    return tuple(sorted(found, key=lambda worst: _rank(worst, falls)))
+    failures = [_worst(own, falls) for own in by_unit(rows).values() if failing(own)]
+    return tuple(sorted(failures, key=lambda worst: _rank(worst, falls)))
 
 
 def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
@@ -83,16 +83,16 @@ def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
 
     A refusal that keeps to the allowed topics is what its application is there for: that it commits to nothing is no flaw.
     """
-    return [row for row in _flawed(own) if _fails(row)]
+    return [row for row in _find_flawed(own) if _fails(row)]
 
 
 def cases(ranking: Iterable[Worst], question: Callable[[Worst], str | None]) -> tuple[Case, ...]:
     """Return one case per question, in the order of their worst units; a unit without a question is its own."""
-    asked: dict[str, list[Worst]] = {}
+    cases: dict[str, list[Worst]] = {}
     for worst in ranking:
-        said = " ".join((question(worst) or "").split())
-        asked.setdefault(f"asked {said}" if said else f"unit {worst.unit}", []).append(worst)
-    return tuple(Case(first, tuple(rest)) for first, *rest in asked.values())
+        text = " ".join((question(worst) or "").split())
+        cases.setdefault(f"asked {text}" if text else f"unit {worst.unit}", []).append(worst)
+    return tuple(Case(first, tuple(rest)) for first, *rest in cases.values())
 
 
 def some_of_each(ranking: Sequence[Case], falls: Sequence[Fall]) -> tuple[Case, ...]:
@@ -123,7 +123,7 @@ def _lowest(case: Case, metric: str) -> float:
     return min(_quality(row) for unit in case.units for row in failing(unit.rows) if row.metric == metric)
 
 
-def _flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
+def _find_flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows whose score is not the best one, a refusal's apart."""
     keeps = any(row.metric == _TOPICS and row.label == "pass" for row in own)
     return [
@@ -136,7 +136,7 @@ def _flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
 
 
 def _worst(own: Sequence[ReportRow], falls: Sequence[Fall]) -> Worst:
-    flaws = _flawed(own)
+    flaws = _find_flawed(own)
     fell = any(
         row.metric == fall.metric and _within(row, fall) and row.label != "pass" for row in flaws for fall in falls
     )
@@ -145,10 +145,10 @@ def _worst(own: Sequence[ReportRow], falls: Sequence[Fall]) -> Worst:
 
 def _rank(worst: Worst, falls: Sequence[Fall]) -> tuple[float | str, ...]:
     """Return what to sort by; a metric without a score on the unit counts as a good one."""
-    by: Mapping[str, float] = {row.metric: _quality(row) for row in _flawed(worst.rows)}
-    known = [by.get(row.metric, 1.0) for row in worst.rows if row.quality is not None]
+    by: Mapping[str, float] = {row.metric: _quality(row) for row in _find_flawed(worst.rows)}
+    qualities = [by.get(row.metric, 1.0) for row in worst.rows if row.quality is not None]
     fallen = [by.get(fall.metric, 1.0) for fall in falls]
-    return (not worst.fell, *fallen, min(known), fmean(known), worst.rows[0].time_ns or 0, worst.unit)
+    return (not worst.fell, *fallen, min(qualities), fmean(qualities), worst.rows[0].time_ns or 0, worst.unit)
 
 
 def _within(row: ReportRow, fall: Fall) -> bool:

@@ -23,7 +23,7 @@ _STEP_S = 60
 
 def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]:
     """Return compared value → the rows of its units, of all files; ``by``: as ``Compare.by``."""
-    values, found = ComparedValues(by, most=inf), dict[str, list[ReportRow]]()
+    values, by_value = ComparedValues(by, most=inf), dict[str, list[ReportRow]]()
     for spans in files:
         for row in spans.rows():
             value = (
@@ -31,8 +31,8 @@ def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]
                 if by == semconv.EVALUATOR_VERSION
                 else safe_text(values.of_unit(_unit_of(spans, row)))
             )
-            found.setdefault(value, []).append(row)
-    return found
+            by_value.setdefault(value, []).append(row)
+    return by_value
 
 
 def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
@@ -48,7 +48,7 @@ def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
     return ReleaseScores(
         name,
         scored={metric: _by_evaluator_version(of_metric[metric]) for metric in own},
-        lost={metric: _lost(of_metric[metric], of_metric.get(fallback[metric], [])) for metric in own},
+        lost={metric: _sum_lost(of_metric[metric], of_metric.get(fallback[metric], [])) for metric in own},
     )
 
 
@@ -59,23 +59,23 @@ def release_pair(a: ReleaseScores, b: ReleaseScores) -> ReleasePair:
 
 
 def _by_evaluator_version(rows: Sequence[ReportRow]) -> dict[str, Steps]:
-    found: dict[str, dict[int, list[tuple[float, float]]]] = {}
+    by_evaluator_version: dict[str, dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if row.quality is not None and row.time_ns is not None:
-            minutes = found.setdefault(row.evaluator_version or "", {})
+            minutes = by_evaluator_version.setdefault(row.evaluator_version or "", {})
             minutes.setdefault(_minute(row.time_ns), []).append((row.quality, 1.0 / row.weight))
     return {
         evaluator_version: {start: moments(of) for start, of in minutes.items()}
-        for evaluator_version, minutes in found.items()
+        for evaluator_version, minutes in by_evaluator_version.items()
     }
 
 
-def _lost(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Steps:
-    found: dict[int, list[float]] = {}
+def _sum_lost(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Steps:
+    by_minute: dict[int, list[float]] = {}
     for row, probability in lost_units(rows, fallback):
         if row.time_ns is not None:
-            found.setdefault(_minute(row.time_ns), []).append(probability)
-    return {start: moments((), of) for start, of in found.items()}
+            by_minute.setdefault(_minute(row.time_ns), []).append(probability)
+    return {start: moments((), of) for start, of in by_minute.items()}
 
 
 def _minute(time_ns: int) -> int:
@@ -84,11 +84,11 @@ def _minute(time_ns: int) -> int:
 
 def _unit_of(spans: Spans, row: ReportRow) -> Unit:
     """Return the unit of a row; where the file has evaluation spans alone, what they tell of it."""
-    key, found = spans.unit(row.unit) if "/" in row.unit else (UnitKey(0, 0), ())
-    if found:
-        return Unit(key, found)
-    told = next(iter(spans.evaluations.get(key, {}).values()), None)
-    return Unit(key, () if told is None else (_as_root(key, told),))
+    key, spans_of_unit = spans.unit(row.unit) if "/" in row.unit else (UnitKey(0, 0), ())
+    if spans_of_unit:
+        return Unit(key, spans_of_unit)
+    evaluation = next(iter(spans.evaluations.get(key, {}).values()), None)
+    return Unit(key, () if evaluation is None else (_as_root(key, evaluation),))
 
 
 def _as_root(key: UnitKey, evaluation: SpanData) -> SpanData:

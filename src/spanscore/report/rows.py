@@ -98,7 +98,7 @@ def unit_name(key: UnitKey) -> str:
 
 def by_unit(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
     """Return unit → its rows, both in the order in which they came."""
-    found: dict[str, list[ReportRow]] = {}
+    rows_of: dict[str, list[ReportRow]] = {}
     for row in rows:
-        found.setdefault(row.unit, []).append(row)
-    return found
+        rows_of.setdefault(row.unit, []).append(row)
+    return rows_of

@@ -66,7 +66,7 @@ class Spans:
             if span.scope == semconv.JUDGE_SCOPE:
                 continue
             read.by_trace.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
-            if semconv.STATUS in span.attributes or _scored(span):
+            if semconv.STATUS in span.attributes or _find_scored(span):
                 read.units.setdefault(UnitKey(span.trace_id, span.span_id), span)
         for key in read.evaluations:
             scored = read.by_trace.get(key.trace_id, {}).get(key.span_id)
@@ -129,23 +129,23 @@ class Spans:
 
     def _scales(self) -> dict[str, Scale]:
         """Return each metric's scale as its evaluation spans say; a score that stands on unit spans alone borrows it."""
-        found: dict[str, Scale] = {}
+        scales: dict[str, Scale] = {}
         for of_unit in self.evaluations.values():
-            found |= {metric: _scale(span.attributes) for metric, span in of_unit.items() if metric not in found}
-        on_units = {name for span in self.units.values() for name in _scored(span)}
+            scales |= {metric: _scale(span.attributes) for metric, span in of_unit.items() if metric not in scales}
+        on_units = {name for span in self.units.values() for name in _find_scored(span)}
         values = {name: [_finite(span.attributes.get(semconv.SCORE + name)) for span in self.units.values()]
-                  for name in on_units - found.keys()}  # fmt: skip
-        return found | {name: _guessed(given) for name, given in values.items()}
+                  for name in on_units - scales.keys()}  # fmt: skip
+        return scales | {name: _guess_scale(qualities) for name, qualities in values.items()}
 
     def _metrics_of_services(self) -> dict[Any, dict[str, None]]:
         """Return service → its metrics, in the order of their first mention: another service's metrics are not missing here."""
-        found: dict[Any, dict[str, None]] = {}
+        metrics: dict[Any, dict[str, None]] = {}
         for span in self.units.values():
-            found.setdefault(_service(span), {}).update(dict.fromkeys([*_scored(span), *_unscored(span)]))
+            metrics.setdefault(_service(span), {}).update(dict.fromkeys([*_find_scored(span), *_read_outcomes(span)]))
         for of_unit in self.evaluations.values():
             for metric, span in of_unit.items():
-                found.setdefault(_service(span), {})[metric] = None
-        return found
+                metrics.setdefault(_service(span), {})[metric] = None
+        return metrics
 
     def _of_conversations(self, taken: Set[str]) -> Iterator[ReportRow]:
         """Yield a row per score of a whole conversation; a metric that also judged single turns is here one of its own."""
@@ -173,13 +173,13 @@ def _on_span_alone(
     metrics: Mapping[str, None],
 ) -> Iterator[ReportRow]:
     """Yield a row for each metric of a unit's service of which only the unit's own span tells."""
-    said = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _scored(span)}
-    said |= {metric: _without_score(key, span, metric, *why) for metric, why in _unscored(span).items()}
-    yield from (row for metric, row in said.items() if metric not in evaluations)
-    left = _left_over(span)
-    known = {*evaluations, *said}
+    own = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _find_scored(span)}
+    own |= {metric: _without_score(key, span, metric, *why) for metric, why in _read_outcomes(span).items()}
+    yield from (row for metric, row in own.items() if metric not in evaluations)
+    left = _read_rest_outcome(span)
+    named = {*evaluations, *own}
     if left is not None:
-        others = [metric for metric in metrics if metric not in known] if known or metrics else [""]
+        others = [metric for metric in metrics if metric not in named] if named or metrics else [""]
         yield from (_without_score(key, span, metric, left) for metric in others)
 
 
@@ -201,8 +201,8 @@ def _keep_last(
     kept: dict[_K, dict[_N, SpanData]], of: _K, name: _N, span: SpanData, by: Callable[[SpanData], Any] = _revision
 ) -> None:
     """Keep a span unless a later one is there; of equal ones the first that came."""
-    known = kept.setdefault(of, {}).setdefault(name, span)
-    if by(span) > by(known):
+    latest = kept.setdefault(of, {}).setdefault(name, span)
+    if by(span) > by(latest):
         kept[of][name] = span
 
 
@@ -226,21 +226,25 @@ def _service(span: SpanData) -> Any:
     return (span.resource or {}).get(semconv.SERVICE_NAME)
 
 
-def _scored(span: SpanData) -> list[str]:
+def _find_scored(span: SpanData) -> list[str]:
     """Return the metrics whose scores a unit's span carries."""
     plain = span.without_content().attributes
     return [name.removeprefix(semconv.SCORE) for name in plain if name.startswith(semconv.SCORE)
             and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _finite(plain[name]) is not None]  # fmt: skip
 
 
-def _unscored(span: SpanData) -> dict[str, tuple[str, str]]:
+def _read_outcomes(span: SpanData) -> dict[str, tuple[str, str]]:
     """Return metric → outcome and missing fields, as a unit's span says of those that it names."""
     plain = span.without_content().attributes
-    said = {name: as_text(why).partition(" ") for name, why in plain.items() if name.startswith(semconv.METRIC_OUTCOME)}
-    return {name.removeprefix(semconv.METRIC_OUTCOME): (outcome, fields) for name, (outcome, _, fields) in said.items()}
+    outcomes = {
+        name: as_text(why).partition(" ") for name, why in plain.items() if name.startswith(semconv.METRIC_OUTCOME)
+    }
+    return {
+        name.removeprefix(semconv.METRIC_OUTCOME): (outcome, fields) for name, (outcome, _, fields) in outcomes.items()
+    }
 
 
-def _left_over(span: SpanData) -> str | None:
+def _read_rest_outcome(span: SpanData) -> str | None:
     """Return how those metrics of a unit ended that its span does not name; None if it has no status."""
     status = span.attributes.get(semconv.STATUS)
     if status in (PENDING, Outcome.DELEGATED.value):
@@ -255,14 +259,14 @@ def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:
 def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData | None) -> ReportRow:
     held = span.attributes
     scale, value = _scale(held), _finite(held.get(semconv.EVALUATION_SCORE_VALUE))
-    given = _finite(held.get(semconv.QUALITY))
+    quality = _finite(held.get(semconv.QUALITY))
     explanation = held.get(semconv.EVALUATION_EXPLANATION)
     return ReportRow(
         unit=unit_name(key),
         metric=safe_text(name_within(metric, held.get(semconv.EVALUATION_SOURCE))),
         outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.OUTCOME) or "judge_error"),
         value=value,
-        quality=given if given is not None or value is None else scale.quality(value),
+        quality=quality if quality is not None or value is None else scale.quality(value),
         label=_label(held.get(semconv.EVALUATION_SCORE_LABEL)),
         reason=None if held.get(semconv.ERROR_TYPE) is None else as_text(held[semconv.ERROR_TYPE]),
         explanation=None if explanation is None else as_text(explanation),
@@ -278,7 +282,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
         output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
         cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
-        left_out=_left_out(held, metric),
+        left_out=_read_left_out(held, metric),
         applies=_yes_or_no(held.get(semconv.APPLICABLE)),
         **_where(key, unit or span),
     )
@@ -299,7 +303,7 @@ def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> Repor
         quality=scale.quality(value),
         label=_label(span.attributes.get(semconv.LABEL + metric)),
         probability=_probability(span.attributes, metric),
-        left_out=_left_out(span.attributes, metric),
+        left_out=_read_left_out(span.attributes, metric),
         kind=scale.kind,
         range=scale.range,
         direction=scale.direction,
@@ -320,21 +324,21 @@ def _scale(held: Mapping[str, Any]) -> Scale:
     )
 
 
-def _guessed(values: Iterable[float | None]) -> Scale:
+def _guess_scale(values: Iterable[float | None]) -> Scale:
     """Return the scale of a metric that no evaluation span describes: 0…1, higher is better, where all values fit."""
     fits = all(0.0 <= value <= 1.0 for value in values if value is not None)
     return Scale(range=(0.0, 1.0) if fits else None)
 
 
 def _probability(held: Mapping[str, Any], metric: str) -> float | None:
-    given = _finite(held.get(semconv.PROBABILITY + metric))
-    if given is None and isinstance(text := held.get(semconv.SAMPLING_THRESHOLD), str):
+    chance = _finite(held.get(semconv.PROBABILITY + metric))
+    if chance is None and isinstance(text := held.get(semconv.SAMPLING_THRESHOLD), str):
         threshold = decode_threshold(text)
-        given = None if threshold is None else probability(threshold)
-    return given if given is not None and 0.0 < given <= 1.0 else None
+        chance = None if threshold is None else probability(threshold)
+    return chance if chance is not None and 0.0 < chance <= 1.0 else None
 
 
-def _left_out(held: Mapping[str, Any], metric: str) -> float:
+def _read_left_out(held: Mapping[str, Any], metric: str) -> float:
     return _finite(held.get(semconv.LEFT_OUT + metric)) or 0.0
 
 

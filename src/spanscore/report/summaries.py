@@ -18,10 +18,10 @@ from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.report.corrected import CorrectedRate, corrected_rate
 from spanscore.report.funnel import FunnelStep, funnel
 from spanscore.report.population import population_applicability, population_sums
-from spanscore.report.ranking import Fall, Worst, ranked
+from spanscore.report.ranking import Fall, Worst, rank_failures
 from spanscore.report.rows import ReportRow, name_within
 from spanscore.report.stretch import Stretch, worst_stretch
-from spanscore.report.unscored import TURNED_AWAY, Unscored, unscored
+from spanscore.report.unscored import TURNED_AWAY, Unscored, explain_unscored
 
 __all__ = ["Bucket", "MetricSummary", "ReportSummary", "summarize"]
 
@@ -196,8 +196,8 @@ def summarize(
     whole, single = ([row for row in rows if row.of_conversation is wanted] for wanted in (True, False))
     times = [row.time_ns for row in rows if row.time_ns is not None]
     edges = _edges(times, max(Counter(row.metric for row in rows if row.value is not None).values(), default=0))
-    metrics = _metrics(rows, edges, _compared(rows, shadows), calibrations)
-    metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
+    metrics = _metrics(rows, edges, _compare_judges(rows, shadows), calibrations)
+    metrics.sort(key=lambda metric: -metric.stretch.evidence if metric.stretch else 0.0)
     falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
     return ReportSummary(
         units=_units(single),
@@ -208,8 +208,8 @@ def summarize(
         metrics=tuple(metrics),
         steps=funnel(single),
         falls=falls,
-        ranking=ranked(single, falls),
-        failed=ranked(whole, falls),
+        ranking=rank_failures(single, falls),
+        failed=rank_failures(whole, falls),
     )
 
 
@@ -230,7 +230,7 @@ def _metrics(
         replace(
             _metric(name, own, edges),
             shadows=tuple(compared.get(name, ())),
-            excluded=_excluded(own, of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), [])),
+            excluded=_sum_excluded(own, of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), [])),
             applies=population_applicability(own, of_metric.get(name_within(name, semconv.SOURCE_FALLBACK), [])),
             corrected=corrected_rate(own, calibrations.get(name)),
         )
@@ -238,17 +238,17 @@ def _metrics(
     ]
 
 
-def _compared(rows: Iterable[ReportRow], shadows: Iterable[ReportRow]) -> dict[str, list[str]]:
+def _compare_judges(rows: Iterable[ReportRow], shadows: Iterable[ReportRow]) -> dict[str, list[str]]:
     """Return metric → what there is to say of each of its second judges."""
     own = {(row.unit, row.metric): row.quality for row in rows}
-    found: dict[str, dict[str, JudgeComparison]] = {}
+    comparisons: dict[str, dict[str, JudgeComparison]] = {}
     for row in shadows:
-        known, judges = own.get((row.unit, row.metric)), found.setdefault(row.metric, {})
+        original, judges = own.get((row.unit, row.metric)), comparisons.setdefault(row.metric, {})
         judge = row.judge_model or "unknown"
         sums = judges.setdefault(judge, JudgeComparison())
-        if known is not None and row.quality is not None:
-            judges[judge] = sums + pair(known, row.quality, row.probability)
-    return {metric: [f"{judge}: {sums}" for judge, sums in judges.items()] for metric, judges in found.items()}
+        if original is not None and row.quality is not None:
+            judges[judge] = sums + pair(original, row.quality, row.probability)
+    return {metric: [f"{judge}: {sums}" for judge, sums in judges.items()] for metric, judges in comparisons.items()}
 
 
 def _fall(metric: MetricSummary) -> Fall | None:
@@ -297,7 +297,7 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         pass_at=_thresholds(scored),
         points=points,
         outcomes=Counter(row.outcome for row in rows),
-        unscored=unscored(rows),
+        unscored=explain_unscored(rows),
         buckets=buckets,
         stretch=None if scale == "open" else worst_stretch(pairs),
         judges=_judges(rows),
@@ -308,7 +308,7 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
     )
 
 
-def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple[float, float, float] | None:
+def _sum_excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple[float, float, float] | None:
     """Return what the mean lacks: what was lost, and what a fallback judged."""
     scored = [row for row in rows if row.value is not None]
     if not scored or _scale(scored) == "open":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spanscore.report.rows import ReportRow
 
-__all__ = ["Unscored", "unscored"]
+__all__ = ["Unscored", "explain_unscored"]
 
 TURNED_AWAY = frozenset({"not_sampled", "filtered", "trace_not_sampled", "delegated"})
 """Nobody asked for these scores here."""
@@ -30,14 +30,14 @@ class Unscored:
     latest: str
 
 
-def unscored(rows: Iterable[ReportRow]) -> tuple[Unscored, ...]:
+def explain_unscored(rows: Iterable[ReportRow]) -> tuple[Unscored, ...]:
     """Return why rows of one metric have no score, the most frequent reason first."""
     alike: dict[tuple[str, str], list[ReportRow]] = {}
     for row in rows:
         if row.value is None and not {*row.outcome.split(" or ")} <= TURNED_AWAY:
             alike.setdefault((row.outcome, row.reason or ""), []).append(row)
-    found = (Unscored(*why, len(those), _latest(those)) for why, those in alike.items())
-    return tuple(sorted(found, key=lambda one: -one.units))
+    reasons = (Unscored(*why, len(those), _latest(those)) for why, those in alike.items())
+    return tuple(sorted(reasons, key=lambda reason: -reason.units))
 
 
 def _latest(rows: Iterable[ReportRow]) -> str:

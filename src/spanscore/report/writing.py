@@ -49,20 +49,20 @@ def write(
     """
     read = Spans.read(spans)
     rows = read.rows()
-    found = replace(summarize(rows, read.shadow_rows(), calibrations), alone=_alone(read))
+    summary = replace(summarize(rows, read.shadow_rows(), calibrations), alone=_alone(read))
     units = UnitBook(by_unit([*rows, *read.feedback_rows()]), labels(read), lambda unit: story_of_spans(unit, read))
-    html = page(found, units, title=title or _services(read), conversations=conversations(read))
+    html = page(summary, units, title=title or _services(read), conversations=conversations(read))
     path.write_text(html, encoding="utf-8")
-    return found
+    return summary
 
 
 def write_scores(rows: Iterable[ReportRow], path: Path, *, title: str = "Scores of a data set") -> ReportSummary:
     """Write the report on scores that come from no spans, and return what it says. Raises as ``write`` does."""
     rows = list(rows)
-    found, of_unit = summarize(rows), by_unit(rows)
+    summary, of_unit = summarize(rows), by_unit(rows)
     units = UnitBook(of_unit, {}, lambda unit: story_of_rows(of_unit[unit]))
-    path.write_text(page(found, units, title=title), encoding="utf-8")
-    return found
+    path.write_text(page(summary, units, title=title), encoding="utf-8")
+    return summary
 
 
 def _alone(read: Spans) -> int:
