@@ -63,7 +63,7 @@ def test_a_full_disk_is_queue_full_and_it_goes_on_without_a_restart(tmp_path):
 
 
 def test_a_spool_that_another_program_locks_is_queue_full_and_it_goes_on(path, monkeypatch):
-    monkeypatch.setattr("spanscore.line.spool._opened", lambda asked: SpoolFile(asked.path, patience_s=0.0))
+    monkeypatch.setattr("spanscore.line.spool._open", lambda settings: SpoolFile(settings.path, patience_s=0.0))
     with a_line(spool=Spool(path)) as (scorer, _):
         ask(scorer)
         assert scorer.flush(10)
