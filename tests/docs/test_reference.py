@@ -221,6 +221,7 @@ FORMS = {
     "serve_metrics: 9464": "a port alone",
     "judge: {fallback: ['openai:gpt-4o-mini', {model: 'openai:gpt-5-mini', timeout: 1m}]}": "names and sections",
     "metrics: ['my_pkg.metrics:Politeness', {'my_pkg.metrics:Politeness': {strict: true}}]": "metrics of one's own",
+    "metrics: [{agent_goal_accuracy: {per: session}}, {faithfulness: {per: unit}}]": "metrics of whole conversations",
     "metrics: [{context_recall: {shadow: 'openai:gpt-5-mini'}}, {faithfulness: }]": "aliases, second judges, no parameters",
 }
 
