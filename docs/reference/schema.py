@@ -12,7 +12,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import models_json_schema
 
 from spanscore.line.configuration import Configuration
-from spanscore.metrics.catalog.configured import SHADOW
+from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins
 from spanscore.settings.judging import ShadowSettings
@@ -41,7 +41,7 @@ def schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "spanscore.yaml",
         **top,
-        "$defs": {**written, "FromEnvironment": _environment()},
+        "$defs": {**written, "Per": _per(), "FromEnvironment": _environment()},
     }
 
 
@@ -104,10 +104,17 @@ def _parameters(kind: type) -> Schema:
     if "judge" in signature:
         second = [{"type": "string"}, {"$ref": "#/$defs/ShadowSettings"}]
         properties[SHADOW] = {"anyOf": second, "description": plain(summary_of(ShadowSettings))}
+    properties[PER] = {"$ref": "#/$defs/Per"}
     required = [name for name, one in taken.items() if one.default is one.empty]
     described = {"description": plain(metric_doc_of(kind).question)}
     given = {"type": "object", "properties": properties, "additionalProperties": False, "required": required}
     return {**described, **given} if required else {**described, "anyOf": [{"type": "null"}, given]}
+
+
+def _per() -> Schema:
+    """Return what ``per`` of a metric may be."""
+    told = "`unit`: the metric scores each unit; `session`: each whole conversation."
+    return {"anyOf": [{"enum": [UNIT, SESSION]}, _FROM_ENVIRONMENT], "description": told}
 
 
 def _type(hint: Any) -> Schema:

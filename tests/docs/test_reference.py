@@ -222,6 +222,7 @@ FORMS = {
     "serve_metrics: 9464": "a port alone",
     "judge: {fallback: ['openai:gpt-4o-mini', {model: 'openai:gpt-5-mini', timeout: 1m}]}": "names and sections",
     "metrics: ['my_pkg.metrics:Politeness', {'my_pkg.metrics:Politeness': {strict: true}}]": "metrics of one's own",
+    "metrics: [{agent_goal_accuracy: {per: session}}, {faithfulness: {per: unit}}]": "metrics of whole conversations",
     "metrics: [{context_recall: {shadow: 'openai:gpt-5-mini'}}, {faithfulness: }]": "aliases, second judges, no parameters",
 }
 
@@ -268,3 +269,18 @@ def _with_its_examples(text: str) -> str:
     """Return it as a reader edits it who wants every example."""
     without = re.sub(r"^([^#\n].*:) (\[\]|\{\}|null)\n(?=#  )", r"\1\n", text, flags=re.MULTILINE)
     return re.sub(r"^#(?=  )", "", without, flags=re.MULTILINE)
+
+
+def test_every_error_type_that_a_metric_ends_with_stands_in_the_table_of_outcomes() -> None:
+    modules = ("metrics/kit/base.py", "scoring/evaluation.py")
+    types = {
+        name
+        for module in modules
+        for name in re.findall(
+            r'METRIC_ERROR,.*error_type="([a-z_]+)"', (ROOT / "src/spanscore" / module).read_text("utf-8")
+        )
+    }
+
+    (row,) = re.findall(r"^\| `metric_error` \|.*$", WRITTEN["docs/reference/outcomes.md"], re.MULTILINE)
+    assert types >= {"no_number", "out_of_range", "no_score", "unknown_metric"}
+    assert [name for name in sorted(types) if f"`{name}`" not in row] == []

@@ -66,6 +66,18 @@ def test_a_test_that_holds_nothing_is_refused():
         assert_quality(GOOD, [Faithfulness("lexical")])
 
 
+@pytest.mark.parametrize("bound", [float("nan"), -0.1, 1.1, float("inf"), "0.9"])
+@pytest.mark.parametrize("name", ["least", "max_drop", "max_unscored"])
+def test_a_bound_that_is_no_number_from_0_to_1_is_refused_before_anything_is_scored(name, bound):
+    bounds = {"least": {"faithfulness": 0.9}, name: bound if name == "max_unscored" else {"faithfulness": bound}}
+    judge = ScriptedJudge()
+
+    with pytest.raises(ConfigurationError, match=rf"{name}.* is {bound!r}; write a number from 0 to 1"):
+        assert_quality(GOOD, [Faithfulness(judge)], **bounds)
+
+    assert judge.calls == []
+
+
 def test_the_example_passes():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/test_quality.py"]
 

@@ -48,6 +48,9 @@ class QualityBounds:
         least: metric → the lowest mean quality, [0, 1].
         max_unscored: share of a metric's cases that may have no score, for any reason but its ``applies_when``, [0, 1].
         replaces: whether the run takes the baseline's place: cases of the baseline may be gone.
+
+    Raises:
+        ConfigurationError: a bound is no number from 0 to 1; NaN would hold nothing.
     """
 
     baseline: Sequence[Row] | None = None
@@ -55,6 +58,13 @@ class QualityBounds:
     least: Mapping[str, float] = field(default_factory=dict)
     max_unscored: float = MAX_UNSCORED
     replaces: bool = False
+
+    def __post_init__(self) -> None:
+        bounds = {f"least[{metric!r}]": bound for metric, bound in self.least.items()}
+        bounds |= {f"max_drop[{metric!r}]": bound for metric, bound in self.max_drop.items()}
+        for name, bound in {**bounds, "max_unscored": self.max_unscored}.items():
+            if not isinstance(bound, int | float) or not 0.0 <= bound <= 1.0:
+                raise ConfigurationError(f"{name} is {bound!r}; write a number from 0 to 1")
 
     def refuse_unknown(self, metrics: Collection[str]) -> None:
         """Refuse bounds that would hold nothing.

@@ -36,7 +36,10 @@ class Outcome(StrEnum):
         BUDGET_EXHAUSTED: the judge was not asked: what it may be paid in the window is spent.
         TIMEOUT: the metric or its judge took too long.
         JUDGE_ERROR: the judge gave no usable answer; ``error.type`` says of which kind.
-        METRIC_ERROR: the metric, or a function of the user's, raised or hung.
+        METRIC_ERROR: the metric, or a function of the user's, raised or hung, or the metric gave nothing usable;
+            ``error.type`` is the class of what it raised, ``no_number`` (its value is no number), ``out_of_range`` (its value
+            is outside its range), ``no_score`` (it answered something else than a ``Score``), ``unknown_metric`` (this
+            process has no such metric) or ``metric_error`` (a function of the user's failed).
         REDACTION_ERROR: the redactor raised, gave no text or hung: nothing is judged, and no content is exported.
         SHUTDOWN: the scorer or the process ended first.
     """

@@ -41,7 +41,7 @@ def assert_quality(
 
     Raises:
         AssertionError: something does not hold, or too many cases have no score; the message shows the worst cases.
-        ConfigurationError: nothing is asked, a bound names no metric, or there is no such baseline.
+        ConfigurationError: nothing is asked, a bound is no number from 0 to 1 or names no metric, or there is no such baseline.
     """
     if not least and not max_drop:
         raise ConfigurationError("assert_quality needs something to hold: least={...}, or baseline= and max_drop={...}")

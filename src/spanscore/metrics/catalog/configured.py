@@ -15,7 +15,10 @@ from spanscore.settings.judging import AskedSettings
 from spanscore.settings.tree import Settings
 
 __all__ = [
+    "PER",
+    "SESSION",
     "SHADOW",
+    "UNIT",
     "asked_judge",
     "embedder_of",
     "entries",
@@ -29,9 +32,10 @@ __all__ = [
 
 SHADOW = "shadow"
 """Beside a metric's parameters: its second judge."""
-_PER: Final = "per"
-"""Likewise: what it scores."""
-_UNIT, _SESSION = "unit", "session"
+PER: Final = "per"
+"""Beside a metric's parameters: what it scores, a unit or a session."""
+UNIT: Final = "unit"
+SESSION: Final = "session"
 _CRITIC: Final = "aspect_critic"
 """The metric that takes the name of its ready aspect."""
 
@@ -113,7 +117,7 @@ def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def listed(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """Yield the same with what stands there of a second judge; None = it has none."""
     for name, parameters in plugins.entries(settings.metrics):
-        own = {key: value for key, value in parameters.items() if key not in (SHADOW, _PER)}
+        own = {key: value for key, value in parameters.items() if key not in (SHADOW, PER)}
         if name == _CRITIC and own.get("aspect"):  # alerts, rates and budgets look for the name here
             own = {"name": str(own["aspect"]), **own}
         yield current_name(name), own, parameters.get(SHADOW)
@@ -126,11 +130,11 @@ def per_session(settings: Settings) -> Iterator[bool]:
         ConfigurationError: ``per`` is neither, or a metric of sessions has a second judge.
     """
     for name, parameters in plugins.entries(settings.metrics):
-        per = parameters.get(_PER, _UNIT)
-        if per not in (_UNIT, _SESSION):
-            raise ConfigurationError(f"metrics.{name}.{_PER} is {per!r}; allowed are {_UNIT} and {_SESSION}")
-        if per == _SESSION and SHADOW in parameters:
+        per = parameters.get(PER, UNIT)
+        if per not in (UNIT, SESSION):
+            raise ConfigurationError(f"metrics.{name}.{PER} is {per!r}; allowed are {UNIT} and {SESSION}")
+        if per == SESSION and SHADOW in parameters:
             raise ConfigurationError(
                 f"metrics.{name}.{SHADOW}: it scores sessions, and second judges are asked about units alone"
             )
-        yield per == _SESSION
+        yield per == SESSION
