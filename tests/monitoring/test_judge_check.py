@@ -67,7 +67,7 @@ def test_the_alert_on_a_drop_asks_what_the_judge_is_at(file: str) -> None:
 
 @pytest.mark.parametrize("metrics", [["words"], ["spam"], []])
 def test_what_no_judge_check_can_watch_is_refused(metrics: list[str]) -> None:
-    with pytest.raises(ConfigurationError, match="judge.check"):
+    with pytest.raises(ConfigurationError, match=r"judge.check"):
         rule_files({}, METRICS, SHORT, JudgeCheck("labelled.jsonl", metrics=metrics))
 
 
