@@ -231,7 +231,7 @@ class _Door:
         self._limits, self._inside = limits, 0
         self._requests = _Bucket(limits.requests_per_s, limits.burst_s, clock)
         self._tokens = _Bucket(limits.tokens_per_s, limits.burst_s, clock)
-        self._queue = asyncio.Semaphore(limits.places) if limits.queue_size and limits.places else None
+        self._queue = asyncio.Semaphore(limits.places) if limits.queue and limits.places else None
 
     @asynccontextmanager
     async def admitted(self, tokens: int) -> AsyncIterator[Play | None]:
