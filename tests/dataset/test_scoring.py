@@ -329,7 +329,7 @@ async def test_a_result_prints_as_a_table_that_tells_what_a_mean_hides() -> None
         "1.000",
         "100 %",
         "missing_field ×1",
-        "undefined",
+        "no_value",
         "nothing to verify",
         "Not read, line 3",
     ):

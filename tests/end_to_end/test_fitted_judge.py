@@ -20,7 +20,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.cli.test_fit import answer
+from tests.cli.test_tune import answer
 from tests.end_to_end.test_alert import SCRAPE, SHORTENED
 from tests.fitting.classroom import Pupil, labels, polite
 from tests.servers import prometheus

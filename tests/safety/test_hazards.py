@@ -415,7 +415,7 @@ def test_units_that_a_stuck_span_thread_never_read_are_counted(capfd):
     assert seen.status.outcomes == {"grounded": {"shutdown": N}}
 
 
-@pytest.mark.parametrize("hook", ["redactor", "keep"])
+@pytest.mark.parametrize("hook", ["redactor", "sample_filter"])
 def test_a_hook_that_would_have_to_be_awaited_is_refused(hook):
     async def asked(_):
         return ""

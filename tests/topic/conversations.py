@@ -16,7 +16,7 @@ from tests.service.agents import agent_run, requests_of
 from spanscore import semconv
 
 TALKED = {"tests.service.metrics:Talked": {"per": "session"}}
-SESSIONS = {"idle": "2s"}
+SESSIONS = {"idle_timeout": "2s"}
 
 
 class SaidTurn(NamedTuple):

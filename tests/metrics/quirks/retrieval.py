@@ -102,7 +102,7 @@ def _the_other_rating_alone(case: dict[str, Any], score: Score, judge: ScriptedJ
     top = 4 if "accuracy" in rated["step"] else 2
     assert score.value == rated["output"]["rating"] / top
     assert score.votes is not None
-    assert (score.votes.asked, score.votes.received) == (2, 1)
+    assert (score.votes.requested, score.votes.received) == (2, 1)
     assert len(judge.calls) == 6
 
 
