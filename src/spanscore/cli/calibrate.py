@@ -258,7 +258,7 @@ def _written(found: _CalibrateRun, out: Path | None) -> Path | None:
         if out is not None:
             raise ConfigurationError(
                 "the verdicts tell no evaluator version, of which alone a file would hold: give --scores, or "
-                "evaluator version in scores"
+                "an evaluator_version with each score"
             )
         return None
     saved = SavedCalibration(found.metric, found.evaluator_version, found.calibration)
