@@ -155,7 +155,7 @@ def _now() -> list[Any]:
         number(
             "Corrected pass rate",
             "As humans would tell it, by the labels of `spanscore calibrate`, over the longest window of the rules. *Not"
-            " calibrated*: monitoring.calibrations names no file of the series that is written now; calibrate it.",
+            " calibrated*: monitoring.calibrations names no file of the present evaluator version; calibrate it.",
             at_end(q.recorded(CORRECTED)),
             unit=SHARE,
             height=8,
@@ -164,7 +164,7 @@ def _now() -> list[Any]:
         lines(
             "Pass rate, and as humans would tell it",
             "*Low* and *high* are the interval of the corrected rate; its window is the longest of the rules. It ends where the"
-            " series changes, as the labels are of one series. Wide: label more, of what the judge failed above all.",
+            " evaluator version changes, as the labels are of one version. Wide: label more, above all what the judge failed.",
             over_time(q.pass_rate(), f"as the judge says {q.NAMED}"),
             over_time(q.recorded(CORRECTED), f"corrected {q.NAMED}"),
             over_time(q.recorded(LOW), f"low {q.NAMED}"),
@@ -180,7 +180,8 @@ def _distribution() -> list[Any]:
         spread(
             "Quality of scored units",
             "How many units had which quality, unweighted; the dots are scored traces. A new dark row below the old one is a"
-            " group of bad answers: click its dots. A whole row that moved: the judge or the metric changed (see *By series*).",
+            " group of bad answers: click its dots. A whole row that moved: the judge or the metric changed (see *By"
+            " evaluator version*).",
             as_buckets(q.buckets(semconv.QUALITY_HISTOGRAM, q.STEP)),
         ),
         stacked(
@@ -220,9 +221,9 @@ def _differs() -> list[Any]:
             unit=SHARE,
         ),
         lines(
-            "By series",
-            "Weighted mean per series (metric version, judge, votes). A step where one line ends and another begins is a change"
-            " of the measure, not of the application: alerts and comparisons start anew there.",
+            "By evaluator version",
+            "Weighted mean per evaluator version (metric version, judge, votes). A step where one line ends and another begins"
+            " is a change of the measure, not of the application: alerts and comparisons start anew there.",
             over_time(promql.mean(q.sums(by=(q.SERIES,))), f"{{{{{q.SERIES}}}}}"),
             unit=SHARE,
         ),

@@ -1,4 +1,4 @@
-"""The dashboard of those who run spanscore: receivers, spool and workers, scores and labels from outside, judges, accounts."""
+"""The dashboard for operators: receivers, spool and workers, scores and annotations from outside, judges, accounts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def operators() -> Dashboard:
         "Judges": _judges(),
         "Accounts of the judges": _accounts(),
     }
-    about = "Whether each part of spanscore works: receivers, spool, workers, scores and labels from outside, judges."
+    about = (
+        "Whether each part of spanscore works: receivers, spool, workers, scores and annotations from outside, judges."
+    )
     links = [link("Overview", UID), link("One metric", ONE_METRIC)]
     return board("spanscore: operators", OPERATORS, about, variables, links, parts)
 
@@ -154,7 +156,7 @@ def _durable() -> list[Any]:
         lines(
             "Age of the oldest job in the spool",
             "Minutes: the judge is slow. Hours: no process takes jobs from the file. A job older than `spool.max_age` ends as"
-            " `too_late`.",
+            " `expired`.",
             over_time(q.worst("max", semconv.SPOOL_OLDEST, by_service), _SERVICE),
             unit=SECONDS,
         ),
@@ -191,6 +193,13 @@ def _durable() -> list[Any]:
             over_time(_grown(semconv.WORKER_DROPPED), f"left {_SERVICE}"),
             over_time(_grown(semconv.WORKER_SKIPPED), f"skipped {_SERVICE}"),
         ),
+        stacked(
+            "Units that came again",
+            "Units that a topic, the spool or a sender of copies delivered a second time. They were recognised and are not"
+            " scored again. Some are usual after a restart or a rebalance. Many at all times: a reader cannot commit, or a"
+            " sender gets no answer in time.",
+            over_time(_grown(semconv.REDELIVERED), _SERVICE),
+        ),
     ]
 
 
@@ -201,16 +210,16 @@ def _people() -> list[Any]:
     named = f"{{{{{promql.METRIC}}}}} {{{{{q.PASS}}}}}"
     return [
         stacked(
-            "Labels from people",
-            "Units that people labelled through `feedback()`, each unit once. *changed to*: labels that replaced another."
-            " Labels are in no mean and no alert. None for days: check the code that calls `feedback()`.",
+            "Annotations from people",
+            "Units that people annotated through `feedback()`, each unit once. *changed to*: annotations that replaced another."
+            " Annotations are in no mean and no alert. None for days: check the code that calls `feedback()`.",
             over_time(grown(semconv.ANNOTATIONS), named),
             over_time(grown(semconv.ANNOTATION_CHANGES), f"changed to {named}"),
         ),
         stacked(
             "Judged because of feedback",
             "Units that somebody disliked (`sampling.feedback`). *judged*: the scores are in the source `feedback` and in no"
-            " mean. *too_late*: raise `within` or `max_bytes`. *not_kept*: sampling left the unit out, or it ran in another"
+            " mean. *too_late*: raise `max_age` or `max_bytes`. *not_kept*: sampling left the unit out, or it ran in another"
             " process.",
             over_time(promql.increase(semconv.FEEDBACK, q.STEP, q.OF_SERVICE, (q.RESULT,)), f"{{{{{q.RESULT}}}}}"),
         ),
@@ -229,9 +238,9 @@ def _judges() -> list[Any]:
     return [
         stacked(
             "Errors of the judge, by type",
-            "Failed calls by `error.type`, retried calls included. *http_429*: the provider limits; see *Places*. *timeout*: a"
-            " faster model, or a longer `judge.timeout`. *not_allowed*, *no_such_model*, *quota*: the key, the name or the"
-            " account must be mended. *unparseable*: take a model that follows a schema.",
+            "Failed calls by `error.type`, retried calls included. *http_429*: the provider limits; see *Concurrency*."
+            " *timeout*: a faster model, or a longer `judge.timeout`. *not_allowed*, *no_such_model*, *quota*: the key, the"
+            " name or the account must be mended. *unparseable*: take a model that follows a schema.",
             over_time(q.counted(semconv.JUDGE_ERRORS, q.STEP, by=(q.ERROR, q.MODEL)), f"{{{{{q.ERROR}}}}} {model}"),
         ),
         lines(
@@ -301,11 +310,11 @@ def _accounts() -> list[Any]:
     spent, limit = (q.level(name, by=_EACH_BUDGET) for name in (semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT))
     return [
         lines(
-            "Places of an account",
-            "*places*: questions that may be under way at once; they follow the provider's limits. *waiting*: questions that"
-            " have no place. Sums over the chosen services. Many wait for long: ask the provider for higher limits, or lower"
+            "Concurrency of an account",
+            "*limit*: questions that may be under way at once; it follows the provider's limits. *waiting*: questions beyond"
+            " the limit. Sums over the chosen services. Many wait for long: ask the provider for higher limits, or lower"
             " the rates.",
-            of_account(semconv.JUDGE_CONCURRENCY_LIMIT, "places"),
+            of_account(semconv.JUDGE_CONCURRENCY_LIMIT, "limit"),
             of_account(semconv.JUDGE_ACTIVE_CALLS, "under way"),
             of_account(semconv.JUDGE_QUEUE_SIZE, "waiting"),
         ),

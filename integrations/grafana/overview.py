@@ -80,7 +80,7 @@ def _outcomes() -> Any:
     return stacked(
         "How evaluations end, per minute",
         "*scored* is normal. *missing_field* or *no_sample* grow: a deployment changed the form of inputs or outputs."
-        " *queue_full* or *too_late*: there is more traffic than the judge can take; lower the sample rate. *timeout*,"
+        " *queue_full* or *expired*: there is more traffic than the judge can take; lower the sample rate. *timeout*,"
         " *judge_unavailable* or *judge_error*: see *Failed evaluations*. Units that sampling or a filter left out are not"
         " shown.",
         over_time(q.outcomes_per_minute(f'!~"{q.NOT_CHOSEN}"', by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),

@@ -16,6 +16,9 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from tests.integrations.stage import INTEGRATIONS, dashboards, panels
 
+from spanscore import semconv
+from spanscore.monitoring.names import series
+
 UIDS = {"spanscore-overview", "spanscore-operators", "spanscore-metric"}
 GRAFANAS_OWN = {"__range", "__rate_interval"}
 WIDTH = 24
@@ -53,6 +56,13 @@ def test_the_operators_have_a_row_for_each_part() -> None:
         "Judges",
         "Accounts of the judges",
     ]
+
+
+@pytest.mark.parametrize("counter", [semconv.WORKER_DROPPED, semconv.WORKER_SKIPPED, semconv.REDELIVERED])
+def test_the_operators_see_what_workers_leave_skip_and_get_again(counter: str) -> None:
+    drawn = [target["expr"] for panel in panels(dashboards()["spanscore-operators"]) for target in panel["targets"]]
+
+    assert [expression for expression in drawn if series(counter) in expression]
 
 
 @pytest.mark.parametrize("uid", sorted(UIDS))

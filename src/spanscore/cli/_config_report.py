@@ -380,7 +380,7 @@ def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
 
 
 def _room_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
-    """Yield that there are more metrics and segments than the instruments can tell apart."""
+    """Yield that there are more metrics and dimensions than the instruments can tell apart."""
     try:
         shadows = len([*shadow_settings(settings)])
     except ConfigurationError:  # told above

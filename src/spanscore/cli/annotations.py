@@ -1,4 +1,4 @@
-"""``spanscore annotations import``: a file of labels → spans, events and counts, as ``feedback()`` sends them."""
+"""``spanscore annotations import``: a file of annotations → spans, events and counts, as ``feedback()`` sends them."""
 
 import json
 from collections import Counter
@@ -21,7 +21,7 @@ _SHOWN = 10
 
 
 class AnnotationsAction(StrEnum):
-    """What is done with labels."""
+    """What is done with annotations."""
 
     IMPORT = "import"
 
@@ -31,32 +31,32 @@ def annotations(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="LABELS.jsonl",
+            metavar="FILE.jsonl",
             help='A line each: {"human": "bad", "trace_id": "…", "span_id": "…", "when": "2026-03-01T12:00:00Z"}, or '
             '"key" in place of the ids; "name", "annotator" and "comment" as needed.',
         ),
     ],
     config: Annotated[
         Path | None,
-        typer.Option(help="A spanscore.yaml: its scales (feedback_scales), service name, content and places."),
+        typer.Option(help="A spanscore.yaml: its scales (feedback_scales), service name, content and outputs."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Send labels that are in a file to the backend, each under the unit's span that it is of.
+    """Send the annotations in a file to the backend, each as a span below the unit that it is about.
 
     They leave by OTLP, as the [bold]OTEL_EXPORTER_OTLP_*[/bold] variables say: as by [bold]feedback()[/bold] each is a span
-    of the scope spanscore below the unit's, a log event, a count. The ids of the spans come from the labels, those of lines
-    with a [bold]when[/bold] whatever else was said: to import them again names the same spans. No judge is asked.
+    of the scope spanscore below the unit's, a log event, a count. The ids of the spans come from the annotations, those of
+    lines with a [bold]when[/bold] whatever else was said: to import them again names the same spans. No judge is asked.
 
-    Lines that are wrong are told and left out; then, or where a label may not have arrived, the exit code is 1.
+    Lines that are wrong are told and left out; then, or where an annotation may not have arrived, the exit code is 1.
     """
     entries = [*annotations_in(file)]
     to = AnnotationImport.of(config)
     notes = Terminal(stderr=True, highlight=False, markup=False)
     counts: Counter[str] = Counter(dict.fromkeys(("sent", "repeated", "wrong"), 0))
     faults = []
-    for line, label in track(entries, f"{len(entries)} labels", console=notes, transient=True):
-        result = to.send(label) if isinstance(label, Annotation) else str(label)
+    for line, annotation in track(entries, f"{len(entries)} annotations", console=notes, transient=True):
+        result = to.send(annotation) if isinstance(annotation, Annotation) else str(annotation)
         counts[result if result in counts else "wrong"] += 1
         if result not in counts:
             faults.append(f"line {line}: {result}")

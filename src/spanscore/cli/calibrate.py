@@ -265,7 +265,7 @@ def _write_calibration(run: _CalibrateRun, out: Path | None) -> Path | None:
         if out is not None:
             raise ConfigurationError(
                 "the verdicts tell no evaluator version, of which alone a file would hold: give --scores, or "
-                "evaluator version in scores"
+                "an evaluator_version with each score"
             )
         return None
     saved = SavedCalibration(run.metric, run.evaluator_version, run.calibration)

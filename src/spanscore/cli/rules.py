@@ -77,7 +77,7 @@ def rules(
 
     In the configuration [bold]alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1, false_alarm_every: 30d,
     threshold: 0.7}}[/bold] says when a drop of a metric is worth an alert; [bold]monitoring: {dashboard_url: …,
-    trace_url: …}[/bold] where an alert links to, and windows, segments and interval. No judge is asked.
+    trace_url: …}[/bold] where an alert links to, and windows, dimensions and interval. No judge is asked.
 
     Then: rule_files of prometheus.yml takes prometheus/spanscore.rules.yml, Grafana's provisioning what is in grafana/;
     alertmanager.yml is an example to copy from. To test them first: [bold]promtool check rules[/bold] and [bold]promtool test

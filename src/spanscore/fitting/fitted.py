@@ -98,7 +98,7 @@ class Fitted:
         cost = "" if self.cost_usd is None else f", {self.cost_usd:.4f} USD"
         yield f"{self.judge_calls:,} judge calls{cost}."
         if self.kept:
-            yield f"Its scores are a new evaluator version: {self.evaluator_version_before} → {self.evaluator_version}."
+            yield f"Its scores have a new evaluator version: {self.evaluator_version_before} → {self.evaluator_version}."
 
     def _sent(self) -> Iterable[str]:
         """Yield what every question will hold besides its evidence: whoever reads on decides whether it may."""
