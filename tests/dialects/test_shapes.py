@@ -58,8 +58,8 @@ class Row:
     """A unit's runs and what comes out: question, answer, contexts, ids; the conversation; or the reason."""
 
     runs: list[Run]
-    single: tuple[Any, ...] | None = (Q, A)
-    multi: list[Any] | None = None
+    single_turn: tuple[Any, ...] | None = (Q, A)
+    multi_turn: list[Any] | None = None
     reason: str | None = None
     dialect: GenAIExtractor = field(default_factory=GenAIExtractor)
 
