@@ -99,7 +99,7 @@ def test_they_end_when_what_started_them_is_killed(tmp_path: Path, backend: Otlp
 
 
 @pytest.mark.parametrize(
-    ("reads", "share"),
+    ("reads", "replica_share"),
     [({}, 0.2), ({"kafka": {"brokers": ["127.0.0.1:9092"], "topic": "t", "group": "g"}}, 0.4)],
     ids=["a spool alone", "a topic, whose partitions say it"],
 )
