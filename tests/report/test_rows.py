@@ -128,7 +128,6 @@ def test_each_metric_of_a_unit_has_the_outcome_that_its_span_says_of_it() -> Non
 
     assert found == {
         "recall": ("missing_field", "needs reference"),
-        "b": ("not_sampled", None),
         "c": ("queue_full", None),
     }
 

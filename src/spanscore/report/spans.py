@@ -247,9 +247,7 @@ def _read_outcomes(span: SpanData) -> dict[str, tuple[str, str]]:
 def _read_rest_outcome(span: SpanData) -> str | None:
     """Return how those metrics of a unit ended that its span does not name; None if it has no status."""
     status = span.attributes.get(semconv.STATUS)
-    if status in (PENDING, Outcome.DELEGATED.value):
-        return str(status)
-    return None if status is None else Outcome.NOT_SAMPLED.value
+    return str(status) if status in (PENDING, Outcome.DELEGATED.value, Outcome.NOT_SAMPLED.value) else None
 
 
 def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:

@@ -39,8 +39,7 @@ class Hooks:
     keep: Filter | None = None
 
     def __post_init__(self) -> None:
-        for name in ("redactor", "keep"):
-            hook = getattr(self, name)
+        for name, hook in (("redactor", self.redactor), ("sample_filter", self.keep)):
             if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
                 raise ConfigurationError(f"{name} is a coroutine function, which is never awaited: give a plain one")
 

@@ -82,7 +82,10 @@ def environment_of(place: int, processes: int, settings: Settings) -> Iterator[t
     if page is not None and page.port:
         yield f"{semconv.SETTINGS_ENV_PREFIX}SERVE_METRICS", json.dumps({"port": page.port + place, "host": page.host})
     if settings.kafka is None:  # else its share is that of the partitions it has
-        yield f"{semconv.SETTINGS_ENV_PREFIX}JUDGE__SHARE", str(settings.judge.model_dump()["share"] / processes)
+        yield (
+            f"{semconv.SETTINGS_ENV_PREFIX}JUDGE__REPLICA_SHARE",
+            str(settings.judge.model_dump()["replica_share"] / processes),
+        )
 
 
 def wait_for_disk(
