@@ -63,7 +63,7 @@ def test_unclear_names_become_fewer_in_every_file() -> None:
 
 
 def test_a_bare_participle_is_a_participle_and_no_object() -> None:
-    bare = ["told", "_held", "taken_apart", "kept_of", "unsent", "handed_over", "rewritten", "made_from"]
+    bare = ["told", "_held", "taken_apart", "kept_of", "unsent", "taken_apart", "rewritten", "made_from"]
     clear = [
         "embed",
         "kept_samples",
