@@ -38,4 +38,6 @@ def test_no_old_name_is_left() -> None:
 
 
 _STILL = {".weight2", "too_late", "spanscore.judge.tokens", "gen_ai.token.type", "limits.queue"}
-"""A suffix; a result of ``spanscore.feedback``; an instrument whose attribute changed, and its name on others; a setting of a server."""
+"""A suffix; a result of ``spanscore.feedback``; an instrument whose attribute changed, and its name on others; a setting of a
+server.
+"""
