@@ -35,8 +35,8 @@ class Judged:
     None where a metric got a sample, else how the request ended, with its ``reason``.
     """
 
-    single: SingleTurnSample | None = None
-    multi: MultiTurnSample | None = None
+    single_turn: SingleTurnSample | None = None
+    multi_turn: MultiTurnSample | None = None
     source: str | None = None
     outcome: str | None = None
     reason: str | None = None

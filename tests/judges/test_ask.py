@@ -264,7 +264,7 @@ LOOSE = {
     "a wrapper": '{"answer": {"reason": "r", "verdict": 1}}',
     "a wrapper with a fault": "{'answer': {'verdict': 1,},}",
     "other case": '{"Reason": "r", "VERDICT": 1}',
-    "other case in a wrapper": '{"Critique": {"BinaryAnswer": 1}}',
+    "other case in a wrapper": '{"Critique": {"Verdict": 1}}',
     "a line": "Verdict: 1",
     "a bold line": "**Verdict:** 1.",
 }
@@ -289,7 +289,7 @@ def test_what_was_not_quite_json_keeps_its_words() -> None:
     "text",
     [
         '{"reason": "it says "no" there", "verdict": 1}',
-        '{"BinaryAnswer": 1, "verdict": 0}',
+        '{"Verdict": 1, "verdict": 0}',
         "{'verdict': 1, 'verdict': 0}",
         '{"verdict": 1 // was 0}',
         '{"verdict": 0 1}',
