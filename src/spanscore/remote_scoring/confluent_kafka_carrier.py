@@ -120,7 +120,7 @@ class KafkaCarrier:
 
                 self._producer = Producer(self._config)
             if self._thread is None:
-                self._thread = start_daemon(self._listen, "spanscore-in-another-process", self._producer)
+                self._thread = start_daemon(self._listen, "spanscore-remote", self._producer)
             return self._producer
 
     def _listen(self, producer: Producer) -> None:

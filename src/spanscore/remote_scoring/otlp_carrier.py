@@ -63,7 +63,7 @@ class OtlpCarrier:
         self._outgoing.put(WaitingCopy(copy, told))
         with self._lock:
             if self._thread is None and not self._over:
-                self._thread = start_daemon(self._run, "spanscore-in-another-process")
+                self._thread = start_daemon(self._run, "spanscore-remote")
         self._wake.set()
 
     def arrived(self) -> bool:
