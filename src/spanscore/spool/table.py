@@ -25,7 +25,7 @@ SCHEMA: Final = (
     "CREATE INDEX put_aside ON rows (id) WHERE aside > 0",
     "CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
 )
-"""``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = dead letters that nobody has counted yet, 2 = that was counted,
+"""``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = a dead letter that nobody has counted yet, 2 = that was counted,
 or cannot be read."""
 ADDED: Final = (
     "CREATE TABLE IF NOT EXISTS done (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, done_ns INTEGER NOT NULL)",
@@ -48,7 +48,9 @@ _FORGOTTEN: Final = 64
 _MOST_CRASHES: Final = 3
 _UNTOLD, _TOLD = 1, 2
 _FREE: Final = "UPDATE rows SET owner = NULL, begun = 0"
-_IS_MINE: Final = "SELECT 1 FROM rows WHERE key = ? AND owner = ? AND NOT aside"
+_REMEMBER: Final = (
+    "INSERT OR REPLACE INTO done (key, done_ns) SELECT key, ? FROM rows WHERE key = ? AND owner = ? AND NOT aside"
+)
 _FORGET: Final = (
     "DELETE FROM done WHERE id IN (SELECT id FROM (SELECT id, done_ns FROM done ORDER BY id LIMIT ?) WHERE done_ns < ?)"
 )
@@ -152,7 +154,7 @@ class SpoolTable:
     def keep_scores(self, key: RowKey, scores: bytes) -> bool:
         """Keep what a row was given; False: it is not this holder's any more. Crashes do not count from here on.
 
-        Of dead letters nothing is kept: that it was given no scores must not stand when it is tried again.
+        Nothing is kept of a dead letter: that it was given no scores must not stand when it is tried again.
         """
         held = self._run(
             "UPDATE rows SET scores = CASE WHEN aside THEN scores ELSE ? END, begun = 0 WHERE key = ? AND owner = ?",
@@ -161,7 +163,7 @@ class SpoolTable:
         return bool(held.rowcount) or (self._anew and not self._is_there(key))
 
     def delete(self, keys: Iterable[RowKey]) -> None:
-        """Delete rows of this holder; dead letters is put aside for good instead."""
+        """Delete rows of this holder; a dead letter is put aside for good instead."""
         mine = [(key.to_bytes(), self._me) for key in keys]
         self._run_each(f"UPDATE rows SET aside = {_TOLD}, owner = NULL WHERE key = ? AND owner = ? AND aside", mine)
         self._run_each("DELETE FROM bodies WHERE id = (SELECT id FROM rows WHERE key = ? AND owner = ?)", mine)
@@ -176,10 +178,8 @@ class SpoolTable:
     def delete_and_remember(self, keys: Iterable[RowKey]) -> None:
         """Delete rows of this holder, and know their keys again for ``max_age``."""
         keys, now_ns = [*keys], self._wall_ns()
-        held = [key for key in keys if self._run(_IS_MINE, (key.to_bytes(), self._me)).fetchone() is not None]
+        self._run_each(_REMEMBER, [(now_ns, key.to_bytes(), self._me) for key in keys])
         self.delete(keys)
-        done = [(key.to_bytes(), now_ns) for key in held]
-        self._run_each("INSERT OR REPLACE INTO done (key, done_ns) VALUES (?, ?)", done)
         most = min(_MOST_DONE, self._bounds.max_bytes // _ROOM_OF_DONE)
         self._run("DELETE FROM done WHERE id <= (SELECT max(id) FROM done) - ?", (most,))
         self._run(_FORGET, (_FORGOTTEN, now_ns - self._bounds.max_age_ns))
