@@ -142,6 +142,9 @@ def test_content_in_span_events_names_the_event() -> None:
             {},
             "capture.score_failed",
         ),
+        ([span(1, "run", {**TALK, "spanscore.run.end": "abandoned"}, scope="spanscore.capture")], {}, "score_abandoned"),
+        ([span(1, "run", {**TALK, "spanscore.run.end": "cancelled"}, scope="spanscore.capture")], {}, "no switch gives it"),
+        ([span(1, "run", {**TALK, "spanscore.run.end": "interrupted"}, scope="spanscore.capture")], {}, "run that resumes"),
     ],
 )  # fmt: skip
 def test_a_trace_that_is_not_scored_names_the_switch_or_the_key(lines: list[str], options: Any, word: str) -> None:

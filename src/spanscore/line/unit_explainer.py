@@ -251,10 +251,7 @@ def _remedies(unit: Unit) -> list[str]:
         return (
             [] if any(semconv.is_content(name) for span in unit.spans for name in span.attributes) else [_NOT_CAPTURED]
         )
-    remedies = {span.no_content.hint for span in unit.spans if span.no_content is not None}
-    return [
-        remedy.replace("give a translation", "units.translations: give a translation") for remedy in sorted(remedies)
-    ]
+    return sorted({span.no_content.hint for span in unit.spans if span.no_content is not None})
 
 
 def _change(field: str, unit: Unit) -> str:

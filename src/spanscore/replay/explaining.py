@@ -200,7 +200,7 @@ class TraceExplainer:
         others = (entry for entry in seen if entry.by is None and entry.role is not Role.IGNORED)
         unknown = {entry.data.scope: remedy for entry in others if (remedy := _other_names(entry.data))}
         if unknown:
-            changes = [f"units.translations, for {scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
+            changes = [f"{scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
             yield f"unknown writer: {_listed(unknown)}", changes
         if top := self._orphan(seen):
             yield f"the root is not there: a span is missing above {top.data.name}", [_NO_ROOT]

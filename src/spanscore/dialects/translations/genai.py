@@ -163,7 +163,7 @@ def _unknown_form(raw: Mapping[str, Any]) -> NoContent | None:
         return None
     return NoContent(
         "the writer of the span is not known: its content stands under other names (genai)",
-        f"give a translation of your own, which reads {', '.join(sorted(names)[:_MOST_NAMES])}",
+        f"give a translation of your own (units.translations), which reads {', '.join(sorted(names)[:_MOST_NAMES])}",
     )
 
 
