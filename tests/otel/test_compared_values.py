@@ -99,7 +99,7 @@ def test_series_are_told_apart_per_metric() -> None:
     telemetry = Telemetry(
         None,
         FixedCounts(),
-        compared=ComparedValues(semconv.EVALUATOR_VERSION, evaluator_version={"grounded": "1+judge"}),
+        compared=ComparedValues(semconv.EVALUATOR_VERSION, evaluator_versions={"grounded": "1+judge"}),
     )
 
     for metric in ("grounded", "polite"):

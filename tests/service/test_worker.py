@@ -112,16 +112,16 @@ def test_two_configurations_in_one_group_are_told_once_with_the_series_of_each(
     for number in range(4):
         produced(kafka, "torn", a_run(f"Who wrote Faust, part {number}?"))
     topic = {"spool": None, "kafka": {"brokers": [kafka.brokers], "topic": "torn", "group": "torn"}}
-    evaluator_version, told = list[str](), list[str]()
+    evaluator_versions, told = list[str](), list[str]()
     for number, metric in enumerate((ANSWERED, "tests.service.metrics:Recovered"), 1):
         config = configured(tmp_path, metrics=[metric], units={"idle_timeout": "100ms"}, **topic)
         with working(config, backend.endpoint) as running:
-            evaluator_version.append(running.until("^evaluator version: .*")[0])
+            evaluator_versions.append(running.until("^evaluator version: .*")[0])
             poll(lambda: len(evaluations(backend)) == 4, deadline_s=60, what="that all are scored")
             assert stopped(running) == 0
         told += [f"{number}: {line}" for line in running.lines if "with other metrics" in line]
 
-    assert len({*evaluator_version}) == 2
+    assert len({*evaluator_versions}) == 2
     assert [line.partition(":")[0] for line in told] == ["2"]
 
 

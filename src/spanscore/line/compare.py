@@ -28,8 +28,8 @@ def compared_values_of(
     """
     if options.compare is None or "instruments" not in options.outputs:
         return None
-    evaluator_version = {name: metric.evaluator_version for name, metric in metrics.items()}
-    return ComparedValues(options.compare.by, resource, evaluator_version, shown)
+    evaluator_versions = {name: metric.evaluator_version for name, metric in metrics.items()}
+    return ComparedValues(options.compare.by, resource, evaluator_versions, shown)
 
 
 def ledger_of(metrics: Iterable[str], compared: ComparedValues | None) -> Ledger:

@@ -31,7 +31,7 @@ def telemetry_of(
     """Return the instruments of a line; None where scores are not attached to any.
 
     Raises:
-        ConfigurationError: metrics and segments are too many, or a segment has the name of an attribute of ours.
+        ConfigurationError: metrics and dimensions are too many, or a dimension has the name of an attribute of ours.
     """
     if "instruments" not in options.outputs:
         return None

@@ -38,22 +38,17 @@ class ReleaseScores:
     @cached_property
     def span_s(self) -> tuple[int, int] | None:
         """Starts of the first and the last step with a score, seconds since the epoch; None if there is no score."""
-        starts = [
-            start
-            for evaluator_version in self.scored.values()
-            for steps in evaluator_version.values()
-            for start in steps
-        ]
+        starts = [start for by_version in self.scored.values() for steps in by_version.values() for start in steps]
         return (min(starts), max(starts)) if starts else None
 
-    def release(self, metric: str, evaluator_version: Iterable[str], pair: ReleasePair) -> Release:
+    def release(self, metric: str, evaluator_versions: Iterable[str], pair: ReleasePair) -> Release:
         """Return one metric's side, of these evaluator versions, in the whole blocks of the time over which a pair is
         compared.
         """
         since_s, whole = pair.since_s, (pair.end_s - pair.since_s) // BLOCK_S
         blocks: defaultdict[int, Moments] = defaultdict(Moments)
         scored = self.scored.get(metric, {})
-        for steps in (*(scored[one] for one in evaluator_version if one in scored), self.lost.get(metric, {})):
+        for steps in (*(scored[one] for one in evaluator_versions if one in scored), self.lost.get(metric, {})):
             for start, sums in steps.items():
                 number = (start - since_s) // BLOCK_S
                 if 0 <= number < whole:
@@ -101,25 +96,25 @@ def compared(
     """Yield a comparison of each metric, also of one that has no scores.
 
     Args:
-        across_evaluator_versions: whether evaluator version are what is compared; else only scores of one evaluator version
+        across_evaluator_versions: whether evaluator versions are what is compared; else only scores of one evaluator version
             are, as another judge or prompt measures otherwise.
     """
     a, b = pair.a, pair.b
     for metric in metrics:
         of_a, of_b = (_effective(side.scored.get(metric, {})) for side in (a, b))
-        evaluator_version = of_a.keys() | of_b.keys() if across_evaluator_versions else _in_common(of_a, of_b)
-        left_out = (of_a.keys() | of_b.keys()) - evaluator_version
+        evaluator_versions = of_a.keys() | of_b.keys() if across_evaluator_versions else _in_common(of_a, of_b)
+        left_out = (of_a.keys() | of_b.keys()) - evaluator_versions
         yield ReleaseComparison(
             metric=metric,
-            a=a.release(metric, evaluator_version, pair),
-            b=b.release(metric, evaluator_version, pair),
+            a=a.release(metric, evaluator_versions, pair),
+            b=b.release(metric, evaluator_versions, pair),
             since_s=pair.since_s,
             end_s=pair.end_s,
-            obstacle=_obstacle(pair, of_a, of_b, evaluator_version),
+            obstacle=_obstacle(pair, of_a, of_b, evaluator_versions),
             tolerance=tolerance,
             level=level,
-            notes=(f"of evaluator version {_listed(evaluator_version)} alone; {_listed(left_out)} left out",)
-            if evaluator_version and left_out
+            notes=(f"of evaluator version {_listed(evaluator_versions)} alone; {_listed(left_out)} left out",)
+            if evaluator_versions and left_out
             else (),
         )
 
@@ -130,12 +125,12 @@ def _in_common(a: Mapping[str, float], b: Mapping[str, float]) -> Set[str]:
     return {max(both, key=lambda one: min(a[one], b[one]))} if both else set()
 
 
-def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float], evaluator_version: Set[str]) -> str:
+def _obstacle(pair: ReleasePair, a: Mapping[str, float], b: Mapping[str, float], evaluator_versions: Set[str]) -> str:
     """Return why nobody knows when more scores come of both; empty if they come."""
     lacking = [side.name for side, of in ((pair.a, a), (pair.b, b)) if not of]
     if lacking:
         return f"{' and '.join(lacking)} has none yet"
-    if not evaluator_version:
+    if not evaluator_versions:
         told = f"{pair.a.name} was scored as {_listed(a)} and {pair.b.name} as {_listed(b)}, which cannot be compared"
         return f"{told}: score both with the same metric version and judge"
     return f"{pair.ended} has no traffic any more" if pair.ended else ""
@@ -146,5 +141,5 @@ def _effective(scored: Mapping[str, Steps]) -> dict[str, float]:
     return {evaluator_version: n_eff(sum(steps.values(), Moments())) for evaluator_version, steps in scored.items()}
 
 
-def _listed(evaluator_version: Iterable[str]) -> str:
-    return ", ".join(one or "an evaluator version that is not told" for one in sorted(evaluator_version))
+def _listed(evaluator_versions: Iterable[str]) -> str:
+    return ", ".join(one or "an evaluator version that is not told" for one in sorted(evaluator_versions))

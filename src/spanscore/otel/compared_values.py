@@ -29,7 +29,7 @@ class ComparedValues:
     Args:
         by: as ``Compare.by``.
         resource: gives that of this process, for units that name none of their own.
-        evaluator_version: metric → its present evaluator version, for the units that are lost: their scores would have been of
+        evaluator_versions: metric → its present evaluator version, for the units that are lost: their scores would have been of
             it.
         shown: of a value that may hold what a user typed (metadata, attributes), returns what may leave; None = nothing. Called
             once for each that is told apart, on the thread that asks.
@@ -40,13 +40,13 @@ class ComparedValues:
         self,
         by: str,
         resource: Callable[[], Mapping[str, Any]] = dict,
-        evaluator_version: Mapping[str, str] | None = None,
+        evaluator_versions: Mapping[str, str] | None = None,
         shown: Callable[[str], str | None] = lambda value: value,
         most: float = MOST_VALUES,
     ) -> None:
         self.by = by
         self._resource = resource
-        self._evaluator_versions = dict(evaluator_version or {})
+        self._evaluator_versions = dict(evaluator_versions or {})
         self._is_evaluator_version = by == semconv.EVALUATOR_VERSION
         self._shown = shown
         self._most = most

@@ -1,4 +1,4 @@
-"""Metrics × segments → the attribute sets that are there from the first collection on, and whether all of them fit."""
+"""Metrics × dimensions → the attribute sets that are there from the first collection on, and whether all of them fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_conditional(metric: Metric) -> bool:
 def refuse_too_many(
     metrics: Sequence[Metric], dimensions: Mapping[str, Sequence[str]], shadowed: int = 0, *, compared: bool = False
 ) -> None:
-    """Refuse metrics and segments of which not all can be told apart.
+    """Refuse metrics and dimensions of which not all can be told apart.
 
     Args:
         metrics: with an evaluator version each.
@@ -53,7 +53,7 @@ def refuse_too_many(
         f"{len(metrics) + shadowed} evaluator versions of {len(metrics)} metrics × pass or fail × "
         f"{told or 'no dimensions'} make {sets:,} "
         f"attribute sets per instrument, and {MOST_DECLARED:,} fit: past {SDK_SETS:,} the OpenTelemetry SDK makes one of them "
-        "all. Leave out a segment, values or metrics"
+        "all. Leave out a dimension, values or metrics"
     )
 
 

@@ -69,7 +69,7 @@ class Telemetry:
         max_sets: attribute sets per instrument; models, agents and evaluator versions past it are ``other``.
 
     Raises:
-        ConfigurationError: a segment has the name of an attribute of ours.
+        ConfigurationError: a dimension has the name of an attribute of ours.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ MAX_SETS: Final = 1_000
 _FOR_OTHERS: Final = 100
 """Of them, those that are kept for what stands for all past these."""
 MOST_DECLARED: Final = 1_500
-"""Of them, those that metrics and segments may declare; the rest is room for evaluator versions that come later."""
+"""Of them, those that metrics and dimensions may declare; the rest is room for evaluator versions that come later."""
 OTHER = "other"
 _CLOSED = frozenset(
     {
@@ -154,19 +154,21 @@ def add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:
 
 
 def checked_dimensions(dimensions: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return segments with their values as text, each once.
+    """Return dimensions with their values as text, each once.
 
     Raises:
         ConfigurationError: one has the name of an attribute of ours, or would be the label that names the scorer's service.
     """
     if taken := {semconv.SERVICE_NAME, "service_name"} & set(dimensions):
         raise ConfigurationError(
-            f"the segment {min(taken)!r} would be the label service_name, which is the scorer's own: tell applications "
+            f"the dimension {min(taken)!r} would be the label service_name, which is the scorer's own: tell applications "
             "apart by another attribute of their resource, such as service.namespace"
         )
     ours = _OF_SCORES & set(dimensions)
     if ours:
-        raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")
+        raise ConfigurationError(
+            f"the dimension {min(ours)!r} has the name of an attribute that every score has already"
+        )
     return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in dimensions.items()}
 
 

@@ -159,5 +159,5 @@ def _reading(settings: Settings, sources: Iterable[StreamSource]) -> Iterator[st
 
 def _evaluator_versions(scorer: OnlineScorer) -> Iterator[str]:
     """Yield which scores are made here: where two workers say otherwise, they are not of one configuration."""
-    evaluator_version = scorer.status().evaluator_version
-    yield f"evaluator version: {', '.join(f'{metric} {one}' for metric, one in evaluator_version.items())}"
+    evaluator_versions = scorer.status().evaluator_version
+    yield f"evaluator version: {', '.join(f'{metric} {one}' for metric, one in evaluator_versions.items())}"

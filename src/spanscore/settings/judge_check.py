@@ -72,11 +72,9 @@ class JudgeCheck:
             return Path(self.baseline).expanduser()
         return self.path.with_suffix(".baseline.json")
 
-    def lock_path(self, evaluator_version: Iterable[str]) -> Path:
-        """Return whose lock the process has that has the runs of these evaluator versions: of others another one may have
-        them.
-        """
-        of = blake2b("\n".join(sorted(evaluator_version)).encode("utf-8", "replace"), digest_size=4).hexdigest()
+    def lock_path(self, evaluator_versions: Iterable[str]) -> Path:
+        """Return the lock file of the one process that runs the check for these evaluator versions; others have their own."""
+        of = blake2b("\n".join(sorted(evaluator_versions)).encode("utf-8", "replace"), digest_size=4).hexdigest()
         return self.baseline_path.with_name(f"{self.baseline_path.name}.{of}.lock")
 
 
