@@ -19,6 +19,7 @@ from spanscore.runtime.line_file import LineFile
 from spanscore.runtime.log import log_internal_error, log_once
 from spanscore.runtime.serial import SerialThread
 from spanscore.settings.collect import Collect
+from spanscore.settings.printable import format_count
 
 __all__ = ["FOLDED", "LOST", "WRITTEN", "CaseCollector", "CollectState"]
 
@@ -128,7 +129,7 @@ class CaseCollector:
         if left:
             self._count(LOST, left)
             why = self._fault or "its disk did not answer in time"
-            log_once("cases lost", f"not written to {self._file.path}: {left:,} case{'' if left == 1 else 's'} ({why})")
+            log_once("cases lost", f"not written to {self._file.path}: {format_count(left, 'case')} ({why})")
 
     def _choose(self, job: Job, scores: Sequence[Score]) -> None:
         by_name = {score.metric: score for score in scores}

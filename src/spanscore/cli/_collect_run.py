@@ -32,7 +32,7 @@ from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.conditions import CaseCondition, condition_of
-from spanscore.settings.printable import names_listed
+from spanscore.settings.printable import format_count, names_listed
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore, Unread
 
@@ -137,7 +137,7 @@ def _show_progress(case: CollectedCase, bar: Progress, task: Any, counts: CaseCo
 def _nothing(source: str, conditions: Sequence[CaseCondition], counts: CaseCounts, unread: Sequence[Unread]) -> str:
     if not counts.units:
         return nothing_in(source, counts.traces, unread)
-    units = f"{source}: {counts.units:,} unit{'' if counts.units == 1 else 's'}"
+    units = f"{source}: {format_count(counts.units, 'unit')}"
     return f"{units}, {_none_of_them(conditions, counts)}"
 
 

@@ -14,6 +14,7 @@ from spanscore.monitoring.paired_runs import least_turned
 from spanscore.protocols import Metric
 from spanscore.settings.durations import duration
 from spanscore.settings.judge_check import JudgeCheck
+from spanscore.settings.printable import format_count
 
 __all__ = ["judge_check_lines", "judge_check_problems"]
 
@@ -51,14 +52,11 @@ def judge_check_lines(
     runs = _DAY_S / judge_check.every_s
     names = ", ".join(plan.metric for plan in plans)
     every = duration(judge_check.every_s)
-    yield f"judge check: {_format_sample_count(samples)} of {judge_check.path}, every {every}, for the judge of {names}"
+    of_file = f"{format_count(samples, 'labelled sample')} of {judge_check.path}"
+    yield f"judge check: {of_file}, every {every}, for the judge of {names}"
     yield f"  a day costs {_cost(plans, costs, samples * runs)}, for each replica: only processes of one machine share runs"
     yield f"  the first answers are kept in {judge_check.baseline_path}, which must outlive the process"
     yield from (f"  {plan.metric}: {_power(plan, samples)}" for plan in plans)
-
-
-def _format_sample_count(samples: int) -> str:
-    return f"{samples:,} labelled sample{'' if samples == 1 else 's'}"
 
 
 def _cost(plans: Sequence[JudgeCheckPlan], costs: Sequence[CostPlan], scores: float) -> str:
@@ -75,7 +73,7 @@ def _cost(plans: Sequence[JudgeCheckPlan], costs: Sequence[CostPlan], scores: fl
 def _power(plan: JudgeCheckPlan, samples: int) -> str:
     turned = least_turned(plan.below)
     if turned > samples:
-        few = _format_sample_count(samples)
+        few = format_count(samples, "labelled sample")
         return f"no change can be seen with {few}: {turned} answers must turn (p below {plan.below:.2g})"
     sentence = (
         f"a change is seen where {turned} of {samples:,} answers turn, all one way ({turned / samples:.2g} of them)"

@@ -24,7 +24,7 @@ from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.cost import Cost, cost_of
 from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, own_name
-from spanscore.report.findings import counted
+from spanscore.settings.printable import format_count
 
 __all__ = ["metrics"]
 
@@ -254,6 +254,6 @@ def _cost_told(row: Mapping[str, Any]) -> str:
         return "no judge, no tokens"
     money = "" if row["usd_per_1000"] is None else f"{_usd(row['usd_per_1000'])} USD per 1,000 scores: "
     return (
-        f"{money}{counted(cost['calls'], 'judge call')}, {cost['input_tokens']:,} tokens read and "
+        f"{money}{format_count(cost['calls'], 'judge call')}, {cost['input_tokens']:,} tokens read and "
         f"{cost['output_tokens']:,} written on a fixed short sample ({cost['counted_by']})"
     )

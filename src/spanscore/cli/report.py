@@ -12,7 +12,7 @@ from spanscore.cli._lines import stored_spans
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring.calibration_file import calibrations_of
 from spanscore.report import findings, write
-from spanscore.settings.printable import printable
+from spanscore.settings.printable import format_count, printable
 
 __all__ = ["report"]
 
@@ -54,5 +54,5 @@ def report(
     if not (found.units or found.conversations):
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
     typer.echo(printable(findings.headline(found)))
-    whole = f" and {findings.counted(found.conversations, 'conversation')}" if found.conversations else ""
-    typer.echo(f"{out}: {findings.counted(found.scores, 'score')} of {findings.counted(found.units, 'unit')}{whole}")
+    whole = f" and {format_count(found.conversations, 'conversation')}" if found.conversations else ""
+    typer.echo(f"{out}: {format_count(found.scores, 'score')} of {format_count(found.units, 'unit')}{whole}")

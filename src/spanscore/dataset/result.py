@@ -14,7 +14,7 @@ from spanscore.dataset.reading import Bad
 from spanscore.dataset.rows import Row, write_rows
 from spanscore.model.score import Outcome, Scale, known_sum
 from spanscore.monitoring.estimates import mean_interval
-from spanscore.settings.printable import printable
+from spanscore.settings.printable import format_count, printable
 
 __all__ = ["Result", "Summary"]
 
@@ -148,7 +148,7 @@ class Result:
 
         summaries = self.summaries()
         two = any(_digits(summary.mean) != _digits(summary.quality) for summary in summaries)
-        table = Table(title=_counted(self.samples, "sample"), title_justify="left")
+        table = Table(title=format_count(self.samples, "sample"), title_justify="left")
         table.add_column("metric", overflow="fold")
         for title in ("mean", *(("quality",) if two else ()), "95 %", "passed", "scored"):
             table.add_column(title, justify="right", no_wrap=True)
@@ -165,9 +165,9 @@ class Result:
         if len(self.bad) > _NAMED:
             lines.append(f"Not read: {len(self.bad) - _NAMED} more lines.")
         if self.taken_over:
-            lines.append(f"{_counted(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
+            lines.append(f"{format_count(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
         if self.interrupted:
-            lines.append(f"Interrupted after {_counted(self.samples, 'sample')}: the means are of these.")
+            lines.append(f"Interrupted after {format_count(self.samples, 'sample')}: the means are of these.")
         return [*lines, *self._price()]
 
     def _reasons(self, summary: Summary) -> list[str]:
@@ -189,7 +189,7 @@ class Result:
             if rest and outcome != Outcome.SCORED.value:
                 lines.append(f"{metric}: {outcome} ×{rest}" + (", for other reasons" if told else ""))
         if summary.fallback:
-            lines.append(f"{metric}: {_counted(summary.fallback, 'row')} judged by a fallback, in no mean.")
+            lines.append(f"{metric}: {format_count(summary.fallback, 'row')} judged by a fallback, in no mean.")
         return lines
 
     def _price(self) -> list[str]:
@@ -200,7 +200,7 @@ class Result:
         cost_usd = known_sum(row.cost_usd for row in self.rows)
         price = ("" if cost_usd is None else f", {cost_usd:.4f} USD") + (", in all" if self.taken_over else "")
         cached = sum(row.cached_calls for row in self.rows)
-        asked = _counted(calls, "judge call") + (f", {cached:,} of them answered before" if cached else "")
+        asked = format_count(calls, "judge call") + (f", {cached:,} of them answered before" if cached else "")
         return [f"{asked}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
 
 
@@ -260,7 +260,3 @@ def _broken(name: str) -> str:
 
 def _digits(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from spanscore.judges.effects.account import AccountState, BreakerState
 from spanscore.judges.effects.purse import BudgetState
+from spanscore.settings.printable import format_count
 
 __all__ = ["account_rows"]
 
@@ -48,7 +49,7 @@ def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
     yield f"breaker {_BREAKER[state.breaker]}" + (f" ({state.because})" if state.because else "")
     if state.last_throttled_s is not None:
         yield f"limited {_times(state.throttled)}, last {_span(state.last_throttled_s)} ago"
-    yield ", ".join([f"{state.calls:,} call{'' if state.calls == 1 else 's'}", *paid])
+    yield ", ".join([format_count(state.calls, "call"), *paid])
     if state.cached:
         yield f"{state.cached:,} from cache"
 

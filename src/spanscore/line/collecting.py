@@ -11,6 +11,7 @@ from spanscore.meant import did_you_mean
 from spanscore.otel.instruments import Telemetry
 from spanscore.protocols import Metric
 from spanscore.settings.collect import Collect
+from spanscore.settings.printable import format_count
 
 __all__ = ["check_conditions", "collect_rows", "collector_of", "read_collect_state"]
 
@@ -58,7 +59,7 @@ def read_collect_state(collector: CaseCollector | None) -> CollectState | None:
 def collect_rows(state: CollectState) -> Iterator[str]:
     """Yield what has been collected, and why it cannot be written now."""
     written, folded, lost = (state.cases.get(result, 0) for result in (WRITTEN, FOLDED, LOST))
-    parts = [f"collected: {written:,} case{'' if written == 1 else 's'} to {state.path}"]
+    parts = [f"collected: {format_count(written, 'case')} to {state.path}"]
     parts += [f"{folded:,} with a question that is in there"] if folded else []
     parts += [f"{lost:,} lost"] if lost else []
     yield "; ".join(parts)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from spanscore.line.terminal import as_plain
 from spanscore.model.span import SpanData, UnitKey
-from spanscore.settings.printable import printable
+from spanscore.settings.printable import format_count, printable
 
 __all__ = ["ExplainedPart", "ExplainedSpan", "ExplainedTrace", "ExplainedUnit"]
 
@@ -182,7 +182,7 @@ class _SpanTree:
 def _render(trace: ExplainedTrace) -> Iterator[Any]:
     rows = [*_rows(trace.spans)]
     numbers = {span.span_id: number for number, (_, span) in enumerate(rows, 1)}
-    counts = f"{_format_count(len(rows), 'span')}, {_format_count(len(trace.units), 'unit')}"
+    counts = f"{format_count(len(rows), 'span')}, {format_count(len(trace.units), 'unit')}"
     yield Text(f"trace {trace.trace_id}: {counts}", style="bold")
     if rows:
         yield _SpanTree(rows)
@@ -195,10 +195,6 @@ def _render(trace: ExplainedTrace) -> Iterator[Any]:
     for label, text in [*lines, *(("to change", change) for change in trace.change)]:
         table.add_row(Text(f"  {label}", style="cyan"), Text(text))
     yield table
-
-
-def _format_count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _rows(spans: Sequence[ExplainedSpan]) -> Iterator[tuple[str, ExplainedSpan]]:
@@ -236,7 +232,7 @@ def _unit(unit: ExplainedUnit, numbers: Mapping[str, int]) -> Iterator[tuple[str
         if counts[part.field] <= _MOST_PARTS:
             yield _LABELS[part.field], _part(part, numbers, is_needed=part.field in needed)
     yield from (
-        ("", f"{_format_count(many - _MOST_PARTS, _LABELS[field])} more")
+        ("", f"{format_count(many - _MOST_PARTS, _LABELS[field])} more")
         for field, many in counts.items()
         if many > _MOST_PARTS
     )

@@ -11,7 +11,7 @@ from spanscore.line.tables import Fitting
 from spanscore.model.job import BASE
 from spanscore.sampling.preview import PreviewTally, TakenUnit, TakerCount
 from spanscore.sampling.rules import Rule
-from spanscore.settings.printable import printable, printable_lines
+from spanscore.settings.printable import format_count, printable, printable_lines
 
 __all__ = ["NOTHING", "Preview", "TakerPreview", "UnitCost", "UnitPreview", "preview_of"]
 
@@ -136,7 +136,7 @@ class Preview:
 
     def render(self) -> Iterator[Any]:
         """Yield the tables, and a line for each note."""
-        yield f"{self.taken:,} of {self.units:,} unit{'' if self.units == 1 else 's'} would be scored; no judge was asked"
+        yield f"{self.taken:,} of {format_count(self.units, 'unit')} would be scored; no judge was asked"
         yield _by_rule(self.rules)
         yield _by_metric(self.metrics)
         if self.named:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from spanscore.model.received import ExternalCount, ExternalCounts, LogRecords, Received, TopicState
+from spanscore.settings.printable import format_count
 
 __all__ = ["received_rows"]
 
@@ -24,31 +25,31 @@ def received_rows(received: Received) -> Iterator[str]:
         yield "; ".join(_topic(received.topic))
     if received.forward is not None:
         sent, failed, wrong = received.forward
-        requests = f"forward: {_number(sent, 'request')} sent on, {failed:,} failed"
+        requests = f"forward: {format_count(sent, 'request')} sent on, {failed:,} failed"
         yield f"{requests}; {wrong}" if wrong else requests
 
 
 def _door(received: Received) -> Iterator[str]:
     size = f"{received.bytes / _MB:,.1f} MB" if received.bytes >= _MB else f"{received.bytes / _KB:,.1f} kB"
-    yield f"door: {_number(received.requests, 'request')}, {_number(received.spans, 'span')}, {size}"
+    yield f"door: {format_count(received.requests, 'request')}, {format_count(received.spans, 'span')}, {size}"
     if refused := _by_reason(received.refused):
         yield f"refused {refused}"
     if rejected := _by_reason(received.rejected):
         yield f"spans that are not valid: {rejected}"
     if received.ours:
-        yield f"{_number(received.ours, 'evaluation')} refused: no evaluation is evaluated"
+        yield f"{format_count(received.ours, 'evaluation')} refused: no evaluation is evaluated"
 
 
 def _units(received: Received) -> Iterator[str]:
-    yield f"units: {_number(received.open, 'trace')} open, {received.waiting_for_root:,} of them waiting for a root"
+    yield f"units: {format_count(received.open, 'trace')} open, {received.waiting_for_root:,} of them waiting for a root"
     if received.orphans:
-        yield f"{_number(received.orphans, 'span')} given up, as their root never came (units.orphan_wait)"
+        yield f"{format_count(received.orphans, 'span')} given up, as their root never came (units.orphan_wait)"
     if received.late:
-        yield f"{_number(received.late, 'span')} came when their unit had closed (units.idle_timeout)"
+        yield f"{format_count(received.late, 'span')} came when their unit had closed (units.idle_timeout)"
     if received.duplicates:
-        yield f"{_number(received.duplicates, 'span')} came again"
+        yield f"{format_count(received.duplicates, 'span')} came again"
     if received.revisions:
-        yield f"{_number(received.revisions, 'unit')} opened once more"
+        yield f"{format_count(received.revisions, 'unit')} opened once more"
 
 
 def _dialects(received: Received) -> Iterator[str]:
@@ -58,9 +59,9 @@ def _dialects(received: Received) -> Iterator[str]:
     ]
     yield f"dialects: {', '.join(read) or 'none read yet'}"
     if received.unclaimed:
-        yield f"{_number(received.unclaimed, 'span')} of other things"
+        yield f"{format_count(received.unclaimed, 'span')} of other things"
     for scope, traces in received.unread.items():
-        yield f"{_number(traces, 'trace')} of {scope} not read, as another scope traces the same library"
+        yield f"{format_count(traces, 'trace')} of {scope} not read, as another scope traces the same library"
 
 
 def _logs(counts: LogRecords, topic: TopicState | None) -> Iterator[str]:
@@ -68,16 +69,16 @@ def _logs(counts: LogRecords, topic: TopicState | None) -> Iterator[str]:
     yield f"content in log records: {counts.joined:,} joined to their span, {counts.waiting:,} waiting for it"
     if counts.unjoined:
         in_time = f"did not come in time, or was read before (units.idle_timeout){remote_scoring}"
-        yield f"{_number(counts.unjoined, 'record')} whose span {in_time}"
+        yield f"{format_count(counts.unjoined, 'record')} whose span {in_time}"
     if counts.dropped:
-        yield f"no room for {_number(counts.dropped, 'record')} (units.bytes)"
+        yield f"no room for {format_count(counts.dropped, 'record')} (units.bytes)"
 
 
 def _external(counts: ExternalCounts) -> Iterator[str]:
     names = [f"{name} {_of_others(of)}" for name, of in counts.names.items()]
     yield f"scores of others: {', '.join(names) or 'none with a value or label'}"
     if counts.undefined:
-        yield f"{_number(counts.undefined, 'result')} without a value or label"
+        yield f"{format_count(counts.undefined, 'result')} without a value or label"
     if counts.again:
         yield f"{counts.again:,} came again"
 
@@ -90,25 +91,21 @@ def _of_others(of: ExternalCount) -> str:
 
 
 def _topic(topic: TopicState) -> Iterator[str]:
-    yield f"kafka: topic {topic.name}, {len(topic.partitions)} of {_number(topic.all, 'partition')}"
-    yield f"{_number(topic.lag, 'message')} not settled"
+    yield f"kafka: topic {topic.name}, {len(topic.partitions)} of {format_count(topic.all, 'partition')}"
+    yield f"{format_count(topic.lag, 'message')} not settled"
     if topic.oldest_s is not None:
         yield f"the oldest that was read is {topic.oldest_s:,.0f} s old"
     if topic.rebalanced_s is not None:
         yield f"rebalanced {topic.rebalanced_s:,.0f} s ago"
     if topic.dropped:
-        yield f"{_number(topic.dropped, 'open trace')} left to other workers"
+        yield f"{format_count(topic.dropped, 'open trace')} left to other workers"
     if topic.skipped:
-        yield f"{_number(topic.skipped, 'message')} gone before they were read"
+        yield f"{format_count(topic.skipped, 'message')} gone before they were read"
     if topic.held:
-        yield f"{_number(topic.held, 'partition')} wait for log records to be read (kafka.logs_topic)"
+        yield f"{format_count(topic.held, 'partition')} wait for log records to be read (kafka.logs_topic)"
     if topic.wrong:
         yield topic.wrong
 
 
 def _by_reason(counted: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {reason}" for reason, number in counted.items() if number)
-
-
-def _number(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from spanscore.settings.printable import format_count
 from spanscore.spool.rows import SpoolState
 
 __all__ = ["spool_rows"]
@@ -16,7 +17,7 @@ _AGES: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
     """Yield what is in a spool, and what is wrong with it; ``since_s``: when the counts of this process began at zero."""
-    parts = [f"spool: {state.depth:,} unit{'' if state.depth == 1 else 's'} on the disk, {_size(state.bytes)}"]
+    parts = [f"spool: {format_count(state.depth, 'unit')} on the disk, {_size(state.bytes)}"]
     parts += [f"oldest {_age(state.oldest_s)}"] if state.depth else []
     parts += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
     parts += (

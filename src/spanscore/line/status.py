@@ -25,6 +25,7 @@ from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.otel.spans_file import SpansFileState
+from spanscore.settings.printable import format_count
 from spanscore.spool.rows import SpoolState
 
 __all__ = ["ShadowStatus", "Status"]
@@ -214,14 +215,16 @@ class Status:
     def _flow(self) -> Iterator[str]:
         waiting, places = self.queue
         state = "shut down" if self.closed else "running"
-        yield f"{state}: {_units(self.units)} seen; {waiting} of at most {places:,} waiting for their scores"
+        yield f"{state}: {format_count(self.units, 'unit')} seen; {waiting} of at most {places:,} waiting for their scores"
         released = [f"of {count} {_LEFT[reason]}" for reason, count in self.hold.items() if reason in _LEFT and count]
-        yield "; ".join([f"spans of {_units(self.hold.get('parked', 0))} held back until they are scored", *released])
+        yield "; ".join(
+            [f"spans of {format_count(self.hold.get('parked', 0), 'unit')} held back until they are scored", *released]
+        )
         if self.hold.get("lost"):
             yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
         if self.refused:
             remedy = "raise event_queue_size or event_queue_bytes, or lower the rates"
-            yield f"{_units(self.refused)} refused, as the event queue was full: {remedy}"
+            yield f"{format_count(self.refused, 'unit')} refused, as the event queue was full: {remedy}"
         if self.received is not None:
             yield from received_rows(self.received)
         if self.spool is not None:
@@ -236,7 +239,7 @@ class Status:
 
     def _samples(self) -> Iterator[str]:
         if alone := self.kinds.get("chat"):
-            chosen = _units(sum(self.kinds.values()))
+            chosen = format_count(sum(self.kinds.values()), "unit")
             yield f"{alone:,} of {chosen} chosen were a model called alone: units.kinds can leave them out"
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
@@ -253,7 +256,8 @@ class Status:
         yield from applies_rows(self.applies)
         yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.judge_check])
         if self.labels:
-            yield f"labels: {', '.join(f'{name} of {_units(units)}' for name, units in sorted(self.labels.items()))}"
+            counts = [f"{name} of {format_count(units, 'unit')}" for name, units in sorted(self.labels.items())]
+            yield f"labels: {', '.join(counts)}"
 
     def _reasons(self) -> Iterator[str]:
         """Yield why there was no score: the latest of each outcome, once for metrics that say the same."""
@@ -286,7 +290,8 @@ class Status:
                 of = sum(
                     units for outcome, units in self.outcomes[metric].items() if not Outcome(outcome).not_attempted
                 )
-                sentence = f"{metric}: the judge declined {declined:,} of {_units(of)} ({100 * declined / of:.0f} %)"
+                share = f"{declined:,} of {format_count(of, 'unit')} ({100 * declined / of:.0f} %)"
+                sentence = f"{metric}: the judge declined {share}"
                 yield f"{sentence}: these are no random ones, and the mean is of the others"
 
     def _remarks(self) -> Iterator[str]:
@@ -303,25 +308,21 @@ class Status:
             yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
         if self.overflowed:
             whose = [f"{metric} has too many different values of {label}" for metric, label in self.overflowing.items()]
-            culprits = "; ".join(whose) or "too many different models, agents or evaluator version"
+            culprits = "; ".join(whose) or "too many different models, agents or evaluator versions"
             yield f"{self.overflowed} measurements are told as 'other': {culprits}"
 
     def _describe_mixed_sampling(self) -> Iterator[str]:
         unknown = self.head_sampling.get(UNKNOWN)
         if unknown and self.head_sampling.get(STATED):
             yield (
-                f"beside units with ot=th, {_units(unknown)} without it and without a configured share: they count as if "
-                "no head sampler had dropped any. If one did, means and intervals are wrong, not only totals. Name the service "
-                "(1 if it has no sampler): sampling: {head_sampling_rate: {by_service: {NAME: 0.1}, default: 1}}"
+                f"beside units with ot=th, {format_count(unknown, 'unit')} without it and without a configured share: they "
+                "count as if no head sampler had dropped any. If one did, means and intervals are wrong, not only totals. Name "
+                "the service (1 if it has no sampler): sampling: {head_sampling_rate: {by_service: {NAME: 0.1}, default: 1}}"
             )
 
     def _none_sampled(self) -> bool:
         ended = {outcome for outcomes in self.outcomes.values() for outcome, units in outcomes.items() if units}
         return ended == {"not_sampled"} and not any(self.pending.values())
-
-
-def _units(number: int) -> str:
-    return f"{number:,} unit{'' if number == 1 else 's'}"
 
 
 def _source(counted: tuple[str, int]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spanscore.monitoring.estimates import MeanInterval, Moments, interval, mean, moments
+from spanscore.settings.printable import format_count
 
 __all__ = ["JudgeComparison", "pair"]
 
@@ -47,7 +48,9 @@ class JudgeComparison:
         gap = self.gap
         if gap is None:
             return "no unit has both scores yet"
-        told = f"mean {mean(self.shadow):.2f} against {mean(self.own):.2f} on the same {_units(self.pairs)}"
+        told = (
+            f"mean {mean(self.shadow):.2f} against {mean(self.own):.2f} on the same {format_count(self.pairs, 'unit')}"
+        )
         return f"{told}; difference {_signed(gap.mean)} (95 %: {_signed(gap.low)} to {_signed(gap.high)})"
 
 
@@ -55,10 +58,6 @@ def pair(own: float, shadow: float, probability: float | None) -> JudgeCompariso
     """Return the sums of one unit: both qualities, [0, 1], and the probability with which it was chosen; None = for certain."""
     share = probability or 1.0
     return JudgeComparison(*(moments([(y, share)]) for y in (own, shadow, (1.0 + shadow - own) / 2.0)))
-
-
-def _units(number: int) -> str:
-    return f"{number:,} unit{'' if number == 1 else 's'}"
 
 
 def _signed(value: float) -> str:

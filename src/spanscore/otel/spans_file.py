@@ -15,6 +15,7 @@ from spanscore.model.foreign import type_name
 from spanscore.runtime.line_file import LineFile
 from spanscore.runtime.log import log_once
 from spanscore.runtime.serial import SerialThread
+from spanscore.settings.printable import format_count
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -46,7 +47,7 @@ class SpansFileState:
 
     def __str__(self) -> str:
         lost = f"; {self.lost:,} lost" if self.lost else ""
-        return f"spans_to: {self.written:,} span{'' if self.written == 1 else 's'} written to {self.path}{lost}" + (
+        return f"spans_to: {format_count(self.written, 'span')} written to {self.path}{lost}" + (
             f" ({self.fault})" if self.fault else ""
         )
 

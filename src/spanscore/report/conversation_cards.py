@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import chain
 
 from spanscore.model.span import SpanData, UnitKey
-from spanscore.report import findings as say
 from spanscore.report.cells import Chip, chip, comments, cut, label_chip, rough, score_row, when
 from spanscore.report.conversations import Conversation, WholeScore
 from spanscore.report.rows import unit_name
 from spanscore.report.story import UnitBook
 from spanscore.report.summaries import ReportSummary
+from spanscore.settings.printable import format_count
 
 __all__ = ["ConversationCard", "TurnCard", "cards"]
 
@@ -91,7 +91,7 @@ def _card(conversation: Conversation, units: UnitBook, summary: ReportSummary) -
     return ConversationCard(
         id=conversation.id,
         title=rough(units.tell(_name(turns[0])).question if turns else None) or conversation.id,
-        about=", ".join(filter(None, [when(begun, summary), say.counted(len(turns), "turn") if turns else ""])),
+        about=", ".join(filter(None, [when(begun, summary), format_count(len(turns), "turn") if turns else ""])),
         chips=[_chip(score) for score in conversation.scores if score.row.value is not None],
         rows=[{**score_row(score.row), "of": _of(score)} for score in conversation.scores],
         turns=[_turn(number, turn, units, summary) for number, turn in enumerate(turns[first:], first + 1)],
@@ -125,5 +125,5 @@ def _chip(score: WholeScore) -> Chip:
 
 
 def _of(score: WholeScore) -> str:
-    seen = say.counted(score.turns, "turn") if score.turns else ""
+    seen = format_count(score.turns, "turn") if score.turns else ""
     return ", ".join(filter(None, [seen, _ENDS.get(score.end, score.end)]))

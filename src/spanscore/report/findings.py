@@ -9,11 +9,10 @@ from spanscore.model.score import Kind
 from spanscore.report.rows import default_threshold
 from spanscore.report.summaries import MetricSummary, ReportSummary
 from spanscore.report.unscored import Unscored
-from spanscore.settings.printable import printable
+from spanscore.settings.printable import format_count, printable
 
 __all__ = [
     "clock",
-    "counted",
     "dollars",
     "figure",
     "format_score",
@@ -72,12 +71,12 @@ def headline(summary: ReportSummary) -> str:
         return metric_finding(scored[0], summary)
     if scored:
         return _levels(scored)
-    return f"No score yet for {counted(summary.units, 'unit')}" if summary.units else "There is nothing to report"
+    return f"No score yet for {format_count(summary.units, 'unit')}" if summary.units else "There is nothing to report"
 
 
 def _levels(scored: Sequence[MetricSummary]) -> str:
     each = ", ".join(f"{readable(metric.metric)} {level(metric, metric.mean or 0.0)}" for metric in scored[:3])
-    more = f" and {counted(len(scored) - 3, 'more metric')}" if len(scored) > 3 else ""  # noqa: PLR2004  (the three above)
+    more = f" and {format_count(len(scored) - 3, 'more metric')}" if len(scored) > 3 else ""  # noqa: PLR2004  (the three above)
     watched = any(_several_times(metric) for metric in scored)
     return f"{'No drop found: ' if watched else ''}{each}{more}"
 
@@ -92,12 +91,12 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
     """Return what happened to a metric, in a sentence with numbers."""
     name = readable(metric.metric) or "All metrics"
     if metric.mean is None:
-        among = counted(sum(metric.outcomes.values()), metric.noun)
+        among = format_count(sum(metric.outcomes.values()), metric.noun)
         return f"{name}: no score among {among} ({outcome_words(metric.outcomes)})"
     stretch = metric.stretch
     if stretch is None:
         held = "held at" if _several_times(metric) else "is"
-        return f"{name} {held} {level(metric, metric.mean)} on {counted(metric.scores, 'score')}"
+        return f"{name} {held} {level(metric, metric.mean)} on {format_count(metric.scores, 'score')}"
     low, high = (level(metric, share) for share in (stretch.inside, stretch.usual))
     subject = _subject(metric, name)
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
@@ -135,11 +134,6 @@ def format_score(value: float | None, quality: float | None, pass_at: float | No
     return figure(value, digits)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return "1 score", "2,300 scores"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def clock(time_ns: int, summary: ReportSummary) -> str:
     """Return a time of day, with its date where the summary spans several days, with seconds where buckets are so short."""
     at = datetime.fromtimestamp(time_ns // _SECOND, UTC)
@@ -168,8 +162,8 @@ def width_words(width_ns: int) -> str:
     seconds = width_ns // _SECOND
     for length, noun in ((_DAY_S, "day"), (_HOUR_S, "hour"), (_MINUTE_S, "minute")):
         if seconds and seconds % length == 0:
-            return counted(seconds // length, noun)
-    return counted(seconds, "second")
+            return format_count(seconds // length, noun)
+    return format_count(seconds, "second")
 
 
 def outcome_words(outcomes: Mapping[str, int]) -> str:

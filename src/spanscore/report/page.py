@@ -24,6 +24,7 @@ from spanscore.report.rows import ReportRow
 from spanscore.report.story import Branch, Story, UnitBook
 from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
 from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
+from spanscore.settings.printable import format_count
 
 __all__ = ["page"]
 
@@ -85,14 +86,14 @@ def _lede(summary: ReportSummary) -> str:
     spent += [] if cost_usd is None else [say.dollars(cost_usd)]
     judged = f" Judge {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
     offline = f" {COMPARES_WORDS}" if LexicalJudge.model in judges else ""
-    return f"{_describe_size(summary)}, {say.counted(summary.scores, 'score')}.{judged}{offline}"
+    return f"{_describe_size(summary)}, {format_count(summary.scores, 'score')}.{judged}{offline}"
 
 
 def _describe_size(summary: ReportSummary) -> str:
-    units = f"{say.counted(summary.units, 'unit')} of work"
+    units = f"{format_count(summary.units, 'unit')} of work"
     if not summary.conversations:
         return units
-    whole = say.counted(summary.conversations, "conversation")
+    whole = format_count(summary.conversations, "conversation")
     return f"{units}, {whole}" if summary.units else whole
 
 
@@ -134,7 +135,7 @@ def _tile(metric: MetricSummary) -> Iterator[str]:
         yield str(metric.applies)
     if metric.corrected is not None:
         yield metric.corrected.line
-    yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), metric.noun)} scored"
+    yield f"{metric.scores:,} of {format_count(sum(metric.outcomes.values()), metric.noun)} scored"
 
 
 def _fell(metric: MetricSummary, summary: ReportSummary) -> str:
@@ -171,7 +172,7 @@ def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
         lacking = f"{100 * share:.0f} % of the chosen units were not scored: the mean is of the rest"
         yield f"{lacking}, of all it is {low:.2f} at worst, {high:.2f} at best"
     if cut := metric.mostly_left_out:
-        yield f"The judge read less than half of a question for {say.counted(cut, 'score')}, as it was too long"
+        yield f"The judge read less than half of a question for {format_count(cut, 'score')}, as it was too long"
     if metric.applies is not None:
         yield f"It {metric.applies}"
     if metric.corrected is not None:
@@ -198,7 +199,7 @@ def _funnel_finding(steps: Sequence[FunnelStep]) -> str:
     scored = next(step.left for step in steps if step.name == "scored")
     if not came:
         return "Nothing came in"
-    return f"{scored:,} of {say.counted(came, 'evaluation')} have a score"
+    return f"{scored:,} of {format_count(came, 'evaluation')} have a score"
 
 
 def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
@@ -327,13 +328,13 @@ def _worst_finding(summary: ReportSummary) -> str:
     if not number:
         return "No unit fails a metric" if summary.scores else "There are no scores to rank"
     first = ", those of the bad stretch first" if number > 1 and summary.ranking[0].fell else ""
-    return f"{say.counted(number, 'unit')} {'fails' if number == 1 else 'fail'} a metric{first}"
+    return f"{format_count(number, 'unit')} {'fails' if number == 1 else 'fail'} a metric{first}"
 
 
 def _talks_finding(summary: ReportSummary, talks: Sequence[ConversationCard]) -> str:
-    judged = say.counted(summary.conversations, "conversation")
+    judged = format_count(summary.conversations, "conversation")
     if not summary.conversations:
-        return f"{say.counted(len(talks), 'conversation')}, none judged as a whole"
+        return f"{format_count(len(talks), 'conversation')}, none judged as a whole"
     return (
         f"{judged} judged as a whole, {len(summary.failed):,} of them {'fails' if len(summary.failed) == 1 else 'fail'}"
     )

@@ -12,6 +12,7 @@ from spanscore.report.cells import Chip, chip, comments, label_chip, rough, when
 from spanscore.report.rows import ReportRow
 from spanscore.report.story import UnitBook
 from spanscore.report.summaries import ReportSummary
+from spanscore.settings.printable import format_count
 
 __all__ = ["AnnotatedUnit", "People", "people"]
 
@@ -58,7 +59,7 @@ def people(units: UnitBook, summary: ReportSummary) -> People | None:
     order = sorted(units.labels, key=lambda unit: (_lowest(units.labels[unit]), -units.labels[unit][-1].when_ns))
     shown = order[:MOST_UNITS]
     return People(
-        finding=f"People said something of {say.counted(len(units.labels), 'unit')}",
+        finding=f"People said something of {format_count(len(units.labels), 'unit')}",
         note=f"Shown: {len(shown)} of {len(order):,} units, the worst label first." if len(shown) < len(order) else "",
         metrics=[say.readable(metric) for metric in metrics],
         values=[*_values(labelled, scored, metrics)],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["names_listed", "printable", "printable_lines"]
+__all__ = ["format_count", "names_listed", "printable", "printable_lines"]
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _SEPARATORS = "\u2028\u2029"
@@ -25,6 +25,11 @@ _PLANE = 0x1_0000
 def printable(text: str) -> str:
     """Return one line, whatever the text holds: line breaks and tabs are escaped, too."""
     return _IN_A_LINE.sub(_escape, text)
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 score", "2,300 scores"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def names_listed(names: Iterable[str]) -> str:
