@@ -43,9 +43,9 @@ _OURS: Final = Role.OURS
 _ROOT: Final = RootRole.ROOT
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _FEW: Final = 32
-_LOGS_SHARE: Final = 4
-"""The part of ``Bounds.bytes`` that log records may take while they wait for their spans, beside it."""
 """Units that nobody scores, of which each takes microseconds."""
+_LOGS_SHARE: Final = 4
+"""Log records that wait for their spans may take a share of ``Bounds.bytes``, one part in this many, beside it."""
 
 
 class OtlpSpans:
