@@ -23,12 +23,12 @@ from spanscore.monitoring import budget
 from spanscore.monitoring.alert import PATIENCE
 from spanscore.monitoring.drops import KEPT
 from spanscore.monitoring.recorded import EDGE, LITTLE_VARIED
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
-SHARED, ALERT = MonitoringSettings(), AlertSettings(baseline=0.85)
+SHARED, ALERT = Monitoring(), AlertSettings(baseline=0.85)
 TOLERATED = budget.TOLERATED * ALERT.min_drop
 MONTH, DAY = 43_200, 1_440
 SETS = ((60,), (60, 360, 1_440), tuple(int(one // 60) for one in SHARED.windows))

@@ -26,7 +26,7 @@ from spanscore.monitoring.budget import OFFSET_SCORES
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings, OffsetBaseline
+from spanscore.settings.alerting import AlertSettings, Monitoring, OffsetBaseline
 
 __all__ = ["LAWS", "WORLDS", "Month", "month", "rows"]
 
@@ -172,7 +172,7 @@ def _as_written(law: Law, of: LearnedBaseline) -> DropPlan:
 
 def _plan(law: Law, alert: AlertSettings) -> DropPlan:
     metric = create(LAWS[law], judge="lexical", embeddings="lexical")
-    return plans_of({metric.name: alert}, [metric], MonitoringSettings())[0]
+    return plans_of({metric.name: alert}, [metric], Monitoring())[0]
 
 
 def _rules(plan: DropPlan, normal: Mapping[int, Floats]) -> dict[int, Rule]:

@@ -41,7 +41,7 @@ from tests.topic.scenes import Load
 from benchmarks.dashboard_pictures import Answers, pictures
 from spanscore import OnlineScorer
 from spanscore.monitoring.rules import RULES, rule_files
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 SCRAPED_EACH_S = 2
 WINDOW, STEP_S, RATE_INTERVAL = "1m", 5, "20s"
@@ -265,7 +265,7 @@ def _rules() -> str:
     """Return the recording rules; the shortest window is the one that is drawn."""
     from spanscore.metrics import Faithfulness
 
-    shared = MonitoringSettings.model_validate({"dimensions": SEGMENTS, "windows": [WINDOW, "5m"], "interval": "5s"})
+    shared = Monitoring.model_validate({"dimensions": SEGMENTS, "windows": [WINDOW, "5m"], "interval": "5s"})
     return rule_files({}, [Faithfulness("lexical")], shared)[RULES]
 
 

@@ -27,7 +27,6 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
 from spanscore.codec.wire import taken_apart
-from spanscore.line.configuration import Configuration
 from spanscore.service.topic import Topic
 from spanscore.settings.reading import read_settings
 
@@ -73,7 +72,7 @@ def _measured(command: str, rate: float, units: int, traces: int) -> tuple[float
         asked = {"metrics": [METRIC], "sampling": {"rate": rate}, "units": {"idle_timeout": "300ms"}, "limits": room}
         file.write_text(yaml.safe_dump(asked))
         scorer = OnlineScorer.from_config(file, tracer_provider=TracerProvider(shutdown_on_exit=False))
-        spans = scorer._otlp_spans(read_settings(file, Configuration).settings.units)
+        spans = scorer._otlp_spans(read_settings(file).settings.units)
     topic = Topic(scorer._line, spans, most_bytes=64_000_000, max_open_age_s=600.0)
     if command == "worker":
         topic.begin(0)

@@ -248,7 +248,7 @@ def _requests(rounds: int) -> Iterator[str]:
     (chain,) = (one for one in workloads(asyncio.new_event_loop()) if one.name == "chain")
     with tempfile.TemporaryDirectory() as folder:
         variants = [Variant("none"), spanscore(name="in memory"), spanscore(name="in memory again (A/A)")]
-        variants.append(spanscore(name="with a spool", spool=Spool(Path(folder) / "spool.db")))
+        variants.append(spanscore(name="with a spool", spool=Spool(path=Path(folder) / "spool.db")))
         try:
             table = added(measure(chain, variants, scale=1.0, rounds=rounds, seed=SEED))
         finally:

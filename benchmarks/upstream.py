@@ -34,6 +34,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from benchmarks.variants import Instant, NullExporter
 from spanscore import OnlineScorer
+from spanscore.config import Capture, Outputs
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spanscore-upstream"
@@ -233,9 +234,7 @@ def _a_scorer() -> OnlineScorer:
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(NullExporter()))
     providers: dict[str, Any] = {"tracer_provider": provider, "meter_provider": MeterProvider()}
-    return OnlineScorer(
-        [Instant()], capture_content=True, outputs=("span", "evaluation_span", "instruments"), **providers
-    )
+    return OnlineScorer([Instant()], capture=Capture(content=True), outputs=Outputs(event=False), **providers)
 
 
 def _close_books(scorer: OnlineScorer) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 from opentelemetry.trace import Span, set_span_in_context
 
 from benchmarks.workloads import Workload
+from spanscore.config import Capture
 from spanscore.model.sample import Sample
 from spanscore.model.score import UNIT_INTERVAL, Outcome, Scale, Score
 
@@ -169,7 +170,9 @@ def scored_openinference(*, name: str, rate: float = SAMPLE_RATE) -> Variant:
     from spanscore import OnlineScorer, ScoringSpanProcessor
 
     provider = TracerProvider(sampler=ALWAYS_ON, shutdown_on_exit=False)
-    scorer = OnlineScorer(metrics=[Instant()], sample_rate=rate, tracer_provider=provider, capture=False)
+    scorer = OnlineScorer(
+        metrics=[Instant()], sample_rate=rate, tracer_provider=provider, capture=Capture(enabled=False)
+    )
     provider.add_span_processor(ScoringSpanProcessor(scorer, BatchSpanProcessor(NullExporter())))
 
     def settle() -> None:

@@ -36,7 +36,6 @@ from tests.servers import kafka
 
 from benchmarks.otlp_load import SPANS_PER_TRACE, Requests
 from spanscore import OnlineScorer
-from spanscore.line.configuration import Configuration
 from spanscore.service.confluent_kafka_member import PREFETCH
 from spanscore.service.kafka_source import KafkaSource
 from spanscore.service.lifetime import spare_collections
@@ -231,7 +230,7 @@ def _scored(folder: Path, brokers: str, group: str, rate: float) -> Iterator[tup
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(NoExporter()))
     scorer = OnlineScorer.from_config(file, tracer_provider=provider)
-    source = KafkaSource(scorer, read_settings(file, Configuration).settings)
+    source = KafkaSource(scorer, read_settings(file).settings)
     source.start(30.0)
     spare_collections()  # as `spanscore worker` does
     ledger = scorer._line.ledger

@@ -24,6 +24,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from spanscore.config import Sessions
 from spanscore.metrics import AspectCritic
 
 TALKS = {
@@ -84,7 +85,7 @@ def main() -> None:
     chain = prompt | ScriptedModel()
     polite = AspectCritic("lexical", name="polite", definition="Is the response polite?")
 
-    with spanscore.OnlineScorer([polite], session_metrics=[settled], tracer_provider=provider) as scorer:
+    with spanscore.OnlineScorer([polite], sessions=Sessions(metrics=[settled]), tracer_provider=provider) as scorer:
         for conversation, questions in TALKS.items():
             with spanscore.session(conversation):
                 last = talk(chain, questions, {"callbacks": [scorer.handler]})

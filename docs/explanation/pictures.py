@@ -10,7 +10,7 @@ from pathlib import Path
 from spanscore.metrics import AspectCritic
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.estimates import interval, mean, moments
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
 HERE = Path(__file__).parent
 WIDTH = 720
@@ -138,9 +138,7 @@ def evaluator_versions() -> Iterator[str]:
 def alerts() -> Iterator[str]:
     """How far below its baseline a window's mean alarms."""
     alert = AlertSettings(baseline=0.9, min_drop=0.1)
-    (plan,) = plans_of(
-        {"harmless": alert}, [AspectCritic("lexical", name="harmless", definition="-")], MonitoringSettings()
-    )
+    (plan,) = plans_of({"harmless": alert}, [AspectCritic("lexical", name="harmless", definition="-")], Monitoring())
     yield from _scale(0.7, 0.9, 0.05)
     yield line("a", (80, _at(0.9, 0.7, 0.9)), (690, _at(0.9, 0.7, 0.9)))
     yield text(690, _at(0.9, 0.7, 0.9) - 8, "baseline 0.9", "ta", at="end")

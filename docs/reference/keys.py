@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from docs.reference.schema import Schema
 
-from spanscore.line.configuration import KEYS
 from spanscore.metrics.catalog.configured import SHADOW
 from spanscore.settings.durations import DURATION, duration
 from spanscore.settings.kinds import PERCENT
 from spanscore.settings.sizes import SIZE
+from spanscore.settings.tree import SHORT_FORMS, ScorerSettings
 
 __all__ = ["Key", "keys_in"]
 
 _PYTHON: Final = {
     "metrics": "OnlineScorer(metrics=…)",
-    f"metrics[].<metric>.{SHADOW}": "OnlineScorer(shadows=…)",
-    f"metrics[].<metric>.{SHADOW}.budget": "OnlineScorer(shadow_budget=…)",
+    f"metrics[].<metric>.{SHADOW}": "JudgeSettings(shadows=…)",
+    f"metrics[].<metric>.{SHADOW}.budget": "JudgeSettings(shadow_budget=…)",
     "embeddings": "embedder(…)",
     "judge": "judge({}=…)",
     "judge.fallback[]": "judge({}=…)",
@@ -28,8 +28,11 @@ _PYTHON: Final = {
     f"metrics[].<metric>.{SHADOW}.budget[]": "Budget({}=…)",
     "judge.prices.<model>": "judge(prices=…)",
     "sampling.rules[]": "Rule({}=…)",
-    "sampling.rules[].when": "Rule({}=…)",
-    "sampling.rules[].when.score": "Rule(score=…)",
+    "sampling.rules[].when": "RuleCondition({}=…)",
+    "sampling.rules[].when.score": "ScoreBelow({}=…)",
+    "sampling.feedback": "FeedbackSampling({}=…)",
+    "sampling.head_sampling_rate": "HeadSampling({}=…)",
+    "capture.extract": "Extract({}=…)",
     "serve_metrics": "scorer.serve_metrics(…)",
 }
 """Key, or the section of it → what it is called in Python, where that is no option of ``OnlineScorer``."""
@@ -45,7 +48,7 @@ _ORDER: Final = (
     "judge",
     "embeddings",
     "sampling",
-    "attach",
+    "outputs",
     "capture",
     "serve_metrics",
     "alerts",
@@ -143,7 +146,7 @@ def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -
 def _is_collection(forms: Sequence[Schema]) -> bool:
     inner = (form.get(place) for form in forms for place in ("items", "additionalProperties"))
     listed = (one for value in inner if isinstance(value, dict) for one in _choices(value))
-    return any(one.get("$ref", "").endswith("Settings") for one in listed)
+    return any("$ref" in one for one in listed)
 
 
 def _choices(value: Schema) -> list[Schema]:
@@ -202,7 +205,18 @@ def _written(value: Any, kind: str) -> str:
 def _python(path: str) -> str:
     """Return what a key is called in Python, by itself or by the section in which it stands."""
     section, _, name = path.rpartition(".")
-    for option, key in KEYS.items():
-        if key.path == path or (key.path == f"{section}.*" and name in key.form.model_fields):
-            return f"OnlineScorer({option}=…)"
-    return (_PYTHON.get(path) or _PYTHON.get(section, "")).format(name)
+    if known := _PYTHON.get(path) or _PYTHON.get(section):
+        return known.format(name)
+    if short := next((argument for argument, key in SHORT_FORMS.items() if key == path), None):
+        return f"OnlineScorer({short}=…)"
+    top = section or name
+    if top not in ScorerSettings.model_fields:
+        return ""
+    kind = _section_class(top)
+    return f"OnlineScorer({name}=…)" if not section else f"OnlineScorer({section}={kind}({name}=…))"
+
+
+def _section_class(name: str) -> str:
+    """Return the name of the class of a section."""
+    annotation = ScorerSettings.model_fields[name].annotation
+    return next((one.__name__ for one in (annotation, *get_args(annotation)) if hasattr(one, "model_fields")), "")

@@ -9,17 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from spanscore import OnlineScorer
 from spanscore.judges import judge
-from spanscore.line.configuration import KEYS
-from spanscore.sampling.rules import Rule
-from spanscore.settings.budget import Budget
-from spanscore.settings.judging import AskedSettings, BudgetSettings
-from spanscore.settings.tree import RuleWhen
+from spanscore.settings.judging import AskedSettings
 
 __all__ = ["meaning_of", "parameters_in", "plain", "summary_of"]
 
-_TOLD_BY: Mapping[type[BaseModel], Any] = {AskedSettings: judge, BudgetSettings: Budget, RuleWhen: Rule}
+_TOLD_BY: Mapping[type[BaseModel], Any] = {AskedSettings: judge}
 """Section → what has its keys for parameters, and says what they mean."""
 _SECTION = re.compile(r"^(?:Args|Attributes):\n((?:[ ]{4}.*\n|\n)+)", re.MULTILINE)
 _PARAMETER = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
@@ -43,15 +38,9 @@ def plain(text: str) -> str:
     return " ".join(text.split()).replace("``", "`")
 
 
-def meaning_of(section: type[BaseModel], key: str, path: str) -> str:
-    """Return what a key means: its section says, or what its section is about, or ``OnlineScorer``; empty where nobody does.
-
-    Args:
-        section: in which it stands.
-        key: its name there.
-        path: where it stands in the tree, without positions: ``sampling.rules.when.model``.
-    """
-    told = next((told[key] for told in _tellers(section, path) if key in told), "")
+def meaning_of(section: type[BaseModel], key: str) -> str:
+    """Return what a key of a section means, by the docstring of the section or of the section that it holds; else empty."""
+    told = next((told[key] for told in _tellers(section) if key in told), "")
     if not told and _is_section(inner := section.model_fields[key].annotation):
         told = summary_of(inner).partition("\n\n")[0]
     return re.sub(r"\bNone\b", "`null`", told[:1].upper() + told[1:])
@@ -61,10 +50,7 @@ def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _tellers(section: type[BaseModel], path: str) -> Iterator[dict[str, str]]:
+def _tellers(section: type[BaseModel]) -> Iterator[dict[str, str]]:
     classes = [one for one in section.__mro__ if issubclass(one, BaseModel)]
     yield from (parameters_in(one) for one in classes)
     yield from (parameters_in(_TOLD_BY[one]) for one in classes if one in _TOLD_BY)
-    option = next((option for option, one in KEYS.items() if one.path == path), None)
-    if option is not None:
-        yield {path.rpartition(".")[2]: parameters_in(OnlineScorer)[option]}

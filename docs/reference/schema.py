@@ -11,11 +11,13 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import models_json_schema
 
-from spanscore.line.configuration import Configuration
 from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins
 from spanscore.settings.judging import ShadowSettings
+from spanscore.settings.ready_forms import file_fields
+from spanscore.settings.sampling import HeadSampling
+from spanscore.settings.tree import Configuration
 
 __all__ = ["METRIC_OF_ONES_OWN", "Schema", "schema", "sections"]
 
@@ -32,7 +34,7 @@ def schema() -> Schema:
     """Return the whole of it."""
     _, made = models_json_schema([(Configuration, "validation"), (ShadowSettings, "validation")])
     described = {section.__name__: section for section, _ in sections()}
-    definitions = {name: _described(made["$defs"][name], described[name], paths()[name]) for name in made["$defs"]}
+    definitions = {name: _described(made["$defs"][name], described[name]) for name in made["$defs"]}
     metrics = definitions["Configuration"]["properties"]["metrics"]
     metrics["items"] = _metrics()
     written = _with_environment(_without_titles(definitions))
@@ -51,11 +53,6 @@ def sections() -> Iterator[tuple[type[BaseModel], str]]:
     yield from _sections(ShadowSettings, f"metrics.{SHADOW}")
 
 
-def paths() -> dict[str, str]:
-    """Return section → where it stands first."""
-    return {section.__name__: path for section, path in reversed([*sections()])}
-
-
 def _sections(section: type[BaseModel], path: str) -> Iterator[tuple[type[BaseModel], str]]:
     yield section, path
     for name, field in section.model_fields.items():
@@ -70,13 +67,24 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models(part)
 
 
-def _described(definition: Schema, section: type[BaseModel], path: str) -> Schema:
+def _described(definition: Schema, section: type[BaseModel]) -> Schema:
     properties = {
-        key: {**value, "description": meaning_of(section, key, f"{path}.{key}".lstrip("."))}
+        key: {**_with_file_default(value, section, key), "description": meaning_of(section, key)}
         for key, value in definition["properties"].items()
     }
     own = summary_of(section) if section.__doc__ else ""
     return {**definition, **({"description": own} if own else {}), "properties": properties}
+
+
+def _with_file_default(value: Schema, section: type[BaseModel], key: str) -> Schema:
+    """Return a key with its default as a file would have it: without what only Python can give, and a share as the number."""
+    if not isinstance(default := value.get("default"), dict):
+        return value
+    if set(default) == {*HeadSampling.model_fields}:
+        return {**value, "default": default["default"]}
+    inner = next(_models(section.model_fields[key].annotation), None)
+    allowed = default if inner is None else file_fields(inner)
+    return {**value, "default": {name: one for name, one in default.items() if name in allowed}}
 
 
 # --- metrics ------------------------------------------------------------------------------------------------------

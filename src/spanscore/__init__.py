@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from spanscore.context import session as session
     from spanscore.dataset import evaluate as evaluate
     from spanscore.dataset import evaluate_sync as evaluate_sync
-    from spanscore.dialects.extract import Extract as Extract
     from spanscore.errors import ConfigurationError as ConfigurationError
     from spanscore.errors import JudgeError as JudgeError
     from spanscore.errors import SampleError as SampleError
@@ -33,19 +32,20 @@ if TYPE_CHECKING:
     from spanscore.receivers.processor.log_processor import ScoringLogRecordProcessor as ScoringLogRecordProcessor
     from spanscore.receivers.processor.processor import ScoringSpanProcessor as ScoringSpanProcessor
     from spanscore.replay.explaining import explain as explain
-    from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
+    from spanscore.settings.capture import Extract as Extract
+    from spanscore.settings.sampling import Rule as Rule
 
 _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
     "ConfigurationError": "spanscore.errors",
-    "Extract": "spanscore.dialects.extract",
+    "Extract": "spanscore.settings.capture",
     "HumanMessage": "spanscore.model.sample",
     "JudgeError": "spanscore.errors",
     "MultiTurnSample": "spanscore.model.sample",
     "OnlineScorer": "spanscore.scorer",
     "Outcome": "spanscore.model.outcome",
-    "Rule": "spanscore.sampling.rules",
+    "Rule": "spanscore.settings.sampling",
     "SampleError": "spanscore.errors",
     "Score": "spanscore.model.score",
     "SingleTurnSample": "spanscore.model.sample",

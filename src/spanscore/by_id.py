@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spanscore.line.build import Line
     from spanscore.line.closing import Closing
     from spanscore.line.preview import Preview
-    from spanscore.sampling.rules import Rule
+    from spanscore.settings.sampling import Rule
 
 __all__ = ["UnitsById"]
 
@@ -153,9 +153,9 @@ class UnitsById:
         in this process; None where it has not been asked. Any thread.
 
         What is not kept cannot be previewed, and ``unknown`` counts it: rules on scores; rules on metadata that neither
-        ``capture_metadata``, ``dimensions`` nor a rule in force names; rules on tools and models of units that no rate or rule
-        could have taken, which were not followed; and rules of any kind on units of other instrumentations that sampling left
-        out when they began. Units that were submitted to be scored, or came from another process, are not among the 1,000.
+        ``capture.metadata``, ``monitoring.dimensions`` nor a rule in force names; rules on tools and models of units that no
+        rate or rule could have taken, which were not followed; and rules of any kind on units of other instrumentations that
+        sampling left out when they began. Units that were submitted to be scored, or came from another process, are not among the 1,000.
 
         Args:
             rules: None = those in force; ``[]`` = none.

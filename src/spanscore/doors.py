@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spanscore.receivers.otlp.streams import TableCounts
     from spanscore.receivers.processor.external_spans import ExternalSpans
     from spanscore.receivers.stored import StoredUnits
-    from spanscore.settings.serving import WireUnits
+    from spanscore.settings.units import Units
 
 __all__ = ["Doors"]
 
@@ -61,7 +61,7 @@ class Doors:
         self.external: ExternalSpans | None = None
         self.otlp: OtlpSpans | None = None
         self.stored: StoredUnits | None = None
-        capture = line.options.capture and line.options.capture_metrics
+        capture = line.settings.capture.enabled and line.settings.capture.metrics
         self.models = ModelMetrics() if capture else None
         if self.models is not None:
             line.prepared.append(partial(_count_models, line, self.models))
@@ -100,7 +100,7 @@ class Doors:
                     self.external = self._hear_others()
         return self.external
 
-    def otlp_spans(self, units: WireUnits) -> OtlpSpans:
+    def otlp_spans(self, units: Units) -> OtlpSpans:
         """Return what takes spans that arrive over the wire; the first call says how they become units."""
         if self.otlp is None:
             with self._lock:
@@ -153,7 +153,7 @@ class Doors:
     def _attach(self) -> Attachment:
         from spanscore.receivers.callback.attachment import Attachment
 
-        line, options = self._line, self._line.options
+        line, settings = self._line, self._line.settings
         made = Attachment(
             line.event_queue,
             line.units,
@@ -164,11 +164,11 @@ class Doors:
             holder=self._holder,
             identity=self._identity,
             replaced=self._on_replaced(),
-            captures=options.capture,
+            captures=settings.capture.enabled,
             content=line.content,
-            metadata=options.capture_metadata,
-            steps=options.all_runs,
-            attaches_tools=options.capture_context,
+            metadata=settings.capture.metadata,
+            steps=settings.capture.all_runs,
+            attaches_tools=settings.capture.context,
             turns=self._turns,
             models=self.models,
             redactor=line.hooks.redactor,
@@ -184,14 +184,17 @@ class Doors:
         from spanscore.receivers.processor.external_spans import ExternalSpans
         from spanscore.receivers.scopes import Scopes
 
-        line, options, translator = self._line, self._line.options, Translator(self._line.options.translations)
+        line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
         made = ExternalSpans(
             line.event_queue,
             line.units,
             line.sampler,
             line.ledger,
             scopes=Scopes(
-                translator.knows, listed=options.scopes, ignored=options.ignore_scopes, captures=self._is_at_work()
+                translator.knows,
+                listed=settings.units.scopes,
+                ignored=settings.units.ignore_scopes,
+                captures=self._is_at_work(),
             ),
             translator=translator,
             ready=self._ready,
@@ -203,20 +206,20 @@ class Doors:
         line.let_in(made)
         return made
 
-    def _hear_the_wire(self, units: WireUnits) -> OtlpSpans:
+    def _hear_the_wire(self, units: Units) -> OtlpSpans:
         from spanscore.dialects.translations.registry import Translator
         from spanscore.receivers.otlp.claims import WireClaims
         from spanscore.receivers.otlp.spans import OtlpSpans
         from spanscore.receivers.otlp.streams import bounds_of
 
-        line, options, translator = self._line, self._line.options, Translator(self._line.options.translations)
+        line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
         made = OtlpSpans(
             line.event_queue,
             line.units,
             line.sampler,
             line.ledger,
             bounds=bounds_of(units),
-            claims=WireClaims(translator, listed=options.scopes, ignored=options.ignore_scopes),
+            claims=WireClaims(translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes),
             translator=translator,
             metrics=line.of_units,
             external=self._external_scores() if units.external_scores else None,

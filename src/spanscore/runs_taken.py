@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from spanscore.receivers.otlp.spans import OtlpSpans
     from spanscore.receivers.processor.external_spans import ExternalSpans
     from spanscore.receivers.stored import StoredUnits
-    from spanscore.settings.serving import WireUnits
+    from spanscore.settings.units import Units
 
 __all__ = ["RunsTaken"]
 
@@ -34,7 +34,7 @@ class RunsTaken:
         """What every ``ScoringSpanProcessor`` of this scorer reports to."""
         return self._doors.spans()
 
-    def _otlp_spans(self, units: WireUnits) -> OtlpSpans:
+    def _otlp_spans(self, units: Units) -> OtlpSpans:
         """Return what takes spans that arrive over the wire; made by the first call, whose ``units`` it has for good."""
         return self._doors.otlp_spans(units)
 
@@ -53,7 +53,7 @@ class RunsTaken:
             log_once(
                 "closed scorer", f"install() of {self._line.name} does nothing: it was shut down, or taken over from"
             )
-        elif self._line.options.capture:
+        elif self._line.settings.capture.enabled:
             self._doors.attached().installation.install()
 
     def uninstall(self) -> None:

@@ -9,32 +9,35 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 from spanscore.by_id import UnitsById
-from spanscore.dialects.extract import Extract
 from spanscore.doors import Doors
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
 from spanscore.line.drain import export_held_spans
 from spanscore.line.exit import EXIT_TIMEOUT_S
 from spanscore.line.life import Holder, Life
-from spanscore.line.options import Options
 from spanscore.line.spans_file import spans_file_of
 from spanscore.model.sample import Sample
-from spanscore.model.span import UNIT_KINDS, UnitKind
 from spanscore.otel.providers import Providers
-from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
+from spanscore.protocols import Filter, Metric, Redactor
 from spanscore.receivers.callback.neighbours import neighbours
 from spanscore.runs_taken import RunsTaken
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.plugins import Entry
-from spanscore.sampling.rules import Rule
+from spanscore.settings.alerting import Monitoring
 from spanscore.settings.budget import Budget
+from spanscore.settings.capture import Capture, Extract
 from spanscore.settings.collect import Collect
 from spanscore.settings.compare import Compare
-from spanscore.settings.feedback import FeedbackSampling
 from spanscore.settings.judge_check import JudgeCheck
+from spanscore.settings.judging import JudgeSettings
+from spanscore.settings.limits import Limits
+from spanscore.settings.outputs import Outputs
 from spanscore.settings.remote_scoring import RemoteScoring
+from spanscore.settings.sampling import Sampling
 from spanscore.settings.sessions import Sessions
 from spanscore.settings.spool import Spool
+from spanscore.settings.tree import ScorerSettings
+from spanscore.settings.units import Units
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -53,167 +56,80 @@ class OnlineScorer(RunsTaken, UnitsById):
     Attach ``scorer.handler`` per call (``config={"callbacks": [scorer.handler]}``) or per chain (``with_config``), or call
     ``scorer.install()`` once per process.
 
+    The arguments from ``judge`` on are the sections of a configuration file; ``spanscore.config`` has their classes, and
+    docs/reference/configuration.md says what each key means.
+
     Args:
-        metrics: what scores units; at least one, and no two with the same name.
-        sample_rate: share of units that each metric scores, [0, 1].
-        rates: metric name → a share of its own.
-        rules: raise the share for matching units; the largest matching rate wins.
-        sampling_key: of the sampling hash, at most 64 bytes; None = a published one, so that replicas agree.
-        head_sampling_rate: share of the traffic that comes here at all, (0, 1], for traces whose head sampler does not write
-            it on them (``ot=th``): a scored unit stands for the dropped ones, too. Or shares by ``service.name`` of the
-            unit's resource, and of every other service: ``{by_service: {search: 0.1}, default: 1}``, a dict.
-        feedback_sampling: ``FeedbackSampling(rate=0.5)``: that share of units is kept for a while, and a unit is judged where
-            ``feedback()`` says that it was no good. These scores are a source of their own, ``feedback``, and in no mean.
-        budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``, several at once: the rates are lowered so that it lasts.
-        replica_share: of every budget, this process's, (0, 1]: 0.25 for one of four replicas.
-        trace_judges: whether each call of a judge is a span of the scope ``spanscore.judge``: in a trace of its score, whose id
-            is ``spanscore.score.id``, linked to the evaluation span; with prompt and answer only by ``capture_content``.
-        shadows: metrics of the same names with another judge or prompt. Each scores the units of its namesake, beside it, on
-            evaluation spans of its own and in the source ``shadow``, which is in no mean, alert or unit's span; ``status()``
-            compares them. Only ``flush`` and ``shutdown`` wait for it.
-        shadow_budget: what their judges may be paid, counted apart; None = as much again as ``budget``.
-        judge_check: labelled samples that the judges are asked about on a schedule: whether they have changed; None = none.
-        session_metrics: metrics that score whole conversations, once each, when they have ended: those that take a
-            ``MultiTurnSample``. Their rates are shares of conversations, which no rule raises: all turns of one are gathered,
-            or none. A conversation is the runs of one ``spanscore.session``, or whose metadata name one ``thread_id``,
-            ``session_id`` or ``conversation_id``. With them, ``metrics`` may be empty.
-        sessions: when a conversation ends, and how much of those that go on is kept; None = the defaults.
-        service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
-        tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
-            starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
-        meter_provider: likewise for metrics.
-        logger_provider: likewise for events.
-        capture: whether runs are recorded. False, for an application that another instrumentation traces already:
-            ``handler`` and ``install()`` then do nothing, ``submit()`` still scores.
-        capture_content: whether prompts, answers and documents are exported; None = by
-            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default. Scoring works either way.
-        capture_metadata: keys of a root run's metadata that are exported on its span, as ``spanscore.metadata.<key>``; texts,
-            numbers and booleans, texts redacted. By them whoever reads the spans again (``spanscore serve``, ``replay``)
-            decides by rules on metadata, and tells dimensions apart, as here. What others trace has its metadata on it.
-        capture_metrics: whether tokens and durations of the application's model runs are emitted as histograms
-            (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). They are of runs and not of scores, so
-            ``outputs`` has no say in it; without ``capture`` there are none. Off where another instrumentation emits them, and
-            under a head sampler that drops runs, which would be missing: decided when the first run starts; ``status()`` tells.
-        capture_context: whether the span of a tool is OpenTelemetry's current one while the tool runs: spans that the tool
-            makes (a database, HTTP) become its children. Attributes that it sets on the current span are lost.
-        all_runs: whether prompts, parsers and lambdas get spans too.
-        score_abandoned: whether the partial answer of a stream that its reader left is scored; else it is ``no_sample``.
-        score_failed: whether a run that failed is scored where its model had answered; else it is ``no_sample``.
-        extract: where question, answer and contexts are found, when the usual places do not have them.
+        metrics: what scores units; at least one, unless ``sessions`` has some, and no two with the same name.
+        sample_rate: share of units that each metric scores, [0, 1]; short for ``Sampling(rate=…)``. None = all.
+        budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``; short for ``JudgeSettings(budget=…)``.
+        extract: where question, answer and contexts are found, if the usual places do not have them; short for
+            ``Capture(extract=…)``.
         redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
             (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
-            several threads. A configuration file names one: ``my_pkg.privacy:redact``, a function, or a class with parameters.
+            several threads. A function, or its name: ``my_pkg.privacy:redact``.
         sample_filter: samples for which it is false are not scored (``filtered``).
-        outputs: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
-        sinks: sinks of your own, beside those of ``outputs``; called on spanscore's span thread. Each is a ``Sink``, its name
-            (``"my_pkg:MySink"``), or the name with parameters (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``). One that takes
-            ``content`` is told whether explanations, which quote prompts and answers, may leave.
-        dialects: dialects of your own, likewise: they are asked before the built-in ones whether they read a unit, which is
-            by its root. One that takes ``extract`` is given it.
-        queue: where units wait for their scores, likewise; of this scorer alone. ``"memory"`` is the built-in one.
-        remote_scoring: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted,
-            and end here as ``delegated``; no judge is asked in this process. None = units are scored here.
-        spool: a file in which units wait for their scores instead: they outlive the process, and others may score them.
-        collect: units whose scores fail become cases of a data set, with their content, redacted, in a file of this machine.
-            None = content is written to no file.
-        spans_to: a file that gets the spans of scored applications with their scores, as OTLP-JSON lines, as well as the
-            tracer provider: ``spanscore report``, ``compare``, ``preview`` and ``collect`` read it. It holds prompts and
-            answers only with ``capture_content``; its owner alone may read it. At 50 MB it becomes ``<name>.1``, in the place
-            of the one before. A span that cannot be written is counted in ``status()``. None = no file.
-        hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
-        timeout: seconds of work for one metric on one sample. It stands still while all its questions wait to be sent.
-        hook_timeout: seconds for one call of ``redactor``, ``sample_filter``, a function of ``extract`` or one of ``dialects``.
-            A unit for which one does not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no
-            other; while four calls of one hang, those after them fail at once. With ``capture_content``, where spans wait for
-            the redactor, one that hangs costs them its deadline, at most once a minute: until it returns they leave without
-            any.
-        workers: units at once of which something computes; and scores at once of a metric that awaits a service of its own.
-        queue_size: units waiting or being scored; more are ``queue_full``. One judge among others holds three quarters at most.
-        queue_bytes: of their content, roughly; more are ``queue_full`` too.
-        event_queue_size: events waiting; past it new units are ``event_queue_full``; past four times it events are lost, units
-            ``incomplete``.
-        event_queue_bytes: of their content, roughly, likewise.
         feedback_scales: name → the words that ``feedback()`` takes under it, worst first
             (``{"user_feedback": ["bad", "ok", "good"]}``). Under a name without a scale it takes True, False and numbers from 0
             to 1.
-        compare: what tells two releases apart (``Compare(by="service.version")``): the sums are kept per value, and
-            ``spanscore compare`` says whether one is worse; None = nothing is compared.
-        dimensions: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
-            other value is ``other``. Listed values only: a label must never hold what users type.
-        scopes: beginnings of further instrumentation scopes whose spans a ``ScoringSpanProcessor`` claims. Of other scopes it
-            claims the spans that have GenAI attributes.
-        ignore_scopes: beginnings of scopes whose spans it leaves alone, whatever their attributes are.
-        kinds: kinds of units that are scored: ``workflow``, ``agent``, and ``chat``, which is a model called alone, also by
-            a tool in a thread of its own. Units of other kinds are ``filtered``.
-        translations: of your own, which put spans of a library that nobody knows into GenAI names; likewise. They are asked
-            before the built-in ones, on spanscore's span thread.
+        service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
+        tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
+            starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
+        meter_provider: the same for metrics.
+        logger_provider: the same for events.
+        judge: budgets, second judges, and whether a call of a judge is a span. Its model is the metrics' own.
+        sampling: which share of the units is scored, and which are scored more often.
+        capture: whether and how runs are recorded.
+        outputs: where scores land, and how long spans wait for them.
+        limits: how much waits, works and takes at most.
+        units: whose spans are units, and who reads them.
+        sessions: the metrics of whole conversations, and when a conversation ends.
+        monitoring: what the sums are told apart by.
+        judge_check: labelled samples that the judges are asked about on a schedule; None = none.
+        compare: what tells two releases apart: the sums are kept per value of it; None = nothing is compared.
+        collect: units whose scores fail become cases of a data set, with their content, redacted, in a file of this machine.
+            None = content is written to no file.
+        spool: a file in which units wait for their scores: they outlive the process, and others may score them.
+        remote_scoring: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted,
+            and end here as ``delegated``; no judge is asked in this process. None = units are scored here.
 
     Raises:
-        ConfigurationError: a metric is none, two share a name, or a rate is outside [0, 1].
+        ConfigurationError: a metric is none, two share a name, or a value is wrong; the message names the key.
     """
 
     def __init__(
         self,
         metrics: Sequence[Metric] = (),
         *,
-        sample_rate: float = 1.0,
-        rates: Mapping[str, float] | None = None,
-        rules: Sequence[Rule] = (),
-        sampling_key: bytes | None = None,
-        head_sampling_rate: float | Mapping[str, Any] = 1.0,
-        feedback_sampling: FeedbackSampling | None = None,
-        budget: Sequence[Budget] = (),
-        replica_share: float = 1.0,
-        trace_judges: bool = False,
-        shadows: Sequence[Metric] = (),
-        shadow_budget: Sequence[Budget] | None = None,
-        judge_check: JudgeCheck | None = None,
-        session_metrics: Sequence[Metric] = (),
-        sessions: Sessions | None = None,
+        sample_rate: float | None = None,
+        budget: Sequence[Budget] | None = None,
+        extract: Extract | None = None,
+        redactor: Redactor | Entry | None = None,
+        sample_filter: Filter | None = None,
+        feedback_scales: Mapping[str, Sequence[str]] | None = None,
         service_name: str | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
-        capture: bool = True,
-        capture_content: bool | None = None,
-        capture_metadata: Sequence[str] = (),
-        capture_metrics: bool = True,
-        capture_context: bool = False,
-        all_runs: bool = False,
-        score_abandoned: bool = False,
-        score_failed: bool = False,
-        extract: Extract | None = None,
-        redactor: Redactor | None = None,
-        sample_filter: Filter | None = None,
-        outputs: Sequence[str] = ("span", "evaluation_span", "event", "instruments"),
-        sinks: Sequence[Sink | Entry] = (),
-        dialects: Sequence[SampleExtractor | Entry] = (),
-        queue: Queue | Entry = "memory",
-        remote_scoring: RemoteScoring | None = None,
-        spool: Spool | None = None,
-        collect: Collect | None = None,
-        spans_to: str | Path | None = None,
-        hold: float | None = None,
-        timeout: float = 180.0,
-        hook_timeout: float = 1.0,
-        workers: int = 32,
-        queue_size: int = 1_000,
-        queue_bytes: int = 256_000_000,
-        event_queue_size: int = 10_000,
-        event_queue_bytes: int = 64_000_000,
-        feedback_scales: Mapping[str, Sequence[str]] | None = None,
+        judge: JudgeSettings | None = None,
+        sampling: Sampling | None = None,
+        capture: Capture | None = None,
+        outputs: Outputs | None = None,
+        limits: Limits | None = None,
+        units: Units | None = None,
+        sessions: Sessions | None = None,
+        monitoring: Monitoring | None = None,
+        judge_check: JudgeCheck | None = None,
         compare: Compare | None = None,
-        dimensions: Mapping[str, Sequence[str]] | None = None,
-        scopes: Sequence[str] = (),
-        ignore_scopes: Sequence[str] = (),
-        kinds: Sequence[UnitKind] = UNIT_KINDS,
-        translations: Sequence[SpanNormalizer | Entry] = (),
+        collect: Collect | None = None,
+        spool: Spool | None = None,
+        remote_scoring: RemoteScoring | None = None,
     ) -> None:
-        options = Options.of(locals())  # the parameters: nothing else has a name yet
+        settings = ScorerSettings.of(locals())  # the parameters: nothing else has a name yet
         self._providers = Providers(
-            tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(options)
+            tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(settings)
         )
-        self._line = Line(metrics, options, self._providers)
+        self._line = Line(metrics, settings, self._providers)
         self._life = Life(self._line, self._providers)
         self._closing, self._page, self._ready = self._life.closing, self._life.page, self._life.ready
         self._holder = Holder()
@@ -226,10 +142,9 @@ class OnlineScorer(RunsTaken, UnitsById):
     def from_config(cls, path: str | Path, **overrides: Any) -> Self:
         """Make a scorer from a YAML file and ``SPANSCORE_*`` variables; keyword arguments override both.
 
-        They are those of the constructor, and what is overridden is in force as if the file said nothing of it:
-        ``sample_rate`` also puts the file's ``rates`` and ``rules`` out of force, which would replace or raise it, ``rates``
-        the ``rules``, ``extract`` the three places, ``outputs`` all four, and ``metrics`` judge, shadows and the others' rates.
-        To have the file's rules beside a rate of your own, give them too.
+        The arguments are those of the constructor. A section replaces the fields that were set in it, the rest is the file's:
+        ``sampling=Sampling(rate=0.2)`` leaves the file's rules in force. ``sample_rate=0.2`` puts its ``rates`` and ``rules``
+        out of force, which would replace or raise it, and ``metrics`` its judge, second judges and the others' rates.
 
         Raises:
             ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
@@ -239,9 +154,10 @@ class OnlineScorer(RunsTaken, UnitsById):
     @classmethod
     def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
         """As ``from_config``; ``/readyz`` answers 503 with the text of ``unready`` from its first request on."""
-        from spanscore.line.configuration import made_from
 
-        scorer, served = made_from(path, overrides, cls)
+        from spanscore.line.from_config import make_from_file
+
+        scorer, served = make_from_file(path, overrides, cls)
         scorer._page.unready = unready
         if served is not None:
             try:

@@ -19,6 +19,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from tests.live import a_line
 
 from spanscore import semconv
+from spanscore.config import Outputs
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 from spanscore.model.score import Score
@@ -53,7 +54,7 @@ def judged(run: Callable[[RunnableConfig], Any], **options: Any) -> list[Judged]
     ``run`` gets a config with the scorer's callback and a thread's id; ``options`` are the scorer's.
     """
     sink, witnesses = MemorySink(), (Witness("single_turn"), Witness("multi_turn"))
-    with a_line(*witnesses, sinks=[sink], **options) as (scorer, trace):
+    with a_line(*witnesses, outputs=Outputs(sinks=[sink]), **options) as (scorer, trace):
         run({"callbacks": [scorer.handler], "configurable": {"thread_id": "t"}})
         assert scorer.flush(10)
         return seen_of(trace.roots, sink, witnesses, scorer.status().reasons)

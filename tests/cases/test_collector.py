@@ -36,7 +36,7 @@ class Stage:
         self.path, self.now_s, self.due = path, 0.0, list[tuple[float, Callable[[], Any]]]()
         self.counted: list[tuple[str, int]] = []
         self.collector = CaseCollector(
-            Collect(["grounded<0.5", "whole=fail"], path, **collect),
+            Collect(when=["grounded<0.5", "whole=fail"], out=path, **collect),
             REQUIRES,
             counted=lambda *told: self.counted.append(told),
             later=lambda seconds, work: self.due.append((self.now_s + seconds, work)),

@@ -26,7 +26,7 @@ metrics:
   - exact_match
   - topic_adherence
   - aspect_critic: {name: harmless, definition: "Could the response cause harm?", direction: lower}
-capture: {retrieved_contexts: output.passages}
+capture: {extract: {retrieved_contexts: output.passages}}
 alerts:
   faithfulness: {baseline: 0.85, min_drop: 0.1}
   harmless: {baseline: 0.98}
@@ -292,12 +292,12 @@ ALSO_WRONG: dict[str, list[str]] = {
         "sampling.rates.exact",
         "alerts.exat",
     ],
-    "metrics: [exact_match]\nsampling: {key: ''}\ncapture: {user_input: a.b, response: c}\n"
+    "metrics: [exact_match]\nsampling: {key: ''}\ncapture: {extract: {user_input: a.b, response: c}}\n"
     "monitoring: {dimensions: {spanscore.evaluator.version: [a]}}": [
-        "sampling.key has 0 bytes; allowed are 1 to 64",
+        "sampling.key",
+        "capture.extract.user_input",
+        "capture.extract.response",
         "monitoring.dimensions",
-        "capture.user_input='a.b'",
-        "capture.response='c'",
     ],
 }
 
@@ -409,8 +409,8 @@ def test_what_a_score_costs_and_what_a_budget_buys_is_told(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("given", "wrong"),
     [
-        ("budget: [{usd: 0, per: 1h}]", "judge.budget.0: a budget's usd is 0; allowed is any number above 0"),
-        ("budget: [{calls: 5, per: 30s}]", "judge.budget.0: a budget's per is '30s'; allowed is 1m to 30d"),
+        ("budget: [{usd: 0, per: 1h}]", "judge.budget.0.usd: must be greater than 0 (given: 0)"),
+        ("budget: [{calls: 5, per: 30s}]", "judge.budget.0.per: '30s'; allowed is 1m to 30d"),
         ("budget: [{usd: 1, tokens: 5, per: 1h}]", "judge.budget.0: a budget has exactly one of usd, tokens, calls"),
         (
             "budget: [{calls: 5, per: 1h, metric: faithfulnes}]",

@@ -89,13 +89,13 @@ def test_a_redactor_that_is_none_is_wrong(folder: Path, redactor: str, told: str
 
 def test_check_names_the_file_of_spans_and_whether_content_is_in_it(tmp_path: Path) -> None:
     config = tmp_path / "spanscore.yaml"
-    config.write_text(f"metrics: [exact_match]\nspans_to: {tmp_path / 'spans.jsonl'}\n")
+    config.write_text(f"metrics: [exact_match]\noutputs: {{spans_to: {tmp_path / 'spans.jsonl'}}}\n")
     without = CliRunner().invoke(app(), ["check", str(config)], env={"COLUMNS": "300"})
     config.write_text(config.read_text() + "capture: {content: true}\n")
     with_content = CliRunner().invoke(app(), ["check", str(config)], env={"COLUMNS": "300"})
-    config.write_text("metrics: [exact_match]\nspans_to: nowhere/spans.jsonl\n")
+    config.write_text("metrics: [exact_match]\noutputs: {spans_to: nowhere/spans.jsonl}\n")
     missing = CliRunner().invoke(app(), ["check", str(config)], env={"COLUMNS": "300"})
 
     assert "spans.jsonl, without content; with the file before (.1) up to 100 MB" in without.output
     assert "spans.jsonl, with prompts and answers" in with_content.output
-    assert "nowhere; spans_to needs it" in missing.output
+    assert "nowhere; outputs.spans_to needs it" in missing.output

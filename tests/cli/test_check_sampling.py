@@ -98,8 +98,8 @@ def test_shares_by_service_are_explained(tmp_path: Path) -> None:
 
 
 WRONG_SHARES = {
-    "{by_service: {search: 0}}": "by_service.search is 0; allowed is above 0, up to 1",
-    "{search: 0.1}": "has 'search'; write {by_service: {search: 0.1}, default: 1}",
+    "{by_service: {search: 0}}": ".by_service.search: must be greater than 0 (given: 0)",
+    "{search: 0.1}": ": has 'search'; write {by_service: {search: 0.1}, default: 1}",
 }
 
 
@@ -107,4 +107,4 @@ WRONG_SHARES = {
 def test_a_share_by_service_that_cannot_be_is_one_fault(tmp_path: Path, given: str) -> None:
     (fault,) = checked(tmp_path, f"head_sampling_rate: {given}")["faults"]
 
-    assert fault.startswith(f"sampling.head_sampling_rate: {WRONG_SHARES[given]}")
+    assert fault.startswith(f"sampling.head_sampling_rate{WRONG_SHARES[given]}")

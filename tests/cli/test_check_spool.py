@@ -43,7 +43,7 @@ def test_what_a_spool_does_is_told_and_no_file_is_made(folder: Path, spool: str,
 @pytest.mark.parametrize(
     ("spool", "more", "wrong"),
     [
-        ("{path: a.db}", "queue: {memory: {capacity: 4}}", "spool and queue are both given"),
+        ("{path: a.db}", "limits: {job_queue: {memory: {capacity: 4}}}", "spool and limits.job_queue are both given"),
         (
             "{path: a.db, score_here: false}",
             "sampling: {feedback: {rate: 0.5}}",

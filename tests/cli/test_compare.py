@@ -61,7 +61,7 @@ def served(version: str, folder: Path, *, found: int) -> Served:
     trace = a_trace(resource=Resource({"service.version": version, "service.name": "shop"}))
     prompt = ChatPromptTemplate.from_template("Use {context} to answer {question}")
     chain: Any = {"context": Shelf(found=found), "question": RunnablePassthrough()} | prompt | model()
-    options: dict[str, Any] = {"sample_rate": 0.8, "compare": Compare("service.version")}
+    options: dict[str, Any] = {"sample_rate": 0.8, "compare": Compare(by="service.version")}
     with a_line(Faithfulness("lexical"), trace=trace, **options) as (scorer, _):
         for _ in range(REQUESTS):
             chain.invoke(QUESTION, config={"callbacks": [scorer.handler]})

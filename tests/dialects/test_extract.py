@@ -9,7 +9,8 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from tests.dialects.builders import retriever, root, unit
 
-from spanscore.dialects import Extract, GenAIExtractor
+from spanscore.config import Extract
+from spanscore.dialects import GenAIExtractor
 from spanscore.errors import ConfigurationError
 from spanscore.model.sample import Samples
 

@@ -14,7 +14,8 @@ from tests.codec.payloads import MESSAGES, SCALARS, payloads
 from spanscore import semconv
 from spanscore.codec.sdk import exported, structured
 from spanscore.codec.text import from_wire
-from spanscore.dialects import Extract, GenAIExtractor
+from spanscore.config import Extract
+from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.genai import GenAINormalizer
 from spanscore.model import sample as ours
 from spanscore.model.score import Outcome
@@ -129,7 +130,9 @@ DIALECTS = st.sampled_from(
     [
         GenAIExtractor(),
         GenAIExtractor(Extract(retrieval_tools=("a", "name")), score_abandoned=True),
-        GenAIExtractor(Extract("input.messages.0", "output.answer", "output.docs.content")),
+        GenAIExtractor(
+            Extract(user_input="input.messages.0", response="output.answer", retrieved_contexts="output.docs.content")
+        ),
     ]
 )
 

@@ -14,7 +14,8 @@ from langgraph.types import Command
 from pydantic import BaseModel
 from tests.dialects.builders import Run, chat, retriever, root, through_the_sdk, tool, unit
 
-from spanscore.dialects import Extract, GenAIExtractor
+from spanscore.config import Extract
+from spanscore.dialects import GenAIExtractor
 from spanscore.model import sample as ours
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 from spanscore.model.score import Outcome

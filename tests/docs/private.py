@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 from tests.sinks.memory import Memory
 
 from spanscore import OnlineScorer, references
+from spanscore.config import JudgeSettings
 from spanscore.metrics import AspectCritic, ContextRelevance
 from spanscore.model.prompt import Prompt, Reply
 
@@ -55,7 +56,9 @@ def words_by_place(**options: Any) -> dict[str, set[str]]:
     critic = AspectCritic(judge, name="polite", definition="The response is polite.")
     providers = {name: getattr(memory, name) for name in ("tracer_provider", "meter_provider", "logger_provider")}
     with (
-        OnlineScorer([critic, ContextRelevance(judge)], trace_judges=True, **providers, **options) as scorer,
+        OnlineScorer(
+            [critic, ContextRelevance(judge)], judge=JudgeSettings(trace=True), **providers, **options
+        ) as scorer,
         references(reference="REFERRED"),
     ):
         metadata = {"thread_id": "CONVERSED", "tier": "TIER"}

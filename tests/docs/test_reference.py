@@ -28,13 +28,13 @@ from typer.testing import CliRunner
 
 from spanscore import errors, semconv
 from spanscore.cli.main import app
-from spanscore.line.configuration import Configuration
+from spanscore.config import Capture
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.model.outcome import Outcome
 from spanscore.semconv import attributes, instruments
 from spanscore.settings.kafka import ValueInFile
 from spanscore.settings.reading import read_settings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
 
@@ -50,7 +50,7 @@ def _ours(page: str) -> Iterator[str]:
     """Yield the configurations that a page shows."""
     for language, text in blocks(page):
         given = [*yaml.safe_load_all(text)] if language == "yaml" else []
-        if len(given) == 1 and isinstance(given[0], dict) and given[0].keys() <= Settings.model_fields.keys():
+        if len(given) == 1 and isinstance(given[0], dict) and given[0].keys() <= Configuration.model_fields.keys():
             yield text
 
 
@@ -95,7 +95,7 @@ def test_every_name_that_is_written_is_told() -> None:
 
 
 def test_what_is_on_spans_is_told_with_its_type() -> None:
-    with a_line(Grounded(), capture_content=True, all_runs=True) as (scorer, trace):
+    with a_line(Grounded(), capture=Capture(content=True, all_runs=True)) as (scorer, trace):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(10)
 
@@ -189,7 +189,7 @@ def test_the_example_does_what_its_metrics_alone_would_do(tmp_path: Path) -> Non
     alone = tmp_path / "alone.yaml"
     alone.write_text("metrics: [faithfulness, string_presence]")
 
-    assert _read(tmp_path, EXAMPLE) == read_settings(alone, Configuration).settings.model_dump()
+    assert _read(tmp_path, EXAMPLE) == read_settings(alone).settings.model_dump()
 
 
 def test_the_example_with_all_its_examples_is_a_configuration(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_the_schema_refuses_what_it_can_know(text: str) -> None:
 def _read(folder: Path, text: str) -> dict[str, Any]:
     file = folder / "spanscore.yaml"
     file.write_text(text, "utf-8")
-    return read_settings(file, Configuration).settings.model_dump()
+    return read_settings(file).settings.model_dump()
 
 
 def _with_its_examples(text: str) -> str:

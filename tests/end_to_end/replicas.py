@@ -20,6 +20,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
+from spanscore.config import JudgeSettings
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
@@ -72,7 +73,7 @@ class Replica:
             meter_provider=self._meters,
             logger_provider=LoggerProvider(resource=resource, shutdown_on_exit=False),
             service_name=service,
-            shadows=shadows,
+            judge=JudgeSettings(shadows=shadows),
         )
         self._chain = RunnableLambda(lambda question: f"{question} Forty-two.")
 

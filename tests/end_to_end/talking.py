@@ -25,6 +25,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from tests.live import Grounded
 
 from spanscore import OnlineScorer
+from spanscore.config import Capture, Sampling, Sessions
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.model.sample import MultiTurnSample
 
@@ -73,7 +74,11 @@ def talk(endpoint: str, conversations: dict[str, int]) -> dict[str, list[list[st
     unsampled = {"grounded": 0.0}
     units: dict[str, list[list[str]]] = {name: [] for name in conversations}
     scorer = OnlineScorer(
-        [Grounded()], rates=unsampled, session_metrics=[Answered()], tracer_provider=provider, capture_content=True
+        [Grounded()],
+        sampling=Sampling(rates=unsampled),
+        sessions=Sessions(metrics=[Answered()]),
+        tracer_provider=provider,
+        capture=Capture(content=True),
     )
     with scorer:
         agent = create_agent(Pilot(), [tide], name="pilot", checkpointer=InMemorySaver())

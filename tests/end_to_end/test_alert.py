@@ -22,9 +22,9 @@ from tests.servers.server import poll
 from spanscore.monitoring import promql
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
-SHORTENED = MonitoringSettings(
+SHORTENED = Monitoring(
     interval=1.0,
     windows=[10.0, 20.0, 40.0],
     no_scores_after=10.0,

@@ -14,6 +14,7 @@ from tests.live import Grounded, Library, Slow
 from tests.servers.otlp import OtlpReceiver
 
 from spanscore import OnlineScorer
+from spanscore.config import Outputs
 
 TEXTS = ("first question", "second question", "Paris", "France", "edited", "late answer")
 
@@ -39,7 +40,7 @@ def test_scores_of_the_original_text_reach_a_real_store_each_span_once(phoenix):
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{receiver.endpoint}/v1/traces")))
         metric, late = Grounded(), Slow(1.5, name="late")
         scorer = OnlineScorer([metric], tracer_provider=provider)
-        slow_scorer = OnlineScorer([late], tracer_provider=provider, hold=0.2)
+        slow_scorer = OnlineScorer([late], tracer_provider=provider, outputs=Outputs(hold=0.2))
 
         with provider.get_tracer("app").start_as_current_span("POST /chat") as ambient:
             for question in ("first question", "second question"):

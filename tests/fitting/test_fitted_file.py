@@ -11,7 +11,6 @@ from tests.fitting.classroom import Pupil, labels, polite
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.render import render
-from spanscore.line.configuration import Configuration
 from spanscore.metrics import AspectCritic, Rubrics
 from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.model.annotation import Annotation
@@ -138,6 +137,6 @@ def test_in_a_configuration_the_path_is_seen_from_its_folder(file: Path, monkeyp
     )
     monkeypatch.chdir(file.root)
 
-    made, _ = metrics_of(read_settings(config, Configuration).settings, judge=Pupil())
+    made, _ = metrics_of(read_settings(config).settings, judge=Pupil())
 
     assert made.evaluator_version == polite(Pupil(), prompts={"file": file}).evaluator_version

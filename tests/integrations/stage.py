@@ -38,7 +38,7 @@ from tests.servers.server import free_port, poll
 from tests.servers.zipkin import Zipkin
 
 from spanscore import OnlineScorer, semconv
-from spanscore.config import Budget, Collect, Compare
+from spanscore.config import Budget, Capture, Collect, Compare, JudgeSettings, Outputs, Sampling, Units
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
@@ -48,7 +48,6 @@ from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 from spanscore.otel.points import Point
 from spanscore.receivers.otlp.evaluations import results_in_logs
-from spanscore.settings.serving import WireUnits
 from spanscore.testing import ScriptedJudge
 
 INTEGRATIONS = Path(__file__).parents[2] / "integrations"
@@ -170,15 +169,14 @@ def staged(
             tracer_provider=tracers,
             meter_provider=meters,
             service_name=SERVICE,
-            rates={"grounded": 0.5},
-            hold=HOLD_S,
-            budget=[Budget(calls=100_000, per="1h")],
-            trace_judges=True,
-            capture_content=True,
-            compare=Compare("release"),
-            collect=Collect(["polite=fail", "grounded<0.5"], folder / "cases.jsonl"),
+            sampling=Sampling(rates={"grounded": 0.5}),
+            outputs=Outputs(hold=HOLD_S),
+            judge=JudgeSettings(budget=[Budget(calls=100_000, per="1h")], trace=True),
+            capture=Capture(content=True),
+            compare=Compare(by="release"),
+            collect=Collect(when=["polite=fail", "grounded<0.5"], out=folder / "cases.jsonl"),
         )
-        scorer._otlp_spans(WireUnits())  # it has instruments of its own
+        scorer._otlp_spans(Units())  # it has instruments of its own
         scorer._line.telemetry.gauges.update(OF_A_WORKER)
         scorer._line.points_beside = lambda: LAG
         for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
@@ -309,7 +307,7 @@ def _play(scorer: OnlineScorer) -> None:
     model().invoke("What is the capital of France?", config=config, model="answerer-1")
     rag("Berlin is the capital of France.").invoke("What is the capital of France?", config=new)
     told = logs(result("tone", 0.75, "calm"), result("tone", 0.25))  # as others judge
-    external = scorer._otlp_spans(WireUnits()).external
+    external = scorer._otlp_spans(Units()).external
     assert external is not None
     external.read_logs(results_in_logs(told))
     scorer.flush(10)

@@ -22,6 +22,7 @@ from tests.servers.server import fetch_json, poll
 from tests.sinks.builders import score
 
 from spanscore import OnlineScorer
+from spanscore.config import Capture
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.sinks.evaluation_span import EvaluationSpans
@@ -52,7 +53,7 @@ def scored(phoenix: Phoenix) -> str:
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(phoenix.traces_endpoint)))
     metrics = [Grounded(), Failing(ValueError("no"), "failing")]
-    with OnlineScorer(metrics, tracer_provider=provider, capture_content=True) as scorer:
+    with OnlineScorer(metrics, tracer_provider=provider, capture=Capture(content=True)) as scorer:
         runs = RunCollectorCallbackHandler()
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler, runs]})
         assert scorer.flush(10)

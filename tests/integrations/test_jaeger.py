@@ -21,6 +21,7 @@ from tests.live import QUESTION, Failing, Grounded, Held, rag
 from tests.servers.jaeger import Jaeger, Traces
 
 from spanscore import OnlineScorer, SingleTurnSample
+from spanscore.config import Outputs
 
 pytestmark = pytest.mark.server
 
@@ -74,7 +75,7 @@ def traces(jaeger: Jaeger) -> Traces:
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(jaeger.traces_endpoint)))
     late = threading.Event()
     metrics = [Grounded(), Failing(ValueError("no"), "failing"), Failing(None, "undefined"), Held(late, "late")]
-    with OnlineScorer(metrics, tracer_provider=provider, hold=0.2) as scorer:
+    with OnlineScorer(metrics, tracer_provider=provider, outputs=Outputs(hold=0.2)) as scorer:
         _play(scorer, provider)
         assert not scorer.flush(1)
         late.set()

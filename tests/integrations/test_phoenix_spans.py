@@ -18,6 +18,7 @@ from tests.live import Grounded
 from tests.servers.phoenix import Phoenix
 
 from spanscore import OnlineScorer
+from spanscore.config import Capture, Outputs
 
 pytestmark = pytest.mark.server
 
@@ -36,7 +37,12 @@ def test_kinds_documents_and_cached_tokens_are_shown(phoenix: Phoenix) -> None:
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(endpoint=phoenix.traces_endpoint)))
     model = GenericFakeChatModel(messages=iter([AIMessage("Paris.", usage_metadata=USAGE)]))
     chain = Shelf() | RunnableLambda(str) | model
-    with OnlineScorer([Grounded()], tracer_provider=provider, capture_content=True, outputs=["span"]) as scorer:
+    with OnlineScorer(
+        [Grounded()],
+        tracer_provider=provider,
+        capture=Capture(content=True),
+        outputs=Outputs(evaluation_span=False, event=False, instruments=False),
+    ) as scorer:
         run_id = uuid4()
         asked = {"callbacks": [scorer.handler], "metadata": {"thread_id": "t-1"}, "run_id": run_id}
         chain.invoke("Which is the capital?", config=asked)

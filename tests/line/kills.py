@@ -28,7 +28,7 @@ from tests.line.kill_points import OF_WORKERS, OF_WRITERS, POINTS, End, Journal,
 from tests.live import QUESTION, Grounded, a_trace, rag
 
 from spanscore import OnlineScorer
-from spanscore.config import Spool
+from spanscore.config import Outputs, Spool
 from spanscore.metrics import Finding
 from spanscore.model.span import Unit
 from spanscore.testing import MemorySink
@@ -112,8 +112,8 @@ def _live(folder: Path, *, units: int, scores: bool, end: End, dice: str) -> Non
     trace = a_trace()
     scorer = OnlineScorer(
         [_Drawn(journal)],
-        spool=Spool(path, score_here=scores, lease=10.0),
-        sinks=[_Told(journal)],
+        spool=Spool(path=path, score_here=scores, lease=10.0),
+        outputs=Outputs(sinks=[_Told(journal)]),
         tracer_provider=trace.provider,
     )
     scorer.start_workers()

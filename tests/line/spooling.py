@@ -15,7 +15,7 @@ from typing import Any
 from tests.live import QUESTION, Grounded, a_trace, rag
 
 from spanscore import OnlineScorer
-from spanscore.config import Spool
+from spanscore.config import Outputs, Spool
 from spanscore.metrics import Finding
 from spanscore.model.span import Unit
 from spanscore.testing import MemorySink
@@ -56,8 +56,8 @@ def main() -> None:
     scores = what == "score"
     scorer = OnlineScorer(
         [Noted(int(rest[0]) if rest else 1_000_000, Path(path).with_name("go_on"))],
-        spool=Spool(Path(path), score_here=scores, lease=3.0),
-        sinks=[Told()],
+        spool=Spool(path=Path(path), score_here=scores, lease=3.0),
+        outputs=Outputs(sinks=[Told()]),
         tracer_provider=a_trace().provider,
     )
     scorer.start_workers()

@@ -9,7 +9,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from tests.live import QUESTION, a_line, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer, judge
-from spanscore.config import Budget
+from spanscore.config import Budget, JudgeSettings
 from spanscore.judges import embedder
 from spanscore.metrics import AspectCritic, ExactMatch, SemanticSimilarity
 from spanscore.model.counted import Weights
@@ -62,7 +62,10 @@ def test_a_unit_that_was_chosen_and_not_asked_is_a_failed_one_with_its_weight() 
 
 def test_a_share_divides_what_may_be_spent() -> None:
     asked = Counting()
-    with a_line(polite(asked), budget=[Budget(calls=8, per=MONTH)], replica_share=0.25) as (scorer, _):
+    with a_line(polite(asked), judge=JudgeSettings(budget=[Budget(calls=8, per=MONTH)], replica_share=0.25)) as (
+        scorer,
+        _,
+    ):
         for _ in range(4):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(5)
@@ -121,7 +124,9 @@ def test_a_budget_of_the_wrong_kind_is_refused_with_what_is_allowed(given: dict[
 @pytest.mark.parametrize("replica_share", [0, -0.5, 1.5, float("nan"), "a", None])
 def test_a_share_that_is_none_is_refused(replica_share: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"judge\.replica_share is .*; allowed is above 0, up to 1"):
-        OnlineScorer([ExactMatch()], replica_share=replica_share, tracer_provider=a_trace().provider)
+        OnlineScorer(
+            [ExactMatch()], judge=JudgeSettings(replica_share=replica_share), tracer_provider=a_trace().provider
+        )
 
 
 def test_a_budget_of_no_metric_is_refused_with_those_there_are() -> None:

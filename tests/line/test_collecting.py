@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from spanscore import OnlineScorer, semconv
 from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
-from spanscore.config import Collect
+from spanscore.config import Capture, Collect, Sessions
 from spanscore.errors import ConfigurationError
 from spanscore.runtime import log
 from spanscore.runtime.line_file import LineFile
@@ -37,7 +37,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def failing(out: Path, **more: Any) -> Collect:
-    return Collect(["grounded<0.5"], out, **more)
+    return Collect(when=["grounded<0.5"], out=out, **more)
 
 
 def ask(scorer: OnlineScorer, question: str = QUESTION, answer: str = WRONG) -> Any:
@@ -49,7 +49,7 @@ def cases(out: Path) -> list[dict[str, Any]]:
 
 
 def test_a_failing_unit_is_the_case_that_the_command_makes_of_its_spans(out: Path, tmp_path: Path) -> None:
-    with a_line(collect=failing(out), capture_content=True, sample_rate=1.0) as (scorer, trace):
+    with a_line(collect=failing(out), capture=Capture(content=True), sample_rate=1.0) as (scorer, trace):
         ask(scorer)
         ask(scorer, "And of Spain?", "Paris again.")
         assert scorer.flush(10)
@@ -124,7 +124,7 @@ def test_all_scores_of_a_unit_stand_on_its_case_those_that_failed_without_a_valu
 
 
 def test_a_conversation_is_a_case_when_it_has_ended(out: Path) -> None:
-    with a_line(session_metrics=[Turns()], collect=Collect(["turns<1"], out)) as (scorer, _):
+    with a_line(sessions=Sessions(metrics=[Turns()]), collect=Collect(when=["turns<1"], out=out)) as (scorer, _):
         talk(scorer, "a", 3)
         scorer.end_session("a")
         assert scorer.flush(10)
@@ -265,6 +265,6 @@ def test_on_a_full_and_on_a_read_only_disk_cases_wait_and_the_application_goes_o
 
 def test_a_condition_of_no_metric_is_refused_when_the_scorer_is_made(out: Path) -> None:
     with pytest.raises(ConfigurationError, match="names groundd, which is no metric here: did you mean 'grounded'"):
-        OnlineScorer([Grounded()], collect=Collect(["groundd<0.5"], out))
+        OnlineScorer([Grounded()], collect=Collect(when=["groundd<0.5"], out=out))
     with pytest.raises(ConfigurationError, match=r"write collect=spanscore.config.Collect"):
         OnlineScorer([Grounded()], collect={"when": []})  # type: ignore[arg-type]

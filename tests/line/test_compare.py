@@ -48,7 +48,7 @@ def scored(reader: InMemoryMetricReader, *metrics: Any, **options: Any) -> Onlin
 def test_the_release_of_a_process_is_that_of_its_resource() -> None:
     reader = InMemoryMetricReader()
 
-    scorer = scored(reader, Grounded(), compare=Compare("service.version"))
+    scorer = scored(reader, Grounded(), compare=Compare(by="service.version"))
 
     assert collected(scorer, reader, semconv.WEIGHT)["grounded", "1.5"] == 3.0
 
@@ -56,7 +56,7 @@ def test_the_release_of_a_process_is_that_of_its_resource() -> None:
 def test_a_key_of_the_metadata_tells_releases_apart() -> None:
     reader = InMemoryMetricReader()
 
-    scorer = scored(reader, Grounded(), compare=Compare("tier"))
+    scorer = scored(reader, Grounded(), compare=Compare(by="tier"))
 
     sums = collected(scorer, reader, semconv.SCORED)
     assert (sums["grounded", "gold"], sums["grounded", "free"]) == (1, 2)
@@ -74,7 +74,7 @@ def test_without_it_no_sum_has_a_release() -> None:
 def test_what_a_release_lost_is_weighed_as_its_own() -> None:
     reader = InMemoryMetricReader()
 
-    scorer = scored(reader, Grounded(), Failing(ValueError("no")), compare=Compare("tier"))
+    scorer = scored(reader, Grounded(), Failing(ValueError("no")), compare=Compare(by="tier"))
 
     lost = collected(scorer, reader, semconv.COMPARED_MISSING_WEIGHT)
     assert (lost["failing", "gold"], lost["failing", "free"], lost["grounded", "free"]) == (1.0, 2.0, 0.0)
@@ -84,7 +84,7 @@ def test_what_a_release_lost_is_weighed_as_its_own() -> None:
 def test_a_unit_that_finds_no_room_is_lost_to_its_release_with_its_weight() -> None:
     go_on, reader = threading.Event(), InMemoryMetricReader()
     trace = a_trace(resource=Resource({"service.version": "1.5"}))
-    options: dict[str, Any] = {"sample_rate": 0.25, "queue_size": 1, "compare": Compare("service.version")}
+    options: dict[str, Any] = {"sample_rate": 0.25, "queue_size": 1, "compare": Compare(by="service.version")}
     with a_line(Held(go_on), trace=trace, meter_provider=MeterProvider([reader]), **options) as (scorer, _):
         for _ in range(60):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
@@ -98,7 +98,7 @@ def test_a_unit_that_finds_no_room_is_lost_to_its_release_with_its_weight() -> N
 
 
 def test_the_ledger_forgets_the_release_of_what_has_ended() -> None:
-    with a_line(Grounded(), compare=Compare("tier")) as (scorer, _):
+    with a_line(Grounded(), compare=Compare(by="tier")) as (scorer, _):
         for _ in range(5):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler], "metadata": {"tier": "gold"}})
             scorer.submit(SingleTurnSample(user_input="q", response="a"))
@@ -110,7 +110,7 @@ def test_the_ledger_forgets_the_release_of_what_has_ended() -> None:
 @pytest.mark.parametrize("by", ["", "  ", None, 5, "input.value"])
 def test_what_cannot_tell_releases_apart_is_refused(by: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"compare.by is .*(service\.version|quotes what users write)"):
-        Compare(by)
+        Compare(by=by)
 
 
 def test_a_name_in_place_of_the_object_is_refused_with_what_to_write() -> None:
@@ -127,7 +127,7 @@ def test_what_somebody_may_have_typed_is_redacted_before_it_is_a_label() -> None
 
     reader = InMemoryMetricReader()
 
-    scorer = scored(reader, Grounded(), compare=Compare("tier"), redactor=without_names)
+    scorer = scored(reader, Grounded(), compare=Compare(by="tier"), redactor=without_names)
 
     assert {value for _, value in collected(scorer, reader, semconv.SCORED)} == {"***", "free", "other"}
     assert (asked.count("gold"), asked.count("free")) == (1, 1)
@@ -141,7 +141,7 @@ def test_a_redactor_that_fails_leaves_nothing_of_a_value() -> None:
 
     reader = InMemoryMetricReader()
 
-    scorer = scored(reader, Grounded(), compare=Compare("tier"), redactor=broken)
+    scorer = scored(reader, Grounded(), compare=Compare(by="tier"), redactor=broken)
 
     assert {value for _, value in collected(scorer, reader, semconv.SCORED)} == {"other"}
 
@@ -149,7 +149,7 @@ def test_a_redactor_that_fails_leaves_nothing_of_a_value() -> None:
 def test_over_the_wire_the_release_is_that_of_the_resource_that_came() -> None:
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader])
-    with a_line(Answered(), meter_provider=meters, compare=Compare("service.version")) as (scorer, _):
+    with a_line(Answered(), meter_provider=meters, compare=Compare(by="service.version")) as (scorer, _):
         for version in ("1.4", "1.5", "1.5", None):
             resource = {"service.name": "shop", **({} if version is None else {"service.version": version})}
             send(scorer, agent(resource=resource))

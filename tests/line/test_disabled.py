@@ -8,6 +8,7 @@ import pytest
 from tests.live import QUESTION, Grounded, a_trace, rag
 
 from spanscore import OnlineScorer, Rule
+from spanscore.config import RuleCondition, Sampling
 
 NOTE = "SPANSCORE_DISABLED is set"
 
@@ -44,8 +45,8 @@ def test_a_scorer_of_a_file_and_its_rules_are_stopped_as_well(tmp_path: Path, mo
     monkeypatch.setenv("SPANSCORE_DISABLED", "true")
     file = tmp_path / "spanscore.yaml"
     file.write_text("{judge: {model: lexical}, metrics: [faithfulness], sampling: {rate: 0.0}}")
-    rules = [Rule(1.0, "all", status="ok")]
-    with OnlineScorer.from_config(file, rules=rules, tracer_provider=a_trace().provider) as scorer:
+    rules = [Rule(rate=1.0, name="all", when=RuleCondition(status="ok"))]
+    with OnlineScorer.from_config(file, sampling=Sampling(rules=rules), tracer_provider=a_trace().provider) as scorer:
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(5)
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 from tests.live import QUESTION, Failing, Held, a_line, looked_at, rag
 from tests.servers.server import poll
 
+from spanscore.config import Limits
 from spanscore.model.counted import Weights
 from spanscore.model.score import Outcome
 from spanscore.testing import ManualClock
@@ -25,7 +26,7 @@ def begin(scorer: Any) -> None:
 
 def test_a_chosen_unit_that_finds_no_room_stands_for_those_that_were_not_chosen() -> None:
     go_on = threading.Event()
-    with a_line(Held(go_on), sample_rate=RATE, queue_size=1) as (scorer, _):
+    with a_line(Held(go_on), sample_rate=RATE, limits=Limits(queue_size=1)) as (scorer, _):
         for _ in range(UNITS):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         go_on.set()
@@ -63,7 +64,7 @@ def test_a_status_says_of_how_much_the_mean_is_where_a_burst_found_the_queue_ful
     """Bursts are worse: 30 good answers one by one, and 8 bad ones at once of which 2 find room."""
     go_on = threading.Event()
     go_on.set()
-    with a_line(Held(go_on), queue_size=2) as (scorer, _):
+    with a_line(Held(go_on), limits=Limits(queue_size=2)) as (scorer, _):
         for _ in range(30):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
             assert scorer.flush(5)

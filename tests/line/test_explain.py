@@ -13,10 +13,10 @@ from tests.live import QUESTION, Failing, Grounded, Held, a_line, model, rag
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError
-from spanscore.sampling.rules import Rule
+from spanscore.config import Rule, RuleCondition, Sampling
 from spanscore.sampling.threshold import probability, threshold
 
-GOLD = Rule(0.0, "gold", metadata={"tier": "gold"})
+GOLD = Rule(rate=0.0, name="gold", when=RuleCondition(metadata={"tier": "gold"}))
 
 
 def invoked(scorer: Any, **config: Any) -> str:
@@ -35,8 +35,14 @@ def of_metric(scorer: Any, trace_id: str | int, name: str = "grounded") -> dict[
 
 
 def test_a_scored_unit_says_what_chose_it_and_how_it_ended() -> None:
-    rules = [Rule(1.0, "gold", metadata={"tier": "gold"}), Rule(0.9, "any", workflow="RunnableSequence")]
-    with a_line(Grounded(), Grounded("dear"), rules=rules, rates={"grounded": 0.2, "dear": 0.1}) as (scorer, exported):
+    rules = [
+        Rule(rate=1.0, name="gold", when=RuleCondition(metadata={"tier": "gold"})),
+        Rule(rate=0.9, name="any", when=RuleCondition(workflow="RunnableSequence")),
+    ]
+    with a_line(Grounded(), Grounded("dear"), sampling=Sampling(rules=rules, rates={"grounded": 0.2, "dear": 0.1})) as (
+        scorer,
+        exported,
+    ):
         trace_id = invoked(scorer, metadata={"tier": "gold"})
         assert scorer.flush(5)
         (unit,) = scorer.explain(trace_id)
@@ -52,7 +58,7 @@ def test_a_scored_unit_says_what_chose_it_and_how_it_ended() -> None:
 
 @pytest.mark.parametrize("rules", [[], [GOLD]])
 def test_a_unit_that_was_not_sampled_says_which_threshold_it_missed(rules: list[Rule]) -> None:
-    with a_line(Grounded(), sample_rate=1e-9, rules=rules) as (scorer, _):
+    with a_line(Grounded(), sampling=Sampling(rate=1e-9, rules=rules)) as (scorer, _):
         trace_id = invoked(scorer, metadata={"tier": "gold"})
         assert scorer.flush(5)
 
@@ -70,7 +76,10 @@ def test_a_unit_that_was_not_sampled_says_which_threshold_it_missed(rules: list[
     "facts", [{"status": "error"}, {"any_error": True}, {"min_tool_calls": 3}, {"slower_than": 100.0}]
 )
 def test_a_rule_that_did_not_match_is_not_told_of_a_unit_that_was_not_sampled(facts: dict[str, Any]) -> None:
-    with a_line(Grounded(), sample_rate=0.0, rules=[Rule(1e-9, "another", **facts)]) as (scorer, _):
+    with a_line(Grounded(), sampling=Sampling(rate=0.0, rules=[Rule(rate=1e-9, name="another", **facts)])) as (
+        scorer,
+        _,
+    ):
         trace_id = invoked(scorer)
         assert scorer.flush(5)
 
@@ -80,8 +89,10 @@ def test_a_rule_that_did_not_match_is_not_told_of_a_unit_that_was_not_sampled(fa
 
 
 def test_a_rule_on_a_score_is_not_told_of_the_metric_that_gives_it() -> None:
-    rules = [Rule(1.0, "low", score={"metric": "first", "below": 0.5})]
-    with a_line(Grounded("first"), Grounded(), rates={"first": 1.0, "grounded": 0.5}, rules=rules) as (scorer, _):
+    rules = [Rule(rate=1.0, name="low", when=RuleCondition(score={"metric": "first", "below": 0.5}))]
+    with a_line(
+        Grounded("first"), Grounded(), sampling=Sampling(rates={"first": 1.0, "grounded": 0.5}, rules=rules)
+    ) as (scorer, _):
         trace_id = invoked(scorer)
         assert scorer.flush(5)
 
@@ -91,7 +102,9 @@ def test_a_rule_on_a_score_is_not_told_of_the_metric_that_gives_it() -> None:
 def test_below_a_remote_parent_both_thresholds_are_told() -> None:
     state = TraceState([("ot", f"th:{threshold(0.1):014x}")])
     parent = SpanContext(1 << 100, 7, is_remote=True, trace_flags=TraceFlags(1), trace_state=state)
-    with a_line(Grounded(), rules=[Rule(1.0, "all", status="ok")], sample_rate=0.5) as (scorer, _):
+    with a_line(
+        Grounded(), sampling=Sampling(rules=[Rule(rate=1.0, name="all", when=RuleCondition(status="ok"))], rate=0.5)
+    ) as (scorer, _):
         token = context.attach(trace.set_span_in_context(NonRecordingSpan(parent)))
         invoked(scorer)
         context.detach(token)
@@ -141,7 +154,7 @@ def test_a_score_has_no_reason() -> None:
 
 
 def test_it_is_plain_and_quotes_nothing() -> None:
-    with a_line(Grounded(), rules=[GOLD]) as (scorer, _):
+    with a_line(Grounded(), sampling=Sampling(rules=[GOLD])) as (scorer, _):
         trace_id = invoked(scorer, metadata={"tier": "gold", "secret": "Bletchley"})
         assert scorer.flush(5)
 
@@ -165,8 +178,16 @@ def test_what_is_no_trace_id_is_refused(trace_id: Any) -> None:
 
 
 def test_the_root_of_a_unit_that_was_not_sampled_names_the_rule_that_matched() -> None:
-    known, inside = Rule(1e-8, "gold", metadata={"tier": "gold"}), Rule(1e-9, "all", slower_than=0)
-    with a_line(Grounded(), sample_rate=0.0, rules=[known, inside, Rule(1e-7, "errors", any_error=True)]) as (
+    known, inside = (
+        Rule(rate=1e-8, name="gold", when=RuleCondition(metadata={"tier": "gold"})),
+        Rule(rate=1e-9, name="all", when=RuleCondition(slower_than=0)),
+    )
+    with a_line(
+        Grounded(),
+        sampling=Sampling(
+            rate=0.0, rules=[known, inside, Rule(rate=1e-7, name="errors", when=RuleCondition(any_error=True))]
+        ),
+    ) as (
         scorer,
         t,
     ):
@@ -178,8 +199,11 @@ def test_the_root_of_a_unit_that_was_not_sampled_names_the_rule_that_matched() -
 
 
 def test_a_unit_that_was_decided_on_at_its_end_names_it_too() -> None:
-    rules = [Rule(1.0, "slow", slower_than=100), Rule(1e-9, "gold", metadata={"tier": "gold"})]
-    with a_line(Grounded(), sample_rate=0.0, rules=rules) as (scorer, t):
+    rules = [
+        Rule(rate=1.0, name="slow", when=RuleCondition(slower_than=100)),
+        Rule(rate=1e-9, name="gold", when=RuleCondition(metadata={"tier": "gold"})),
+    ]
+    with a_line(Grounded(), sampling=Sampling(rate=0.0, rules=rules)) as (scorer, t):
         for tier in ("gold", "free"):
             invoked(scorer, metadata={"tier": tier})
         assert scorer.flush(5)

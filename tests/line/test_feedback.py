@@ -14,6 +14,7 @@ from tests.live import EXTERNAL, QUESTION, a_line, rag
 from tests.sinks.memory import Memory
 
 from spanscore import ConfigurationError, OnlineScorer, ScoringSpanProcessor, semconv
+from spanscore.config import Capture, Outputs
 from spanscore.metrics import ExactMatch
 from spanscore.model.annotation import Annotation, UnitId
 
@@ -197,7 +198,7 @@ def test_stars_are_words_of_a_scale_however_they_are_given() -> None:
 @pytest.mark.parametrize(("content", "told"), [(False, None), (True, "not what [who] asked")])
 def test_a_comment_leaves_only_where_content_does_and_redacted(content: bool, told: str | None) -> None:
     redactor = lambda text: text.replace("Ann", "[who]")  # noqa: E731
-    with a_line(capture_content=content, redactor=redactor) as (scorer, trace):
+    with a_line(capture=Capture(content=content), redactor=redactor) as (scorer, trace):
         scorer.feedback(
             IDS.trace_id, 1, span_id=IDS.span_id, comment="not what Ann asked", annotator="Ann", key="Ann-1"
         )
@@ -213,7 +214,7 @@ def test_a_redactor_that_raises_lets_nothing_personal_leave() -> None:
     def redactor(text: str) -> str:
         raise RuntimeError(text)
 
-    with a_line(capture_content=True, redactor=redactor) as (scorer, trace):
+    with a_line(capture=Capture(content=True), redactor=redactor) as (scorer, trace):
         scorer.feedback(IDS.trace_id, 1, span_id=IDS.span_id, comment="Ann", annotator="Ann", key="Ann-1")
         assert scorer.flush(10)
 
@@ -297,7 +298,7 @@ class Taking:
 
 def test_a_users_own_sink_takes_labels_where_it_wants_them() -> None:
     sink = Taking()
-    with a_line(sinks=[sink], feedback_scales=SCALE) as (scorer, _):
+    with a_line(outputs=Outputs(sinks=[sink]), feedback_scales=SCALE) as (scorer, _):
         scorer.feedback(IDS.trace_id, "ok", span_id=IDS.span_id)
         assert scorer.flush(10)
 

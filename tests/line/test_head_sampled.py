@@ -13,6 +13,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_line, rag
 
 from spanscore import OnlineScorer, SingleTurnSample, semconv
+from spanscore.config import Sampling
 from spanscore.sampling.threshold import probability, threshold
 
 TH = threshold(0.1)
@@ -55,7 +56,7 @@ def test_its_weight_is_that_of_upstream_and_ours(work: Callable[[OnlineScorer], 
 
 @pytest.mark.parametrize("work", [invoked, given])
 def test_without_th_upstream_is_as_configured(work: Callable[[OnlineScorer], None]) -> None:
-    attributes = under_a_remote_parent("vendor=1", work, head_sampling_rate=0.25).attributes
+    attributes = under_a_remote_parent("vendor=1", work, sampling=Sampling(head_sampling_rate=0.25)).attributes
 
     assert attributes["spanscore.probability.grounded"] == 0.25
 
@@ -95,7 +96,7 @@ def test_units_whose_share_is_configured_by_service_are_no_warning(monkeypatch: 
     monkeypatch.setenv("OTEL_SERVICE_NAME", "bot")
     by_service = {"by_service": {"bot": 0.25}, "default": 1}
 
-    status, points = counted(STATED, "vendor=1", head_sampling_rate=by_service)
+    status, points = counted(STATED, "vendor=1", sampling=Sampling(head_sampling_rate=by_service))
 
     assert status.head_sampling == points == {"th": 1, "configured": 1, "unknown": 0}
     told = " ".join(str(status).split())

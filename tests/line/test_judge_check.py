@@ -18,7 +18,7 @@ from tests.runtime.test_fork import in_child
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError, OnlineScorer
-from spanscore.config import Budget, JudgeCheck
+from spanscore.config import Budget, JudgeCheck, Outputs
 from spanscore.judges import judge
 from spanscore.judges.asker import asker
 from spanscore.line.judge_check import JudgeCheckRuns, build_check_name
@@ -57,7 +57,7 @@ def labelled(folder: Path, count: int = 20, **more: Any) -> JudgeCheck:
     lines = [{"human": n % 5 > 0, "user_input": f"q{n}", "response": f"r{n}"} for n in range(count)]
     file = folder / "labelled.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return JudgeCheck(file, **{"metrics": ["says"], **more})
+    return JudgeCheck(golden_set=file, **{"metrics": ["says"], **more})
 
 
 def human_fails(count: int = 20) -> set[str]:
@@ -90,7 +90,10 @@ def points(reader: InMemoryMetricReader) -> dict[tuple[str, str], float]:
 def test_a_run_is_in_no_count_of_the_population(tmp_path: Path) -> None:
     reader, sink = InMemoryMetricReader(), MemorySink()
     provider = MeterProvider(metric_readers=[reader])
-    with a_line(Says(), judge_check=labelled(tmp_path), meter_provider=provider, sinks=[sink]) as (scorer, trace):
+    with a_line(Says(), judge_check=labelled(tmp_path), meter_provider=provider, outputs=Outputs(sinks=[sink])) as (
+        scorer,
+        trace,
+    ):
         score_one(scorer)
         run(scorer)
         told, status = points(reader), scorer.status()
@@ -236,12 +239,12 @@ def test_of_a_file_with_labels_of_several_names_those_of_one_are_taken(tmp_path:
     lines = [{"human": True, "name": name, "response": name} for name in ("polite", "user_feedback")]
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
 
-    with a_line(says, judge_check=JudgeCheck(file, metrics=["says"], name="polite")) as (scorer, _):
+    with a_line(says, judge_check=JudgeCheck(golden_set=file, metrics=["says"], name="polite")) as (scorer, _):
         run(scorer)
 
     assert says._asked == ["polite"]
     with pytest.raises(ConfigurationError, match="choose one: polite, user_feedback"):
-        OnlineScorer([says], judge_check=JudgeCheck(file, metrics=["says"]))
+        OnlineScorer([says], judge_check=JudgeCheck(golden_set=file, metrics=["says"]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -271,13 +274,13 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path, metrics: list[str], t
     file.write_text(text, encoding="utf-8")
 
     with pytest.raises(ConfigurationError, match=words):
-        OnlineScorer([Says()], judge_check=JudgeCheck(file, metrics=metrics))
+        OnlineScorer([Says()], judge_check=JudgeCheck(golden_set=file, metrics=metrics))
 
 
 @pytest.mark.parametrize("every", ["30s", "31d", 0, "soon"])
 def test_a_schedule_that_makes_no_sense_is_refused(every: Any) -> None:
     with pytest.raises(ConfigurationError, match="allowed is 1m to 30d"):
-        JudgeCheck("labelled.jsonl", every=every)
+        JudgeCheck(golden_set="labelled.jsonl", every=every)
 
 
 class Clock:
@@ -364,7 +367,7 @@ def test_of_processes_that_share_a_baseline_one_runs_and_another_when_it_has_end
 
 
 def test_services_that_share_labels_and_not_their_judge_have_runs_of_their_own(tmp_path: Path) -> None:
-    judge_check = JudgeCheck(tmp_path / "labels.jsonl")
+    judge_check = JudgeCheck(golden_set=tmp_path / "labels.jsonl")
     mini, worker, large = (ProcessLock(judge_check.lock_path([f"1/{judge}/1"])) for judge in ("mini", "mini", "large"))
 
     assert (mini.take(), worker.take(), large.take()) == (True, False, True)

@@ -9,7 +9,7 @@ from tests.line.test_feedback import answered
 from tests.live import ANSWER, Failing, Grounded, Held, a_line, identity_holds
 
 from spanscore import ConfigurationError, semconv
-from spanscore.config import FeedbackSampling
+from spanscore.config import FeedbackSampling, Sampling
 from spanscore.model.job import Decision
 from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.span import SamplingContext
@@ -44,7 +44,7 @@ def source_adds_up(scorer: Any) -> bool:
 
 
 def test_a_unit_that_nobody_took_is_judged_and_stays_unsampled() -> None:
-    with a_line(sample_rate=0.0, feedback_sampling=KEPT) as (scorer, trace):
+    with a_line(sampling=Sampling(rate=0.0, feedback=KEPT)) as (scorer, trace):
         ids = answered(scorer)
         assert scorer.feedback(ids.trace_id, False)
         assert scorer.flush(10)
@@ -60,7 +60,7 @@ def test_a_unit_that_nobody_took_is_judged_and_stays_unsampled() -> None:
 
 def test_a_unit_that_was_scored_counts_in_the_stratum_too_and_is_not_asked_about_again() -> None:
     metric = Grounded()
-    with a_line(metric, feedback_sampling=KEPT) as (scorer, trace):
+    with a_line(metric, sampling=Sampling(feedback=KEPT)) as (scorer, trace):
         ids = answered(scorer)
         assert scorer.flush(10)
         scorer.feedback(ids.trace_id, 0.0)
@@ -77,7 +77,7 @@ def test_feedback_on_a_unit_that_is_being_scored_waits_for_its_scores() -> None:
 
     go_on, metric = threading.Event(), None
     metric = Held(go_on)
-    with a_line(metric, feedback_sampling=KEPT) as (scorer, trace):
+    with a_line(metric, sampling=Sampling(feedback=KEPT)) as (scorer, trace):
         ids = answered(scorer)
         scorer.feedback(ids.trace_id, False)
         go_on.set()
@@ -89,7 +89,7 @@ def test_feedback_on_a_unit_that_is_being_scored_waits_for_its_scores() -> None:
 
 def test_only_what_is_low_enough_is_judged_and_a_word_counts_by_its_place() -> None:
     labels = {"mood": ["bad", "ok", "good"]}
-    with a_line(sample_rate=0.0, feedback_sampling=KEPT, feedback_scales=labels) as (scorer, _):
+    with a_line(sampling=Sampling(rate=0.0, feedback=KEPT), feedback_scales=labels) as (scorer, _):
         ids = answered(scorer)
         for word in ("good", "ok"):
             scorer.feedback(ids.trace_id, word, name="mood")
@@ -102,7 +102,7 @@ def test_only_what_is_low_enough_is_judged_and_a_word_counts_by_its_place() -> N
 
 
 def test_a_unit_is_judged_once_whatever_else_is_said_of_it() -> None:
-    with a_line(sample_rate=0.0, feedback_sampling=KEPT) as (scorer, trace):
+    with a_line(sampling=Sampling(rate=0.0, feedback=KEPT)) as (scorer, trace):
         ids = answered(scorer)
         for annotator in ("Ann", "Bob"):
             scorer.feedback(ids.trace_id, False, annotator=annotator)
@@ -112,7 +112,7 @@ def test_a_unit_is_judged_once_whatever_else_is_said_of_it() -> None:
 
 
 def test_of_a_unit_that_was_never_here_it_is_counted_that_nothing_was_kept() -> None:
-    with a_line(sample_rate=0.0, feedback_sampling=KEPT) as (scorer, _):
+    with a_line(sampling=Sampling(rate=0.0, feedback=KEPT)) as (scorer, _):
         scorer.feedback(1, False, span_id=1)
         assert scorer.flush(10)
 
@@ -120,7 +120,7 @@ def test_of_a_unit_that_was_never_here_it_is_counted_that_nothing_was_kept() -> 
 
 
 def test_a_sample_that_had_to_go_is_told_as_too_late() -> None:
-    with a_line(sample_rate=0.0, feedback_sampling=FeedbackSampling(rate=1.0, max_bytes=1)) as (scorer, _):
+    with a_line(sampling=Sampling(rate=0.0, feedback=FeedbackSampling(rate=1.0, max_bytes=1))) as (scorer, _):
         ids = answered(scorer)
         assert scorer.flush(10)
         scorer.feedback(ids.trace_id, False)
@@ -132,7 +132,7 @@ def test_a_sample_that_had_to_go_is_told_as_too_late() -> None:
 def test_what_is_judged_has_been_redacted() -> None:
     metric = Grounded()
     redactor = lambda text: text.replace("Paris", "[city]")  # noqa: E731
-    with a_line(metric, sample_rate=0.0, feedback_sampling=KEPT, redactor=redactor) as (scorer, _):
+    with a_line(metric, sampling=Sampling(rate=0.0, feedback=KEPT), redactor=redactor) as (scorer, _):
         ids = answered(scorer)
         scorer.feedback(ids.trace_id, False)
         assert scorer.flush(10)
@@ -141,7 +141,7 @@ def test_what_is_judged_has_been_redacted() -> None:
 
 
 def test_a_judge_that_fails_ends_its_unit_in_the_stratum_alone() -> None:
-    with a_line(Failing(RuntimeError("down")), sample_rate=0.0, feedback_sampling=KEPT) as (scorer, _):
+    with a_line(Failing(RuntimeError("down")), sampling=Sampling(rate=0.0, feedback=KEPT)) as (scorer, _):
         for _ in range(5):
             scorer.feedback(answered(scorer).trace_id, False)
         assert scorer.flush(10)
@@ -155,7 +155,7 @@ def test_a_judge_that_fails_ends_its_unit_in_the_stratum_alone() -> None:
 def test_a_shutdown_ends_what_is_judged() -> None:
     import threading
 
-    with a_line(Held(threading.Event()), sample_rate=0.0, feedback_sampling=KEPT) as (scorer, _):
+    with a_line(Held(threading.Event()), sampling=Sampling(rate=0.0, feedback=KEPT)) as (scorer, _):
         scorer.feedback(answered(scorer).trace_id, False)
         scorer.shutdown(2)
 

@@ -8,6 +8,7 @@ from typing import Any
 from tests.line.test_revisions import answered, give, until
 from tests.live import ANSWER, a_line, identity_holds
 
+from spanscore.config import Limits
 from spanscore.model.sample import Samples
 from spanscore.model.span import SamplingContext, Unit
 
@@ -77,7 +78,7 @@ def test_what_is_kept_has_been_redacted() -> None:
 
 
 def test_where_there_is_no_room_in_the_queue_it_is_told_so() -> None:
-    with a_line(sample_rate=0.0, queue_size=1) as (scorer, _):
+    with a_line(sample_rate=0.0, limits=Limits(queue_size=1)) as (scorer, _):
         keeper = keeping(scorer)
         scorer._line.queue.reserve(1)
         give(scorer, answered())

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage
 from tests.live import QUESTION, Grounded, a_line, rag
 
 from spanscore import ConfigurationError, OnlineScorer, metric
+from spanscore.config import Units
 
 
 @metric
@@ -51,4 +52,4 @@ def test_workflows_are_left_out_likewise():
 
 def test_a_kind_that_does_not_exist_is_an_error():
     with pytest.raises(ConfigurationError, match="kinds names 'llm'; allowed are workflow, agent, chat"):
-        OnlineScorer([polite], kinds=["llm"])
+        OnlineScorer([polite], units=Units(kinds=["llm"]))

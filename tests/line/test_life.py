@@ -8,6 +8,8 @@ import textwrap
 import pytest
 from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 
+from spanscore.config import Outputs
+
 pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that others may use too
 
 LINE = """
@@ -105,7 +107,7 @@ def test_a_forked_child_counts_and_exports_its_own_only():
 
 def test_what_is_held_when_the_application_shuts_its_provider_down_is_counted_as_lost():
     trace = a_trace()
-    with a_line(Grounded(), trace=trace, hold=5) as (scorer, _):
+    with a_line(Grounded(), trace=trace, outputs=Outputs(hold=5)) as (scorer, _):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         trace.provider.shutdown()
         scorer.flush(5)

@@ -32,6 +32,7 @@ from tests.servers.server import poll
 
 import spanscore
 from spanscore.codec.sdk import span_data
+from spanscore.config import Capture, Limits, Outputs
 from spanscore.dialects import GenAIExtractor
 from spanscore.metrics import ExactMatch
 from spanscore.model.span import Unit, UnitKey
@@ -171,7 +172,7 @@ def test_an_error_without_content_capture_quotes_nothing():
 
 def test_a_unit_exported_with_content_reads_back_as_the_same_sample():
     metric = Grounded()
-    with a_line(metric, capture_content=True) as (scorer, trace):
+    with a_line(metric, capture=Capture(content=True)) as (scorer, trace):
         with spanscore.references(reference="Paris"):
             rag().invoke(QUESTION, config=config(scorer))
         scorer.flush(5)
@@ -194,7 +195,7 @@ def test_expected_references_reach_the_metric():
 
 
 def test_a_late_score_arrives_on_an_evaluation_span():
-    with a_line(Slow(0.6), hold=0.1) as (scorer, trace):
+    with a_line(Slow(0.6), outputs=Outputs(hold=0.1)) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -215,7 +216,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failed_evaluation_has_no_value_and_says_why(fault):
     metric, outcome, error_type = FAULTS[fault]
-    with a_line(metric, Grounded(), timeout=1.0) as (scorer, trace):
+    with a_line(metric, Grounded(), limits=Limits(timeout=1.0)) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -249,7 +250,7 @@ def test_a_missing_field_names_metric_and_field():
 
 
 def test_a_full_queue_is_said_on_the_trace():
-    with a_line(Slow(0.3), queue_size=1) as (scorer, trace):
+    with a_line(Slow(0.3), limits=Limits(queue_size=1)) as (scorer, trace):
         for _ in range(3):
             rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
@@ -260,7 +261,10 @@ def test_a_full_queue_is_said_on_the_trace():
 
 def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
     go_on, heavy = threading.Event(), "A long story. " * 30_000
-    with a_line(Held(go_on), queue_bytes=2_000_000) as (scorer, _):  # a unit holds the question, and the prompt with it
+    with a_line(Held(go_on), limits=Limits(queue_bytes=2_000_000)) as (
+        scorer,
+        _,
+    ):  # a unit holds the question, and the prompt with it
         rag().batch([f"{heavy} {n}" for n in range(6)], config=config(scorer))
         poll(
             lambda: scorer.status().outcomes["held"] == {"queue_full": 4},
@@ -277,7 +281,7 @@ def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
 
 
 def test_a_unit_heavier_than_the_queue_waits_alone():
-    with a_line(queue_bytes=1) as (scorer, _):
+    with a_line(limits=Limits(queue_bytes=1)) as (scorer, _):
         for _ in range(3):
             rag().invoke(QUESTION, config=config(scorer))
             assert scorer.flush(10)
@@ -292,7 +296,7 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
         read.append(sample)
         return True
 
-    with a_line(HeldThread(go_on), workers=2, sample_filter=keep) as (scorer, _):
+    with a_line(HeldThread(go_on), limits=Limits(workers=2), sample_filter=keep) as (scorer, _):
         rag().batch([QUESTION] * 12, config=config(scorer))
         poll(
             lambda: len(scorer._line.queue) == 12 and len(read) >= 4,
@@ -311,7 +315,7 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
 
 
 def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
-    with a_line(Held(threading.Event()), workers=1) as (scorer, _):
+    with a_line(Held(threading.Event()), limits=Limits(workers=1)) as (scorer, _):
         rag().batch([QUESTION] * 5, config=config(scorer))
         queue = scorer._line.queue
         poll(lambda: len(queue) == 5, deadline_s=10, what="five units in the queue", every_s=0.01)
@@ -323,7 +327,7 @@ def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
 
 
 def test_a_full_inbox_refuses_new_units_and_counts_them():
-    with a_line(event_queue_size=1) as (scorer, _):
+    with a_line(limits=Limits(event_queue_size=1)) as (scorer, _):
         scorer._line.event_queue.put(None, None)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         status = scorer.status()
@@ -334,7 +338,7 @@ def test_a_full_inbox_refuses_new_units_and_counts_them():
 
 
 def test_an_inbox_full_of_bytes_refuses_new_units_too():
-    with a_line(event_queue_bytes=1_000) as (scorer, _):
+    with a_line(limits=Limits(event_queue_bytes=1_000)) as (scorer, _):
         scorer._line.event_queue.put(None, None, 1_000)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         not_attempted = scorer.submit(spanscore.SingleTurnSample(user_input="?"))
@@ -349,7 +353,7 @@ def test_an_inbox_full_of_bytes_refuses_new_units_too():
 def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_let_go(content):
     go_on = threading.Event()
 
-    with a_line(capture_content=content, event_queue_bytes=1_000) as (scorer, trace):
+    with a_line(capture=Capture(content=content), limits=Limits(event_queue_bytes=1_000)) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
         scorer._line.event_queue.post(lambda: go_on.wait(20))  # the span thread is held up
@@ -399,7 +403,7 @@ def test_an_unsampled_unit_says_so_and_keeps_its_spans():
 
 def test_probability_and_threshold_stand_on_every_score():
     sink = MemorySink()
-    with a_line(sample_rate=0.5, sinks=[sink]) as (scorer, trace):
+    with a_line(sample_rate=0.5, outputs=Outputs(sinks=[sink])) as (scorer, trace):
         for _ in range(40):
             rag().invoke(QUESTION, config=config(scorer))
         scorer.flush(5)
@@ -415,7 +419,7 @@ def test_probability_and_threshold_stand_on_every_score():
 @pytest.mark.parametrize("place", ["span", "evaluation_span"])
 def test_each_place_can_be_switched_off(place):
     places = [p for p in ("span", "evaluation_span", "event", "instruments") if p != place]
-    with a_line(outputs=places) as (scorer, trace):
+    with a_line(outputs=Outputs(XXX=places)) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -425,7 +429,7 @@ def test_each_place_can_be_switched_off(place):
 
 def test_a_redactor_stands_before_the_metric_and_before_export():
     metric = Grounded()
-    with a_line(metric, redactor=lambda text: text.replace("France", "[country]"), capture_content=True) as (
+    with a_line(metric, redactor=lambda text: text.replace("France", "[country]"), capture=Capture(content=True)) as (
         scorer,
         trace,
     ):
@@ -442,7 +446,7 @@ def test_a_redactor_that_raises_fails_closed():
         raise RuntimeError(text)
 
     metric = Grounded()
-    with a_line(metric, redactor=broken, capture_content=True) as (scorer, trace):
+    with a_line(metric, redactor=broken, capture=Capture(content=True)) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         scorer.flush(5)
 
@@ -475,7 +479,7 @@ def test_a_hook_that_hangs_holds_up_its_own_unit_only(name, content):
         if text == "hang":
             go_on.wait(30)
 
-    with a_line(**options(hook), capture_content=content, hook_timeout=0.5) as (scorer, trace):
+    with a_line(**options(hook), capture=Capture(content=content), limits=Limits(hook_timeout=0.5)) as (scorer, trace):
         rag().batch(["hang", QUESTION, QUESTION], config=config(scorer))
         try:
             assert scorer.flush(10)
@@ -496,7 +500,7 @@ def test_of_a_hook_that_always_hangs_a_few_threads_are_left_behind():
         go_on.wait(30)
         return text
 
-    with a_line(redactor=redactor, hook_timeout=0.05) as (scorer, _):
+    with a_line(redactor=redactor, limits=Limits(hook_timeout=0.05)) as (scorer, _):
         rag().batch([QUESTION] * 30, config=config(scorer))
         try:
             assert scorer.flush(10)
@@ -667,7 +671,7 @@ def test_a_cancelled_run_is_closed_and_marked():
 
 async def test_a_thousand_concurrent_runs_lose_nothing_in_silence():
     chain = rag()
-    with a_line(Slow(0.2), Grounded(), queue_size=50, event_queue_size=400) as (scorer, _):
+    with a_line(Slow(0.2), Grounded(), limits=Limits(queue_size=50, event_queue_size=400)) as (scorer, _):
         answers = await asyncio.gather(*(chain.ainvoke(QUESTION, config=config(scorer)) for _ in range(1_000)))
         assert await asyncio.to_thread(scorer.flush, 30)
         status = scorer.status()

@@ -10,6 +10,7 @@ from tests.line.test_life import run
 from tests.live import QUESTION, Grounded, Held, a_line, identity_holds, rag
 from tests.servers.server import poll
 
+from spanscore.config import Outputs
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, Finding
 from spanscore.testing import MemorySink
@@ -46,7 +47,7 @@ def emitted(sink):
 
 def test_a_score_is_emitted_when_it_is_there_and_stands_on_its_span_all_the_same():
     go_on, sink = threading.Event(), MemorySink()
-    with a_line(Grounded(), Held(go_on), hold=60.0, sinks=[sink]) as (scorer, trace):
+    with a_line(Grounded(), Held(go_on), outputs=Outputs(hold=60.0, sinks=[sink])) as (scorer, trace):
         ask(scorer)
         until("the score that is in to be emitted", lambda: emitted(sink) == {"grounded": 1})
         assert trace.roots == []
@@ -59,7 +60,7 @@ def test_a_score_is_emitted_when_it_is_there_and_stands_on_its_span_all_the_same
 
 def test_at_the_end_of_the_hold_a_unit_leaves_with_the_scores_that_are_in():
     go_on, sink = threading.Event(), MemorySink()
-    with a_line(Grounded(), Held(go_on), hold=0.5, sinks=[sink]) as (scorer, trace):
+    with a_line(Grounded(), Held(go_on), outputs=Outputs(hold=0.5, sinks=[sink])) as (scorer, trace):
         ask(scorer)
         (root,) = until("the root to leave", lambda: trace.left_roots)
         until("the score that is in to be emitted", lambda: emitted(sink) == {"grounded": 1})
@@ -76,7 +77,7 @@ def test_at_the_end_of_the_hold_a_unit_leaves_with_the_scores_that_are_in():
 @pytest.mark.parametrize(("metric", "verdict"), [(Grounded, None), (Fails, "fail")])
 def test_a_unit_that_leaves_as_pending_has_no_verdict_but_fail(metric, verdict):
     go_on = threading.Event()
-    with a_line(metric("known"), Held(go_on), hold=0.5) as (scorer, trace):
+    with a_line(metric("known"), Held(go_on), outputs=Outputs(hold=0.5)) as (scorer, trace):
         ask(scorer)
         (root,) = until("the root to leave", lambda: trace.left_roots)
         go_on.set()
@@ -90,7 +91,7 @@ def test_a_unit_that_leaves_as_pending_has_no_verdict_but_fail(metric, verdict):
 
 def test_a_unit_that_leaves_as_pending_says_which_metric_cannot_score_it():
     go_on = threading.Event()
-    with a_line(Missing("missing"), Held(go_on), hold=0.5) as (scorer, trace):
+    with a_line(Missing("missing"), Held(go_on), outputs=Outputs(hold=0.5)) as (scorer, trace):
         ask(scorer)
         (root,) = until("the root to leave", lambda: trace.left_roots)
         go_on.set()
@@ -102,7 +103,7 @@ def test_a_unit_that_leaves_as_pending_says_which_metric_cannot_score_it():
 
 def test_on_an_overflow_a_unit_leaves_with_the_scores_that_are_in():
     go_on, sink = threading.Event(), MemorySink()
-    with a_line(Grounded(), Held(go_on), hold=60.0, sinks=[sink]) as (scorer, trace):
+    with a_line(Grounded(), Held(go_on), outputs=Outputs(hold=60.0, sinks=[sink])) as (scorer, trace):
         scorer._line.hold._max_units = 1
         ask(scorer)
         until("the first score", lambda: scorer.status().outcomes["grounded"] == {"scored": 1})
@@ -117,7 +118,7 @@ def test_on_an_overflow_a_unit_leaves_with_the_scores_that_are_in():
 
 def test_a_shutdown_keeps_the_scores_that_are_in():
     sink = MemorySink()
-    with a_line(Grounded(), Held(threading.Event()), hold=60.0, sinks=[sink]) as (scorer, trace):
+    with a_line(Grounded(), Held(threading.Event()), outputs=Outputs(hold=60.0, sinks=[sink])) as (scorer, trace):
         ask(scorer, 3)
         until("three scores", lambda: scorer.status().outcomes["grounded"] == {"scored": 3})
 
@@ -147,7 +148,7 @@ class Silent:
 def test_questions_that_are_out_at_a_shutdown_are_judge_calls():
     silent, sink = Silent(), MemorySink()
     asks = AspectCritic(judge(silent, prices={"silent": (1, 1)}), name="asks", definition="Is it right?")
-    with a_line(asks, hold=60.0, sinks=[sink]) as (scorer, trace):
+    with a_line(asks, outputs=Outputs(hold=60.0, sinks=[sink])) as (scorer, trace):
         ask(scorer)
         assert silent.asked.wait(10)
 
@@ -163,7 +164,9 @@ def test_questions_that_are_out_at_a_shutdown_are_judge_calls():
 
 def test_where_no_span_waits_each_score_is_emitted_as_it_comes():
     go_on, sink = threading.Event(), MemorySink()
-    with a_line(Grounded(), Held(go_on), outputs=["instruments"], sinks=[sink]) as (scorer, trace):
+    with a_line(
+        Grounded(), Held(go_on), outputs=Outputs(span=False, evaluation_span=False, event=False, sinks=[sink])
+    ) as (scorer, trace):
         ask(scorer)
         until("the first score", lambda: emitted(sink) == {"grounded": 1})
         go_on.set()
@@ -175,7 +178,7 @@ def test_where_no_span_waits_each_score_is_emitted_as_it_comes():
 
 def test_scores_that_are_in_before_the_hold_ends_come_together():
     sink = MemorySink()
-    with a_line(Grounded(), Grounded("other"), sinks=[sink]) as (scorer, _):
+    with a_line(Grounded(), Grounded("other"), outputs=Outputs(sinks=[sink])) as (scorer, _):
         ask(scorer, 3)
         assert scorer.flush(5)
 

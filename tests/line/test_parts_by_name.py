@@ -13,6 +13,7 @@ from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
+from spanscore.config import Capture, Limits, Outputs, Units
 from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.span import SpanData, Unit
 from spanscore.scoring.memory_queue import MemoryQueue
@@ -82,9 +83,9 @@ def test_a_file_names_them_with_their_parameters(tmp_path: Any) -> None:
     file = tmp_path / "spanscore.yaml"
     file.write_text(
         "metrics: [exact_match, string_presence]\n"
-        "sinks: [{'my_parts:Labelled': {label: here}}]\n"
-        "dialects: ['my_parts:Shouting']\n"
-        "queue: {'my_parts:Small': {capacity: 7}}\n"
+        "outputs: {sinks: [{'my_parts:Labelled': {label: here}}]}\n"
+        "units: {dialects: ['my_parts:Shouting']}\n"
+        "limits: {job_queue: {'my_parts:Small': {capacity: 7}}}\n"
     )
 
     with OnlineScorer.from_config(file, metrics=[seen := Grounded()], tracer_provider=a_trace().provider) as scorer:
@@ -98,7 +99,12 @@ def test_a_file_names_them_with_their_parameters(tmp_path: Any) -> None:
 def test_python_gives_them_as_they_are() -> None:
     sink, queue = MemorySink(), Small(3)
 
-    with a_line(seen := Grounded(), sinks=[sink], dialects=[Shouting()], queue=queue) as (scorer, _):
+    with a_line(
+        seen := Grounded(),
+        outputs=Outputs(sinks=[sink]),
+        units=Units(dialects=[Shouting()]),
+        limits=Limits(job_queue=queue),
+    ) as (scorer, _):
         assert ran(scorer).status().queue == (0, 3)
 
     assert [score.value for score in sink.scores] == [1.0]
@@ -107,25 +113,28 @@ def test_python_gives_them_as_they_are() -> None:
 
 @pytest.mark.parametrize("content", [True, False])
 def test_a_sink_that_takes_content_is_told_whether_content_may_leave(content: bool) -> None:
-    with a_line(sinks=[{"my_parts:Labelled": {"label": "x"}}], capture_content=content):
+    with a_line(outputs=Outputs(sinks=[{"my_parts:Labelled": {"label": "x"}}]), capture=Capture(content=content)):
         assert [sink.content for sink in Labelled.made] == [content]
 
 
 def test_a_sink_is_closed_though_no_score_came() -> None:
-    with a_line(sinks=[sink := MemorySink()]):
+    with a_line(outputs=Outputs(sinks=[sink := MemorySink()])):
         pass
 
     assert sink.closed
 
 
 def test_the_queue_of_the_user_is_asked_for_places() -> None:
-    with a_line(queue={"my_parts:Small": {"capacity": 1, "max_bytes": 1}}, queue_size=9) as (scorer, _):
+    with a_line(limits=Limits(job_queue={"my_parts:Small": {"capacity": 1, "max_bytes": 1}}, queue_size=9)) as (
+        scorer,
+        _,
+    ):
         assert scorer.status().queue[1] == 1
 
 
 def test_a_dialect_that_hangs_is_the_outcome_of_its_unit() -> None:
     go_on = threading.Event()
-    with a_line(dialects=[Hanging(go_on)], hook_timeout=0.5) as (scorer, _):
+    with a_line(units=Units(dialects=[Hanging(go_on)]), limits=Limits(hook_timeout=0.5)) as (scorer, _):
         status = ran(scorer).status()
         go_on.set()
 
@@ -133,11 +142,14 @@ def test_a_dialect_that_hangs_is_the_outcome_of_its_unit() -> None:
     assert status.reasons == {"grounded no_sample": "Hanging.extract did not return within 0.5 s"}
 
 
+KEYS = {"sinks": ("outputs", "sinks"), "dialects": ("units", "dialects"), "queue": ("limits", "job_queue")}
+
+
 @pytest.mark.parametrize(
     ("option", "wrong", "message"),
     [
         ("sinks", ["evnt"], "unknown sink 'evnt': did you mean 'event'"),
-        ("sinks", ["event"], "'event', which is a place"),
+        ("sinks", ["event"], "'event', which is a switch"),
         ("sinks", [{"my_parts:Labelled": {"lable": "x"}}], "sink 'my_parts:Labelled' has no parameter 'lable'.*label"),
         ("sinks", ["my_parts:Labelled"], "missing a required argument: 'label'"),
         ("sinks", ["my_parts:Provided"], "missing a required argument: 'providers'"),
@@ -149,26 +161,34 @@ def test_a_dialect_that_hangs_is_the_outcome_of_its_unit() -> None:
     ],
 )
 def test_what_cannot_be_made_is_refused_at_once(option: str, wrong: Any, message: str) -> None:
+    section, field = KEYS[option]
+
     with pytest.raises(ConfigurationError, match=message):
-        OnlineScorer([Grounded()], **{option: wrong})
+        OnlineScorer([Grounded()], **{section: {field: wrong}})
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("sinks: [nope]", "sinks: unknown sink 'nope'"),
-        ("sinks: [event]", "which is a place"),
-        ("sinks: [3]", "sinks.0: write a name, alone or with its parameters"),
-        ("sinks: my_parts:Labelled", "sinks: is no list"),
-        ("sinks: [{'my_parts:Labelled': {lable: x}}]", "sinks: sink 'my_parts:Labelled' has no parameter 'lable'"),
-        ("sinks: ['my_parts:Provided']", "missing a required argument: 'providers'"),
+        ("outputs: {sinks: [nope]}", "outputs.sinks: unknown sink 'nope'"),
+        ("outputs: {sinks: [event]}", "which is a switch"),
+        ("outputs: {sinks: [3]}", "outputs.sinks.0: write a name, alone or with its parameters"),
+        ("outputs: {sinks: my_parts:Labelled}", "outputs.sinks: is no list"),
         (
-            "queue: {my_parts:Small: {}, memory: {}}",
-            "queue: {'my_parts:Small': {}, 'memory': {}} names 2 queues; name one",
+            "outputs: {sinks: [{'my_parts:Labelled': {lable: x}}]}",
+            "outputs.sinks: sink 'my_parts:Labelled' has no parameter 'lable'",
         ),
-        ("dialects: ['my_parts:Nope']", "dialects: dialect 'my_parts:Nope': module my_parts has no Nope"),
-        ("queue: {memory: {size: 3}}", "queue: queue 'memory' has no parameter 'size'"),
-        ("queue: [memory]", "queue: write a name"),
+        ("outputs: {sinks: ['my_parts:Provided']}", "missing a required argument: 'providers'"),
+        (
+            "limits: {job_queue: {my_parts:Small: {}, memory: {}}}",
+            "limits.job_queue: {'my_parts:Small': {}, 'memory': {}} names 2 queues; name one",
+        ),
+        (
+            "units: {dialects: ['my_parts:Nope']}",
+            "units.dialects: dialect 'my_parts:Nope': module my_parts has no Nope",
+        ),
+        ("limits: {job_queue: {memory: {size: 3}}}", "limits.job_queue: queue 'memory' has no parameter 'size'"),
+        ("limits: {job_queue: [memory]}", "limits.job_queue: write a name"),
     ],
 )
 def test_check_tells_what_cannot_be_made_and_makes_nothing(text: str, told: str, tmp_path: Any) -> None:
@@ -182,7 +202,9 @@ def test_check_tells_what_cannot_be_made_and_makes_nothing(text: str, told: str,
 
 def test_check_finds_nothing_wrong_with_what_can_be_made(tmp_path: Any) -> None:
     file = tmp_path / "spanscore.yaml"
-    file.write_text("metrics: [exact_match]\nsinks: [{'my_parts:Labelled': {label: x}}]\nqueue: my_parts:Small\n")
+    file.write_text(
+        "metrics: [exact_match]\noutputs: {sinks: [{'my_parts:Labelled': {label: x}}]}\nlimits: {job_queue: my_parts:Small}\n"
+    )
 
     assert config_report(file).errors == ()
     assert Labelled.made == []

@@ -12,14 +12,14 @@ from tests.live import QUESTION, Grounded, a_line, rag
 from tests.receivers.processor.traced import ask, scoring
 
 from spanscore import ConfigurationError, Rule, SingleTurnSample, semconv
-from spanscore.config import Budget
+from spanscore.config import Budget, Capture, JudgeSettings, RuleCondition, Sampling
 from spanscore.judges import judge
 from spanscore.line.preview import TakerPreview
 from spanscore.metrics import AspectCritic
 
 GOOD = '{"reason": "r", "verdict": 1}'
 COST = (10 * 0.15 + 2 * 0.60) / 1e6
-GOLD = Rule(1.0, "gold", metadata={"tier": "gold"})
+GOLD = Rule(rate=1.0, name="gold", when=RuleCondition(metadata={"tier": "gold"}))
 
 
 def invoked(scorer: Any, times: int = 1, chain: Any = None, **metadata: Any) -> None:
@@ -75,8 +75,12 @@ def test_a_new_rule_is_tried_on_what_is_known_of_units_that_nobody_followed() ->
     def fail(text: str) -> str:
         raise ValueError(text)
 
-    rules = [GOLD, Rule(1.0, "failed", status="error"), Rule(1.0, "tools", min_tool_calls=1)]
-    with a_line(sample_rate=1e-9, capture_metadata=["tier"]) as (scorer, _):
+    rules = [
+        GOLD,
+        Rule(rate=1.0, name="failed", when=RuleCondition(status="error")),
+        Rule(rate=1.0, name="tools", when=RuleCondition(min_tool_calls=1)),
+    ]
+    with a_line(sample_rate=1e-9, capture=Capture(metadata=["tier"])) as (scorer, _):
         invoked(scorer, 3, tier="gold")
         invoked(scorer, 4, tier="free")
         with pytest.raises(ValueError, match="France"):
@@ -107,7 +111,7 @@ def test_a_rule_on_metadata_that_nobody_listed_says_how_to_have_them_kept() -> N
 
 
 def test_a_rule_on_scores_says_that_they_are_not_known() -> None:
-    low = Rule(1.0, "low", score={"metric": "grounded", "below": 0.5})
+    low = Rule(rate=1.0, name="low", when=RuleCondition(score={"metric": "grounded", "below": 0.5}))
     with a_line() as (scorer, _):
         invoked(scorer)
 
@@ -123,7 +127,10 @@ def test_units_of_others_that_were_left_out_when_they_began_are_tried_on_rates_a
             ask(provider.get_tracer("opentelemetry.util.genai.handler"), f"agent {number}")
         assert scorer.flush(5)
 
-        everything, ruled = scorer.preview(rate=1.0), scorer.preview([Rule(1.0, "slow", slower_than=0.0001)])
+        everything, ruled = (
+            scorer.preview(rate=1.0),
+            scorer.preview([Rule(rate=1.0, name="slow", when=RuleCondition(slower_than=0.0001))]),
+        )
 
     assert (everything.units, everything.taken) == (10, 10)
     assert everything.named[0].began is None
@@ -131,8 +138,10 @@ def test_units_of_others_that_were_left_out_when_they_began_are_tried_on_rates_a
 
 
 def test_a_unit_whose_first_scores_decide_on_the_rest_is_counted_once() -> None:
-    low = Rule(0.5, "low", score={"metric": "short", "below": 0.5})
-    with a_line(Grounded("short"), Grounded("dear"), rules=[low], rates={"short": 1.0, "dear": 0.5}) as (scorer, _):
+    low = Rule(rate=0.5, name="low", when=RuleCondition(score={"metric": "short", "below": 0.5}))
+    with a_line(
+        Grounded("short"), Grounded("dear"), sampling=Sampling(rules=[low], rates={"short": 1.0, "dear": 0.5})
+    ) as (scorer, _):
         invoked(scorer, 3)
 
         assert scorer.preview().units == 3
@@ -178,7 +187,7 @@ def test_a_cost_that_nobody_knows_is_none() -> None:
 
 def test_a_second_judges_cost_is_not_told_as_the_metrics_own() -> None:
     stern = AspectCritic(judge(Answers(GOOD)), name="harmless", definition="Is it kind?")
-    with a_line(harmless(), shadows=[stern]) as (scorer, _):
+    with a_line(harmless(), judge=JudgeSettings(shadows=[stern])) as (scorer, _):
         invoked(scorer, 2)
 
         assert scorer.preview().metrics[0].calls is None
@@ -191,13 +200,13 @@ def test_a_budget_is_said_to_have_no_say() -> None:
 
 def test_nothing_of_content_or_of_metadata_is_told() -> None:
     planted = "PLANTED-7731"
-    with a_line(capture_content=True, capture_metadata=["tier"]) as (scorer, _):
+    with a_line(capture=Capture(content=True, metadata=["tier"])) as (scorer, _):
         chain = rag(f"Paris {planted}")
         config = {"callbacks": [scorer.handler], "metadata": {"tier": planted, "other": planted}, "tags": [planted]}
         chain.invoke(f"Where? {planted}", config=config)
         assert scorer.flush(5)
 
-        preview = scorer.preview([Rule(1.0, "tier", metadata={"tier": planted})])
+        preview = scorer.preview([Rule(rate=1.0, name="tier", when=RuleCondition(metadata={"tier": planted}))])
 
     assert preview.taken == 1
     assert planted not in f"{preview}{json.dumps(preview.as_json())}"
@@ -207,7 +216,7 @@ def test_it_is_printed_as_tables_that_fit_and_as_plain_values(monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "80")
     with a_line(sample_rate=0.5) as (scorer, _):
         invoked(scorer, 12)
-        preview = scorer.preview([Rule(0.9, "slow", slower_than=1e-6)])
+        preview = scorer.preview([Rule(rate=0.9, name="slow", when=RuleCondition(slower_than=1e-6))])
 
     told = str(preview)
     assert f"{preview.taken} of 12 units would be scored; no judge was asked" in told

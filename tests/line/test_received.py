@@ -15,11 +15,11 @@ from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import semconv
 from spanscore.codec.wire import WireSpan
+from spanscore.config import Units
 from spanscore.metrics import BaseMetric, Finding
-from spanscore.settings.serving import WireUnits
 
-QUICK = WireUnits(idle_timeout=0.05)
-ENDLESS = WireUnits(idle_timeout=3_600)
+QUICK = Units(idle_timeout=0.05)
+ENDLESS = Units(idle_timeout=3_600)
 _traces = count(1)
 
 
@@ -47,7 +47,7 @@ def agent(**more: Any) -> WireSpan:
     return a_wire_span(trace=next(_traces), **content, **more)
 
 
-def send(scorer: Any, *spans: WireSpan, units: WireUnits = QUICK) -> Any:
+def send(scorer: Any, *spans: WireSpan, units: Units = QUICK) -> Any:
     door = scorer._otlp_spans(units)
     door.take(taken(spans))
     return door

@@ -15,6 +15,7 @@ from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, Held, a_line, identi
 from tests.servers.server import poll
 
 from spanscore import semconv
+from spanscore.config import JudgeSettings, Outputs
 from spanscore.model.score import Outcome, score_id
 from spanscore.model.span import SpanData, Unit
 from spanscore.testing import MemorySink, make_span, make_unit
@@ -58,7 +59,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_its_scores_are_evaluation_spans_with_ids_of_their_own() -> None:
     unit = answered()
-    with a_line(sinks=[sink := MemorySink()]) as (scorer, trace):
+    with a_line(outputs=Outputs(sinks=[sink := MemorySink()])) as (scorer, trace):
         give(scorer, unit, again(unit))
         assert scorer.flush(10)
 
@@ -84,7 +85,7 @@ def test_it_is_in_no_sum_and_no_outcome_a_second_time() -> None:
 
 def test_it_waits_for_the_one_before_it_and_a_flush_waits_for_both() -> None:
     go_on, unit = threading.Event(), answered()
-    with a_line(Held(go_on), sinks=[sink := MemorySink()]) as (scorer, _):
+    with a_line(Held(go_on), outputs=Outputs(sinks=[sink := MemorySink()])) as (scorer, _):
         give(scorer, unit, again(unit), again(unit, 2))
         assert not scorer.flush(0.2)
         go_on.set()
@@ -96,7 +97,7 @@ def test_it_waits_for_the_one_before_it_and_a_flush_waits_for_both() -> None:
 
 def test_second_judges_are_not_asked_about_it() -> None:
     unit = answered()
-    with a_line(Grounded(), shadows=[Stern()]) as (scorer, _):
+    with a_line(Grounded(), judge=JudgeSettings(shadows=[Stern()])) as (scorer, _):
         give(scorer, unit, again(unit))
         assert scorer.flush(10)
 

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from tests.live import QUESTION, Grounded, a_line, model, rag
 
-from spanscore.sampling.rules import Rule
+from spanscore.config import Capture, Rule, RuleCondition, Sampling
 
 
 class Named(GenericFakeChatModel):
@@ -54,7 +54,7 @@ HANDLED = {
 
 def decided(application: Any, rule: Rule, runs: int = 200, **options: Any) -> Counter[tuple[str, float]]:
     """Return (rule, probability) of the evaluation spans → how many."""
-    with a_line(Grounded(), rules=[rule], **{"sample_rate": 0.05, **options}) as (scorer, trace):
+    with a_line(Grounded(), sampling=Sampling(rules=[rule]), **{"sample_rate": 0.05, **options}) as (scorer, trace):
         for _ in range(runs):
             application.invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(20)
@@ -64,13 +64,13 @@ def decided(application: Any, rule: Rule, runs: int = 200, **options: Any) -> Co
 
 @pytest.mark.parametrize("what", HANDLED)
 def test_a_run_in_which_something_failed_and_was_handled_is_always_scored(what: str) -> None:
-    found = decided(chain(HANDLED[what]), Rule(1.0, "errors", any_error=True))
+    found = decided(chain(HANDLED[what]), Rule(rate=1.0, name="errors", when=RuleCondition(any_error=True)))
 
     assert found == {("errors", 1.0): 200}
 
 
 def test_a_run_in_which_nothing_failed_is_scored_at_the_base_rate() -> None:
-    found = decided(chain(model()), Rule(1.0, "errors", any_error=True))
+    found = decided(chain(model()), Rule(rate=1.0, name="errors", when=RuleCondition(any_error=True)))
 
     assert [rule for rule, _ in found] == ["base"]
     assert found.total() < 40
@@ -80,7 +80,7 @@ def test_a_run_that_failed_is_scored_where_its_model_had_answered_if_asked() -> 
     applications = {"after it": rag() | RunnableLambda(step_fails), "before": RunnableLambda(step_fails) | rag()}
 
     ends = {
-        (when, asked): _ends_of(one, score_failed=asked)
+        (when, asked): _ends_of(one, capture=Capture(score_failed=asked))
         for when, one in applications.items()
         for asked in (True, False)
     }
@@ -108,6 +108,8 @@ def _ends_of(application: Any, **options: Any) -> Mapping[str, int]:
 def test_the_number_of_tool_calls_and_a_model_inside_are_seen(condition: dict[str, Any], scored: int) -> None:
     twice = RunnableLambda(lambda question: [search.invoke({"query": question}) for _ in range(2)] and question)
 
-    found = decided(chain(twice | Named(messages=repeat("yes"))), Rule(1.0, "inside", **condition), 3, sample_rate=0.0)
+    found = decided(
+        chain(twice | Named(messages=repeat("yes"))), Rule(rate=1.0, name="inside", **condition), 3, sample_rate=0.0
+    )
 
     assert found.total() == scored

@@ -8,6 +8,7 @@ from tests.line.sessions import Turns
 from tests.live import ANSWER, QUESTION, Grounded, a_line, a_trace, identity_holds, model, rag
 
 from spanscore import ScoringSpanProcessor, semconv, session
+from spanscore.config import Capture, Sessions
 from spanscore.metrics import Finding
 
 
@@ -132,8 +133,8 @@ def test_a_graph_with_nested_runs_has_one_set_of_spans():
 def test_content_and_tokens_of_a_run_are_exported_once():
     trace = a_trace()
     with (
-        a_line(Grounded(), trace=trace, capture_content=True) as (one, _),
-        a_line(Grounded("own"), trace=trace, capture_content=True) as (two, _),
+        a_line(Grounded(), trace=trace, capture=Capture(content=True)) as (one, _),
+        a_line(Grounded("own"), trace=trace, capture=Capture(content=True)) as (two, _),
     ):
         run_once("callbacks", one, two)
         assert scored(one) | scored(two) == {"grounded": 1, "own": 1}
@@ -207,8 +208,11 @@ def test_a_processor_shares_no_spans_of_another_library_with_a_callback():
 def test_a_conversation_is_scored_once_by_a_metric_that_both_have(way, rate):
     trace = a_trace()
     with (
-        a_line(session_metrics=[Turns()], trace=trace) as (one, _),
-        a_line(Answered(), session_metrics=[Turns(), Turns("own")], trace=trace, sample_rate=rate) as (two, _),
+        a_line(sessions=Sessions(metrics=[Turns()]), trace=trace) as (one, _),
+        a_line(Answered(), sessions=Sessions(metrics=[Turns(), Turns("own")]), trace=trace, sample_rate=rate) as (
+            two,
+            _,
+        ),
     ):
         if way == "processors":
             for scorer in (one, two):

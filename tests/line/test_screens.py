@@ -10,11 +10,11 @@ from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError, SingleTurnSample, metric
+from spanscore.config import Limits, Rule, RuleCondition, Sampling
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics import Faithfulness
-from spanscore.sampling.rules import Rule
 
-RULES = [Rule(1.0, "low", score={"metric": "short", "below": 0.5})]
+RULES = [Rule(rate=1.0, name="low", when=RuleCondition(score={"metric": "short", "below": 0.5}))]
 RATES = {"short": 1.0, "dear": 0.0}
 LONG = "Paris is the capital of France, and has been since 987, but for some years."
 
@@ -70,7 +70,7 @@ def test_a_unit_without_the_score_has_no_low_one(error: Exception | None) -> Non
 
 
 def test_a_unit_without_a_sample_is_decided_on_all_the_same() -> None:
-    with judged(Grounded("short"), Grounded("dear"), rates={"dear": 1.0}) as (scorer, trace):
+    with judged(Grounded("short"), Grounded("dear"), sampling=Sampling(rates={"dear": 1.0})) as (scorer, trace):
         model(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(5)
 
@@ -80,7 +80,7 @@ def test_a_unit_without_a_sample_is_decided_on_all_the_same() -> None:
 
 def test_a_full_queue_is_told_of_those_that_would_have_been_taken_without_the_score() -> None:
     go_on = threading.Event()
-    with judged(Held(go_on, "short"), Grounded("dear"), Grounded("cheap"), queue_size=1) as (scorer, _):
+    with judged(Held(go_on, "short"), Grounded("dear"), Grounded("cheap"), limits=Limits(queue_size=1)) as (scorer, _):
         for _ in range(2):
             rag(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
         poll(lambda: scorer.status().outcomes["short"].get("queue_full"), deadline_s=5, what="the queue", every_s=0.01)

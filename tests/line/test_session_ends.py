@@ -16,7 +16,7 @@ from tests.line.test_shadows import told
 from tests.live import a_line, identity_holds, model
 
 from spanscore import SingleTurnSample, semconv, session
-from spanscore.config import Sessions
+from spanscore.config import Limits, Sampling, Sessions
 from spanscore.errors import JudgeUnavailable
 from spanscore.testing import MemorySink
 
@@ -51,7 +51,7 @@ def observed(scorer: Any) -> tuple[int, dict[str, int]]:
 
 
 def test_one_that_is_idle_ends_by_itself() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, trace):
         talk(scorer, "a", 2)
         assert scorer.flush(10)
         line = scorer._line
@@ -66,7 +66,7 @@ def test_one_ends_with_its_last_turn_and_what_comes_after_is_a_revision() -> Non
     reader = InMemoryMetricReader()
     meters = MeterProvider(metric_readers=[reader])
     options = {"sessions": Sessions(max_turns=3), "rates": {"grounded": 0.0}, "meter_provider": meters}
-    with a_line(session_metrics=[Turns()], **options) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()]), **options) as (scorer, trace):
         recall(scorer, "a", 4)
         scorer.end_session("a")
         assert scorer.flush(10)
@@ -79,7 +79,7 @@ def test_one_ends_with_its_last_turn_and_what_comes_after_is_a_revision() -> Non
 
 def test_one_that_is_never_idle_is_scored_on_the_way_and_counted_at_its_end() -> None:
     options = {"sessions": Sessions(score_every=5), "sinks": [sink := MemorySink()]}
-    with a_line(session_metrics=[Turns()], **options) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()]), **options) as (scorer, trace):
         for turn in range(12):
             talk(scorer, "a", 1, first=turn + 1)
             assert scorer.flush(10)
@@ -96,7 +96,7 @@ def test_one_that_is_never_idle_is_scored_on_the_way_and_counted_at_its_end() ->
 
 @pytest.mark.parametrize("said", [talk, recall])
 def test_the_conversation_is_whole_with_and_without_history(said: Any) -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, trace):
         said(scorer, "a", 3)
         scorer.end_session("a")
         assert scorer.flush(10)
@@ -106,7 +106,7 @@ def test_the_conversation_is_whole_with_and_without_history(said: Any) -> None:
 
 
 def test_with_any_replica_a_turn_that_tells_nothing_of_the_others_makes_it_incomplete_and_says_why() -> None:
-    with a_line(session_metrics=[Turns()], sessions=Sessions(replicas="any")) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()], replicas="any")) as (scorer, trace):
         talk(scorer, "a", 2)
         scorer.end_session("a")
         assert scorer.flush(10)
@@ -121,7 +121,7 @@ def test_a_turn_whose_sample_the_redactor_kept_back_makes_it_incomplete() -> Non
             raise ValueError(text)
         return text
 
-    with a_line(session_metrics=[Turns()], redactor=redactor) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()]), redactor=redactor) as (scorer, trace):
         talk(scorer, "a", 3)
         scorer.end_session("a")
         assert scorer.flush(10)
@@ -130,7 +130,7 @@ def test_a_turn_whose_sample_the_redactor_kept_back_makes_it_incomplete() -> Non
 
 
 def test_a_judge_that_is_down_is_one_failed_observation() -> None:
-    with a_line(session_metrics=[Down()]) as (scorer, _):
+    with a_line(sessions=Sessions(metrics=[Down()])) as (scorer, _):
         talk(scorer, "a", 2)
         scorer.end_session("a")
         assert scorer.flush(10)
@@ -140,7 +140,11 @@ def test_a_judge_that_is_down_is_one_failed_observation() -> None:
 
 def test_one_that_finds_no_place_in_the_queue_is_counted_as_that() -> None:
     go_on = threading.Event()
-    with a_line(session_metrics=[HeldTurns(go_on)], queue_size=1, rates={"grounded": 0.0}) as (scorer, _):
+    with a_line(
+        sessions=Sessions(metrics=[HeldTurns(go_on)]),
+        limits=Limits(queue_size=1),
+        sampling=Sampling(rates={"grounded": 0.0}),
+    ) as (scorer, _):
         for one in ("a", "b"):
             talk(scorer, one, 1)
             assert scorer.flush(10)
@@ -154,7 +158,11 @@ def test_one_that_finds_no_place_in_the_queue_is_counted_as_that() -> None:
 
 def test_one_whose_last_turn_has_no_sample_ends_without_waiting_for_another_event() -> None:
     go_on = threading.Event()
-    with a_line(session_metrics=[HeldTurns(go_on)], queue_size=1, rates={"grounded": 0.0}) as (scorer, _):
+    with a_line(
+        sessions=Sessions(metrics=[HeldTurns(go_on)]),
+        limits=Limits(queue_size=1),
+        sampling=Sampling(rates={"grounded": 0.0}),
+    ) as (scorer, _):
         talk(scorer, "a", 1)
         assert scorer.flush(10)
         scorer.end_session("a")  # takes the only place
@@ -167,7 +175,7 @@ def test_one_whose_last_turn_has_no_sample_ends_without_waiting_for_another_even
 
 
 def test_a_fault_of_ours_ends_one_and_holds_up_neither_the_next_nor_a_flush() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, _trace):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _trace):
         sessions = scorer._line.sessions
         handover, sessions._handover = sessions._handover, [].index  # raises
         talk(scorer, "a", 1)
@@ -183,7 +191,7 @@ def test_a_fault_of_ours_ends_one_and_holds_up_neither_the_next_nor_a_flush() ->
 
 
 def test_a_shutdown_ends_what_is_open_and_scores_it_in_the_time_there_is() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, trace):
         talk(scorer, "a", 2)
         talk(scorer, "b", 1)
         scorer.shutdown(timeout=10)
@@ -193,7 +201,7 @@ def test_a_shutdown_ends_what_is_open_and_scores_it_in_the_time_there_is() -> No
 
 
 def test_what_a_shutdown_has_no_time_for_ends_as_shutdown() -> None:
-    with a_line(session_metrics=[HeldTurns(threading.Event())]) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[HeldTurns(threading.Event())])) as (scorer, trace):
         talk(scorer, "a", 2)
         scorer.shutdown(timeout=3)  # enough for a busy machine to begin it
 
@@ -201,7 +209,7 @@ def test_what_a_shutdown_has_no_time_for_ends_as_shutdown() -> None:
 
 
 def test_a_flush_ends_no_conversation() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, _):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _):
         talk(scorer, "a", 2)
         assert scorer.flush(10)
 
@@ -210,7 +218,7 @@ def test_a_flush_ends_no_conversation() -> None:
 
 
 def test_a_scorer_of_sessions_alone_counts_units_of_none_and_those_without_a_conversation() -> None:
-    with a_line(session_metrics=[Turns()], rates={"turns": 1.0}) as (scorer, _):
+    with a_line(sessions=Sessions(metrics=[Turns()]), sampling=Sampling(rates={"turns": 1.0})) as (scorer, _):
         model().invoke("hello", config={"callbacks": [scorer.handler]})
         talk(scorer, "a", 1)
         assert scorer.flush(10)
@@ -221,7 +229,7 @@ def test_a_scorer_of_sessions_alone_counts_units_of_none_and_those_without_a_con
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_in_a_forked_child_no_session_of_the_parent_is_open() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, _):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _):
         talk(scorer, "a", 2)
         assert scorer.flush(10)
         if (child := os.fork()) == 0:
@@ -233,7 +241,7 @@ def test_in_a_forked_child_no_session_of_the_parent_is_open() -> None:
 
 
 def test_ending_one_that_no_metric_takes_leaves_nothing_behind() -> None:
-    with a_line(session_metrics=[Turns()], rates={"turns": 0.5}) as (scorer, _):
+    with a_line(sessions=Sessions(metrics=[Turns()]), sampling=Sampling(rates={"turns": 0.5})) as (scorer, _):
         for number in range(40):
             talk(scorer, str(number), 1)
             assert scorer.end_session(str(number))
@@ -247,7 +255,7 @@ def test_ending_one_that_no_metric_takes_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize("bounds", [Sessions(max_turns=3), Sessions(score_every=3)], ids=["ended", "provisional"])
 def test_a_flush_waits_for_what_its_turns_have_scored(bounds: Sessions) -> None:
     go_on = threading.Event()
-    with a_line(session_metrics=[HeldTurns(go_on)], sessions=bounds) as (scorer, trace):
+    with a_line(sessions=bounds.model_copy(update={"metrics": [HeldTurns(go_on)]})) as (scorer, trace):
         talk(scorer, "a", 3)
         waited_for = not scorer.flush(0.3)
         go_on.set()
@@ -259,7 +267,7 @@ def test_a_flush_waits_for_what_its_turns_have_scored(bounds: Sessions) -> None:
 
 @pytest.mark.parametrize("turn", [talk, lambda scorer, id, turns: submit(scorer, id)], ids=["run", "sample"])
 def test_one_of_which_a_turn_was_refused_is_incomplete(turn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, _):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _):
         talk(scorer, "a", 1)
         talk(scorer, "b", 1)
         with monkeypatch.context() as full:

@@ -11,6 +11,7 @@ from tests.live import a_line, identity_holds
 from tests.receivers.processor.traced import SCOPE, running, scoring
 
 from spanscore import SingleTurnSample, semconv, session
+from spanscore.config import Sampling, Sessions
 
 
 def scored(scorer: Any, exported: Any) -> Any:
@@ -24,7 +25,7 @@ def scored(scorer: Any, exported: Any) -> Any:
 
 
 def test_spans_of_another_instrumentation_inside_the_block_are_turns() -> None:
-    with scoring(session_metrics=[Turns()], redactor=lambda text: text.replace("a", "[a]")) as (
+    with scoring(sessions=Sessions(metrics=[Turns()]), redactor=lambda text: text.replace("a", "[a]")) as (
         scorer,
         exported,
         provider,
@@ -39,7 +40,7 @@ def test_spans_of_another_instrumentation_inside_the_block_are_turns() -> None:
 
 
 def test_what_such_a_span_says_of_its_conversation_counts_where_there_is_no_block() -> None:
-    with scoring(session_metrics=[Turns()]) as (scorer, exported, provider):
+    with scoring(sessions=Sessions(metrics=[Turns()])) as (scorer, exported, provider):
         for _ in range(2):
             with running(provider.get_tracer(SCOPE)) as span:
                 span.set_attribute(semconv.CONVERSATION_ID, "a")
@@ -49,7 +50,7 @@ def test_what_such_a_span_says_of_its_conversation_counts_where_there_is_no_bloc
 
 
 def test_samples_that_are_submitted_inside_the_block_are_turns() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, trace):
         with session("a"):
             for turn in range(2):
                 scorer.submit(SingleTurnSample(user_input=f"question {turn}", response=f"answer {turn}"))
@@ -59,7 +60,7 @@ def test_samples_that_are_submitted_inside_the_block_are_turns() -> None:
 
 
 def test_units_over_the_wire_are_turns_of_what_their_root_names() -> None:
-    with a_line(session_metrics=[Turns()], rates={"grounded": 0.0}) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()]), sampling=Sampling(rates={"grounded": 0.0})) as (scorer, trace):
         for _ in range(3):
             send(scorer, agent(**{semconv.CONVERSATION_ID: "a"}))
         send(scorer, agent())
@@ -72,7 +73,7 @@ def test_units_over_the_wire_are_turns_of_what_their_root_names() -> None:
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_a_conversation_that_no_metric_takes_is_counted_once_however_its_units_come(rate: float) -> None:
     rates = {"grounded": 0.0, "turns": rate}
-    with a_line(session_metrics=[Turns()], rates=rates, sampling_key=b"k") as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()]), sampling=Sampling(rates=rates, key=b"k")) as (scorer, trace):
         for one in range(8):
             for _ in range(2):
                 send(scorer, agent(**{semconv.CONVERSATION_ID: f"conversation {one}"}))
@@ -88,7 +89,9 @@ def test_a_conversation_that_no_metric_takes_is_counted_once_however_its_units_c
 
 def test_a_conversation_over_the_wire_is_named_as_the_redactor_leaves_it() -> None:
     redactor = lambda text: text.replace("a", "[a]")  # noqa: E731
-    with a_line(session_metrics=[Turns()], rates={"grounded": 0.0}, redactor=redactor) as (scorer, trace):
+    with a_line(
+        sessions=Sessions(metrics=[Turns()]), sampling=Sampling(rates={"grounded": 0.0}), redactor=redactor
+    ) as (scorer, trace):
         send(scorer, agent(**{semconv.CONVERSATION_ID: "a"}))
 
         span = scored(scorer, trace)

@@ -11,11 +11,11 @@ from tests.line.sessions import Turns, evaluations, talk
 from tests.live import Grounded, a_line, identity_holds, model
 
 from spanscore import ConfigurationError, OnlineScorer, references, semconv, session
-from spanscore.config import Sessions
+from spanscore.config import Sampling, Sessions
 
 
 def test_a_conversation_that_is_ended_has_one_score_below_its_last_turn() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, trace):
         talk(scorer, "a", 3)
         assert scorer.end_session("a")
         assert scorer.flush(10)
@@ -33,7 +33,7 @@ def test_a_conversation_that_is_ended_has_one_score_below_its_last_turn() -> Non
 
 
 def test_a_turns_own_span_carries_no_score_of_its_session() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, trace):
         talk(scorer, "a", 2)
         scorer.end_session("a")
         assert scorer.flush(10)
@@ -59,12 +59,15 @@ def test_the_block_wins_over_metadata_and_each_thread_has_its_own() -> None:
 def test_a_session_without_a_text_for_its_id_is_a_type_error(session_id: Any) -> None:
     with pytest.raises(TypeError, match="text that is not empty"), session(session_id):
         pass
-    with a_line(session_metrics=[Turns()]) as (scorer, _), pytest.raises(TypeError, match="text that is not empty"):
+    with (
+        a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _),
+        pytest.raises(TypeError, match="text that is not empty"),
+    ):
         scorer.end_session(session_id)
 
 
 def test_what_is_unknown_or_has_ended_is_not_ended_again() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, _):
+    with a_line(sessions=Sessions(metrics=[Turns()])) as (scorer, _):
         talk(scorer, "a", 1)
 
         assert [scorer.end_session(one) for one in ("b", "a", "a")] == [False, True, False]
@@ -88,7 +91,10 @@ def test_metrics_that_cannot_score_sessions_are_refused(metrics: Any, options: A
 
 
 def test_of_forty_conversations_at_half_the_rate_each_is_wholly_in_or_out() -> None:
-    with a_line(session_metrics=[Turns()], rates={"grounded": 0.0, "turns": 0.5}) as (scorer, trace):
+    with a_line(sessions=Sessions(metrics=[Turns()]), sampling=Sampling(rates={"grounded": 0.0, "turns": 0.5})) as (
+        scorer,
+        trace,
+    ):
         for turn in range(4):
             for one in range(40):
                 talk(scorer, f"conversation-{one}", 1, first=turn + 1)

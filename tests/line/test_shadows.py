@@ -15,7 +15,7 @@ from tests.report.builders import make_score
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError
-from spanscore.config import Budget
+from spanscore.config import Budget, JudgeSettings, Limits, Outputs
 from spanscore.judges import judge
 from spanscore.line.shadow import Pairs
 from spanscore.metrics import AspectCritic, Finding
@@ -77,7 +77,7 @@ def told(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float
 
 
 def test_a_shadow_has_an_evaluation_span_of_its_own_and_the_units_span_says_nothing_of_it() -> None:
-    with a_line(shadows=[Stern()]) as (scorer, trace):
+    with a_line(judge=JudgeSettings(shadows=[Stern()])) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -95,7 +95,7 @@ def test_a_shadow_has_an_evaluation_span_of_its_own_and_the_units_span_says_noth
 
 def test_a_shadow_is_counted_beside_the_outcomes_and_both_add_up() -> None:
     reader = InMemoryMetricReader()
-    with a_line(shadows=[Stern()], meter_provider=MeterProvider([reader])) as (scorer, _):
+    with a_line(judge=JudgeSettings(shadows=[Stern()]), meter_provider=MeterProvider([reader])) as (scorer, _):
         for _ in range(3):
             rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
@@ -107,7 +107,7 @@ def test_a_shadow_is_counted_beside_the_outcomes_and_both_add_up() -> None:
 
 
 def test_status_compares_both_on_the_same_units() -> None:
-    with a_line(shadows=[Stern(0.25)]) as (scorer, _):
+    with a_line(judge=JudgeSettings(shadows=[Stern(0.25)])) as (scorer, _):
         for _ in range(3):
             rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
@@ -135,7 +135,10 @@ def test_what_a_fallback_judged_is_not_compared(own_first: bool) -> None:
 
 def test_a_units_spans_do_not_wait_for_a_shadow() -> None:
     go_on = threading.Event()
-    with a_line(shadows=[HeldShadow(go_on, "grounded")], hold=30) as (scorer, trace):
+    with a_line(judge=JudgeSettings(shadows=[HeldShadow(go_on, "grounded")]), outputs=Outputs(hold=30)) as (
+        scorer,
+        trace,
+    ):
         rag().invoke(QUESTION, config=config(scorer))
 
         until(lambda: [root.attributes["spanscore.status"] for root in trace.left_roots] == ["scored"])
@@ -149,7 +152,7 @@ def test_a_units_spans_do_not_wait_for_a_shadow() -> None:
 def test_a_shadow_that_fails_takes_nothing_from_the_score() -> None:
     reader = InMemoryMetricReader()
     broken = FailingShadow(RuntimeError("no"), "grounded")
-    with a_line(shadows=[broken], meter_provider=MeterProvider([reader])) as (scorer, trace):
+    with a_line(judge=JudgeSettings(shadows=[broken]), meter_provider=MeterProvider([reader])) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -163,7 +166,10 @@ def test_a_shadow_that_fails_takes_nothing_from_the_score() -> None:
 
 def test_a_shadow_that_hangs_fills_a_room_of_its_own() -> None:
     go_on = threading.Event()
-    with a_line(shadows=[HeldShadow(go_on, "grounded")], queue_size=2) as (scorer, _):
+    with a_line(judge=JudgeSettings(shadows=[HeldShadow(go_on, "grounded")]), limits=Limits(queue_size=2)) as (
+        scorer,
+        _,
+    ):
         for number in range(4):
             rag().invoke(QUESTION, config=config(scorer))
             until(lambda n=number: scorer.status().outcomes["grounded"].get("scored", 0) == n + 1)
@@ -176,7 +182,7 @@ def test_a_shadow_that_hangs_fills_a_room_of_its_own() -> None:
 
 def test_what_a_shutdown_finds_at_a_shadow_ends_as_shutdown() -> None:
     go_on = threading.Event()
-    with a_line(shadows=[HeldShadow(go_on, "grounded")]) as (scorer, _):
+    with a_line(judge=JudgeSettings(shadows=[HeldShadow(go_on, "grounded")])) as (scorer, _):
         rag().invoke(QUESTION, config=config(scorer))
         until(lambda: scorer.status().outcomes["grounded"] == {"scored": 1})
         scorer.shutdown(0.2)
@@ -187,7 +193,7 @@ def test_what_a_shutdown_finds_at_a_shadow_ends_as_shutdown() -> None:
 
 
 def test_only_what_the_metric_takes_is_asked_of_its_shadow() -> None:
-    with a_line(shadows=[Stern()], sample_rate=0.0) as (scorer, _):
+    with a_line(judge=JudgeSettings(shadows=[Stern()]), sample_rate=0.0) as (scorer, _):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -196,7 +202,7 @@ def test_only_what_the_metric_takes_is_asked_of_its_shadow() -> None:
 
 def test_a_sink_of_ones_own_is_told_the_stratum() -> None:
     sink = MemorySink()
-    with a_line(shadows=[Stern()], sinks=[sink]) as (scorer, _):
+    with a_line(judge=JudgeSettings(shadows=[Stern()]), outputs=Outputs(sinks=[sink])) as (scorer, _):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
@@ -207,7 +213,7 @@ def test_a_sink_of_ones_own_is_told_the_stratum() -> None:
 def test_a_shadow_is_paid_from_a_budget_of_its_own() -> None:
     old, new = (AspectCritic(judge(Answers(GOOD)), name="kind", definition="Kind?") for _ in range(2))
     budgets = {"budget": [Budget(calls=100, per="30d")], "shadow_budget": [Budget(calls=2, per="30d")]}
-    with a_line(old, shadows=[new], **budgets) as (scorer, _):
+    with a_line(old, judge=JudgeSettings(shadows=[new]), **budgets) as (scorer, _):
         for _ in range(4):
             rag().invoke(QUESTION, config=config(scorer))
             assert scorer.flush(5)
@@ -222,7 +228,10 @@ def test_a_shadow_is_paid_from_a_budget_of_its_own() -> None:
 
 
 def test_what_a_shadow_may_be_paid_is_as_much_again_where_nothing_is_said() -> None:
-    with a_line(shadows=[Stern()], budget=[Budget(calls=100, per="1h")], replica_share=0.5) as (scorer, _):
+    with a_line(judge=JudgeSettings(shadows=[Stern()], budget=[Budget(calls=100, per="1h")], replica_share=0.5)) as (
+        scorer,
+        _,
+    ):
         assert [(one.source, one.limit) for one in scorer.status().budgets] == [(None, 50), ("shadow", 50)]
 
 
@@ -235,5 +244,5 @@ REFUSED = {
 
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_cannot_be_a_shadow_is_refused(message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message), a_line(shadows=REFUSED[message]):
+    with pytest.raises(ConfigurationError, match=message), a_line(judge=JudgeSettings(shadows=REFUSED[message])):
         pass

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line, read_spans
+from spanscore.config import Capture, Outputs
 from spanscore.otel import spans_file
 from spanscore.runtime import log
 from spanscore.runtime.line_file import LineFile
@@ -45,7 +46,7 @@ def run(*arguments: str) -> Any:
 
 @pytest.mark.parametrize("content", [True, False])
 def test_the_file_holds_the_spans_that_are_exported_and_nothing_else(out: Path, content: bool) -> None:
-    with a_line(spans_to=out, capture_content=content) as (scorer, trace):
+    with a_line(outputs=Outputs(spans_to=out), capture=Capture(content=content)) as (scorer, trace):
         call(scorer)
         assert scorer.flush(10)
         exported = by_id(json_line(trace.spans))
@@ -59,9 +60,9 @@ def test_the_file_holds_the_spans_that_are_exported_and_nothing_else(out: Path, 
 
 def test_each_scorer_writes_its_own_spans_once(out: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
-    with a_line(spans_to=out) as (scorer, trace):
+    with a_line(outputs=Outputs(spans_to=out)) as (scorer, trace):
         provider = scorer._providers.tracer_provider
-        with OnlineScorer([Grounded()], tracer_provider=provider, spans_to=other) as beside:
+        with OnlineScorer([Grounded()], tracer_provider=provider, outputs=Outputs(spans_to=other)) as beside:
             call(scorer)
             call(beside)
             call(beside)
@@ -75,7 +76,7 @@ def test_each_scorer_writes_its_own_spans_once(out: Path, tmp_path: Path) -> Non
 
 def test_status_counts_what_is_written_and_what_is_lost(out: Path, caplog: pytest.LogCaptureFixture) -> None:
     missing = out.parent / "not there" / "spans.jsonl"
-    with a_line(spans_to=missing) as (scorer, trace):
+    with a_line(outputs=Outputs(spans_to=missing)) as (scorer, trace):
         assert call(scorer) == ANSWER
         assert scorer.flush(10)
         state = scorer.status().spans_file
@@ -89,7 +90,7 @@ def test_status_counts_what_is_written_and_what_is_lost(out: Path, caplog: pytes
 
 def test_once_the_folder_is_there_spans_are_written_again(out: Path) -> None:
     folder = out.parent / "later"
-    with a_line(spans_to=folder / "spans.jsonl") as (scorer, _):
+    with a_line(outputs=Outputs(spans_to=folder / "spans.jsonl")) as (scorer, _):
         call(scorer)
         assert scorer.flush(10)
         folder.mkdir()
@@ -107,7 +108,7 @@ def test_a_disk_that_does_not_answer_loses_spans_and_holds_up_nobody(
 ) -> None:
     monkeypatch.setattr(spans_file, "_MOST_WAITING", 3)
     monkeypatch.setattr(LineFile, "append", lambda file, line: __import__("time").sleep(60))
-    with a_line(spans_to=out) as (scorer, trace):
+    with a_line(outputs=Outputs(spans_to=out)) as (scorer, trace):
         for _ in range(3):
             assert call(scorer) == ANSWER
         scorer.flush(0.5)
@@ -170,7 +171,7 @@ def test_processes_share_a_file(out: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_writes_its_own_spans_and_no_other_process_s(out: Path) -> None:
-    with a_line(spans_to=out) as (scorer, _):
+    with a_line(outputs=Outputs(spans_to=out)) as (scorer, _):
         call(scorer)
         assert scorer.flush(10)
         before = len(by_id(out.read_text()))
@@ -196,7 +197,11 @@ def test_spans_of_another_instrumentation_are_in_the_file_once_with_their_scores
 ) -> None:
     provider, exported = TracerProvider(), Exported()
     scorer = OnlineScorer(
-        [Answered()], sample_rate=rate, capture=False, tracer_provider=provider, spans_to=out, capture_content=True
+        [Answered()],
+        sample_rate=rate,
+        capture=Capture(enabled=False, content=True),
+        tracer_provider=provider,
+        outputs=Outputs(spans_to=out),
     )
     inner = SimpleSpanProcessor(exported)
     provider.add_span_processor(ScoringSpanProcessor(scorer, inner) if wraps else ScoringSpanProcessor(scorer))
@@ -217,7 +222,9 @@ def test_spans_of_another_instrumentation_are_in_the_file_once_with_their_scores
 
 def test_without_content_no_text_of_another_instrumentation_gets_into_the_file(out: Path) -> None:
     provider, exported = TracerProvider(), Exported()
-    scorer = OnlineScorer([Answered()], capture=False, tracer_provider=provider, spans_to=out)
+    scorer = OnlineScorer(
+        [Answered()], capture=Capture(enabled=False), tracer_provider=provider, outputs=Outputs(spans_to=out)
+    )
     provider.add_span_processor(ScoringSpanProcessor(scorer, SimpleSpanProcessor(exported)))
     with provider.get_tracer(SCOPE).start_as_current_span("agent", attributes={semconv.OPERATION_NAME: "chat"}) as span:
         span.set_attributes({**TURN, "traceloop.entity.input": QUESTION, "their.own": [QUESTION], "their.count": 3})
@@ -238,7 +245,7 @@ def test_without_content_no_text_of_another_instrumentation_gets_into_the_file(o
 
 @pytest.fixture
 def written(out: Path, request: pytest.FixtureRequest) -> Path:
-    with a_line(spans_to=out, capture_content=request.param) as (scorer, _):
+    with a_line(outputs=Outputs(spans_to=out), capture=Capture(content=request.param)) as (scorer, _):
         for _ in range(3):
             call(scorer)
         assert scorer.flush(10)
@@ -279,7 +286,7 @@ def test_compare_reads_the_files_of_two_releases(out: Path) -> None:
     other, config = out.with_name("other.jsonl"), out.with_name("spanscore.yaml")
     config.write_text("metrics: [faithfulness]\ncompare: {by: service.version}\n")
     for path in (out, other):
-        with a_line(Grounded("faithfulness"), spans_to=path) as (scorer, _):
+        with a_line(Grounded("faithfulness"), outputs=Outputs(spans_to=path)) as (scorer, _):
             call(scorer)
 
     result = run("compare", str(config), str(out), str(other), "--tolerance", "0.5")
@@ -291,7 +298,7 @@ def test_compare_reads_the_files_of_two_releases(out: Path) -> None:
 def test_the_key_of_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
-    Path("spanscore.yaml").write_text("metrics: [exact_match]\nspans_to: spans.jsonl\n")
+    Path("spanscore.yaml").write_text("metrics: [exact_match]\noutputs: {spans_to: spans.jsonl}\n")
     with OnlineScorer.from_config("spanscore.yaml") as scorer:
         call(scorer)
 

@@ -12,7 +12,7 @@ from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds
 from tests.servers.server import poll
 
 from spanscore import Rule, session
-from spanscore.config import Compare, RemoteScoring, Sessions, Spool
+from spanscore.config import Compare, Limits, Outputs, RemoteScoring, RuleCondition, Sessions, Spool
 from spanscore.errors import ConfigurationError
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.spool.inspection import inspected, retry_dead_letters
@@ -30,7 +30,7 @@ def ask(scorer, units=1):
 
 def delegated(path, units, *metrics, **options):
     """Have a process write units, and score none; return its outcomes."""
-    with a_line(*metrics, spool=Spool(path, score_here=False), **options) as (scorer, trace):
+    with a_line(*metrics, spool=Spool(path=path, score_here=False), **options) as (scorer, trace):
         ask(scorer, units)
         assert scorer.flush(10)
         assert identity_holds(scorer)
@@ -40,7 +40,7 @@ def delegated(path, units, *metrics, **options):
 @contextmanager
 def a_worker(path, *metrics, sink=None, **options):
     sinks = [] if sink is None else [sink]
-    with a_line(*metrics, spool=Spool(path), sinks=sinks, **options) as (scorer, trace):
+    with a_line(*metrics, spool=Spool(path=path), outputs=Outputs(sinks=sinks), **options) as (scorer, trace):
         scorer.start_workers()
         yield scorer, trace
 
@@ -70,7 +70,7 @@ def aside(path):
 
 
 def test_a_unit_is_scored_by_who_wrote_it_and_its_row_is_gone_when_that_is_exported(path):
-    with a_line(spool=Spool(path)) as (scorer, trace):
+    with a_line(spool=Spool(path=path)) as (scorer, trace):
         ask(scorer, 3)
         assert scorer.flush(10)
         until("the rows to be deleted", lambda: rows(path) == [])
@@ -96,7 +96,7 @@ def test_who_only_writes_hands_over_and_another_scores_what_was_chosen(path):
 
 def test_a_unit_is_counted_and_shown_under_the_release_that_made_it(path):
     old, new = (a_trace(resource=Resource({"service.name": "shop", "service.version": it})) for it in ("1.4", "1.5"))
-    options = {"compare": Compare("service.version")}
+    options = {"compare": Compare(by="service.version")}
     delegated(path, 1, trace=old, **options)
 
     with a_worker(path, trace=new, **options) as (worker, scored):
@@ -112,7 +112,7 @@ def test_scores_that_were_not_exported_are_emitted_again_and_no_judge_is_asked_a
     first, second, asked_again = MemorySink(), MemorySink(), Grounded()
     trace = a_trace()
     trace.provider.force_flush = lambda timeout_millis=30_000: False
-    with a_line(trace=trace, spool=Spool(path), sinks=[first]) as (scorer, _):
+    with a_line(trace=trace, spool=Spool(path=path), outputs=Outputs(sinks=[first])) as (scorer, _):
         ask(scorer, 2)
         assert scorer.flush(10)
     assert all(scores for _, scores in rows(path)), "its scores are on the disk before they are emitted"
@@ -128,7 +128,7 @@ def test_scores_that_were_not_exported_are_emitted_again_and_no_judge_is_asked_a
 
 def test_of_a_unit_of_which_some_scores_are_in_the_others_are_asked(path):
     go_on, again = threading.Event(), Grounded()
-    with a_line(Grounded(), Held(go_on), spool=Spool(path)) as (scorer, _):
+    with a_line(Grounded(), Held(go_on), spool=Spool(path=path)) as (scorer, _):
         ask(scorer)
         until("the first score", lambda: rows(path)[0][1] if rows(path) else None)
         scorer.shutdown(0.5)
@@ -145,7 +145,7 @@ def test_of_a_unit_of_which_some_scores_are_in_the_others_are_asked(path):
 
 def test_what_finds_no_room_in_memory_waits_on_the_disk_and_is_scored_by_and_by(path):
     go_on = threading.Event()
-    with a_line(Held(go_on), spool=Spool(path), queue_size=2) as (scorer, _):
+    with a_line(Held(go_on), spool=Spool(path=path), limits=Limits(queue_size=2)) as (scorer, _):
         ask(scorer, 9)
         until("the others to be handed over", lambda: scorer.status().outcomes["held"] == {"delegated": 7})
         assert len(scorer._line.queue._memory) == 2
@@ -160,7 +160,9 @@ def test_who_sends_its_units_elsewhere_scores_nothing_that_others_have_left(path
     delegated(path, 2)
     metric, token = Grounded(), path.with_name("token")
     token.write_text("none")
-    with a_line(metric, spool=Spool(path), remote_scoring=RemoteScoring("http://127.0.0.1:9", token)) as (scorer, _):
+    with a_line(
+        metric, spool=Spool(path=path), remote_scoring=RemoteScoring(endpoint="http://127.0.0.1:9", token_file=token)
+    ) as (scorer, _):
         scorer.start_workers()
         assert scorer.flush(10)
 
@@ -168,7 +170,7 @@ def test_who_sends_its_units_elsewhere_scores_nothing_that_others_have_left(path
 
 
 def test_a_shutdown_hands_over_what_is_not_begun_at_once(path):
-    with a_line(Held(threading.Event()), spool=Spool(path), workers=1) as (scorer, _):
+    with a_line(Held(threading.Event()), spool=Spool(path=path), limits=Limits(workers=1)) as (scorer, _):
         ask(scorer, 5)
         until("the units to be on the disk", lambda: len(rows(path)) == 5)
         scorer.shutdown(0.5)
@@ -274,7 +276,7 @@ def test_a_worker_scores_the_metrics_that_it_has_and_leaves_the_others(path):
 def test_kept_scores_are_emitted_by_a_worker_without_their_metric(path):
     trace, sink = a_trace(), MemorySink()
     trace.provider.force_flush = lambda timeout_millis=30_000: False
-    with a_line(trace=trace, spool=Spool(path)) as (scorer, _):
+    with a_line(trace=trace, spool=Spool(path=path)) as (scorer, _):
         ask(scorer, 2)
         assert scorer.flush(10)
 
@@ -316,7 +318,7 @@ def test_rows_of_an_older_version_are_shared_by_metric(path):
 
 
 def test_metrics_that_wait_for_a_score_are_decided_on_where_that_is_made(path):
-    rule = Rule(rate=1.0, name="good", score={"metric": "grounded", "below": 1.0})
+    rule = Rule(rate=1.0, name="good", when=RuleCondition(score={"metric": "grounded", "below": 1.0}))
     options = {"rates": {"grounded": 1.0, "second": 0.0}, "rules": [rule]}
     metrics = [Grounded(), Grounded("second")]
 
@@ -332,7 +334,7 @@ def test_a_conversation_is_handed_over_as_one(path):
     of_sessions = Grounded("whole")
     of_sessions.requires = {"multi_turn": ()}
     sessions = {"session_metrics": [of_sessions], "sessions": Sessions(score_every=0)}
-    with a_line(spool=Spool(path, score_here=False), **sessions) as (scorer, _):
+    with a_line(spool=Spool(path=path, score_here=False), **sessions) as (scorer, _):
         with session("abc"):
             ask(scorer, 1)
         assert scorer.end_session("abc")
@@ -348,7 +350,7 @@ def test_a_conversation_is_handed_over_as_one(path):
 
 
 def test_a_full_spool_is_queue_full_and_says_so(path):
-    with a_line(spool=Spool(path, max_bytes=1, score_here=False)) as (scorer, _):
+    with a_line(spool=Spool(path=path, max_bytes=1, score_here=False)) as (scorer, _):
         ask(scorer, 2)
         assert scorer.flush(10)
         told = [unit["metrics"]["grounded"]["reason"] for key in known(scorer) for unit in scorer.explain(key)]
@@ -363,11 +365,11 @@ def known(scorer):
 
 def test_a_spool_takes_the_place_of_a_queue(path):
     with pytest.raises(ConfigurationError, match="spool and queue are both given"):
-        a_line(spool=Spool(path), queue=MemoryQueue()).__enter__()
+        a_line(spool=Spool(path=path), limits=Limits(job_queue=MemoryQueue())).__enter__()
 
 
 def test_status_tells_what_is_on_the_disk(path):
-    with a_line(spool=Spool(path, score_here=False)) as (scorer, _):
+    with a_line(spool=Spool(path=path, score_here=False)) as (scorer, _):
         ask(scorer, 3)
         assert scorer.flush(10)
         until("them to be told of", lambda: "spool: 3 units on the disk" in str(scorer.status()))

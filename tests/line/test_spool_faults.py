@@ -64,7 +64,7 @@ def test_a_full_disk_is_queue_full_and_it_goes_on_without_a_restart(tmp_path):
 
 def test_a_spool_that_another_program_locks_is_queue_full_and_it_goes_on(path, monkeypatch):
     monkeypatch.setattr("spanscore.line.spool._open", lambda settings: SpoolFile(settings.path, patience_s=0.0))
-    with a_line(spool=Spool(path)) as (scorer, _):
+    with a_line(spool=Spool(path=path)) as (scorer, _):
         ask(scorer)
         assert scorer.flush(10)
         with sqlite3.connect(path) as holding:
@@ -86,7 +86,7 @@ def test_a_spool_that_another_program_locks_is_queue_full_and_it_goes_on(path, m
 def test_a_damaged_spool_is_moved_aside_and_a_new_one_begun(path):
     path.write_bytes(b"SQLite format 3\0" + b"damaged " * 1_000)
 
-    with a_line(spool=Spool(path)) as (scorer, _):
+    with a_line(spool=Spool(path=path)) as (scorer, _):
         ask(scorer)
         assert scorer.flush(10)
 
@@ -95,19 +95,19 @@ def test_a_damaged_spool_is_moved_aside_and_a_new_one_begun(path):
 
 
 def test_a_spool_of_a_newer_version_is_refused_when_the_scorer_is_made(path):
-    with a_line(spool=Spool(path)):
+    with a_line(spool=Spool(path=path)):
         pass
     with sqlite3.connect(path) as file:
         file.execute("PRAGMA user_version = 99")
 
     with pytest.raises(ConfigurationError, match="newer version"):
-        a_line(spool=Spool(path)).__enter__()
+        a_line(spool=Spool(path=path)).__enter__()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
 def test_a_forked_child_writes_and_scores_its_own_units_and_leaves_its_parents_alone(path):
     metric = Grounded()
-    with a_line(metric, spool=Spool(path)) as (scorer, _):
+    with a_line(metric, spool=Spool(path=path)) as (scorer, _):
         ask(scorer, 2)
         assert scorer.flush(10)
         pid = os.fork()
@@ -127,7 +127,7 @@ def test_a_forked_child_writes_and_scores_its_own_units_and_leaves_its_parents_a
 def test_nothing_of_a_spool_is_raised_into_the_application_when_its_folder_goes(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
-    with a_line(spool=Spool(folder / "spool.db")) as (scorer, _):
+    with a_line(spool=Spool(path=folder / "spool.db")) as (scorer, _):
         ask(scorer)
         assert scorer.flush(10)
         for file in folder.iterdir():

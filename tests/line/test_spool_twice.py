@@ -9,7 +9,7 @@ from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds
 
 from spanscore import Rule
 from spanscore.codec.jobs import job_of
-from spanscore.config import Spool
+from spanscore.config import Outputs, RuleCondition, Spool
 from spanscore.testing import MemorySink
 
 __all__ = ["path"]
@@ -17,7 +17,7 @@ __all__ = ["path"]
 
 def test_revisions_of_one_unit_that_were_handed_over_are_all_emitted(path):
     unit, sink, go_on = answered(), MemorySink(), threading.Event()
-    with a_line(Held(go_on), spool=Spool(path, score_here=False)) as (scorer, _):
+    with a_line(Held(go_on), spool=Spool(path=path, score_here=False)) as (scorer, _):
         give(scorer, unit, again(unit), again(unit, 2))
         assert scorer.flush(10)
     assert len(rows(path)) == 3
@@ -31,11 +31,11 @@ def test_revisions_of_one_unit_that_were_handed_over_are_all_emitted(path):
 
 
 def test_a_metric_that_waited_for_a_score_and_has_its_own_is_not_asked_again(path):
-    rule = Rule(rate=1.0, name="bad", score={"metric": "grounded", "below": 1.0})
+    rule = Rule(rate=1.0, name="bad", when=RuleCondition(score={"metric": "grounded", "below": 1.0}))
     options = {"rates": {"grounded": 1.0, "second": 0.0}, "rules": [rule]}
     trace, asked_again = a_trace(), [Grounded(), Grounded("second")]
     trace.provider.force_flush = lambda timeout_millis=30_000: False
-    with a_line(Grounded(), Grounded("second"), trace=trace, spool=Spool(path), **options) as (scorer, _):
+    with a_line(Grounded(), Grounded("second"), trace=trace, spool=Spool(path=path), **options) as (scorer, _):
         rag("Nobody knows.").invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(10)
 
@@ -49,7 +49,7 @@ def test_a_metric_that_waited_for_a_score_and_has_its_own_is_not_asked_again(pat
 
 def test_a_unit_that_comes_again_while_it_is_scored_from_the_spool_has_its_score(path):
     unit, sink, go_on = answered(), MemorySink(), threading.Event()
-    with a_line(Held(go_on), spool=Spool(path, score_here=False)) as (scorer, _):
+    with a_line(Held(go_on), spool=Spool(path=path, score_here=False)) as (scorer, _):
         give(scorer, unit)
         assert scorer.flush(10)
 
@@ -67,13 +67,13 @@ def test_a_unit_that_comes_again_while_it_is_scored_from_the_spool_has_its_score
 
 def test_a_unit_that_comes_again_before_it_is_begun_from_the_spool_has_its_score(path):
     unit, sink = answered(), MemorySink()
-    with a_line(spool=Spool(path, score_here=False)) as (scorer, _):
+    with a_line(spool=Spool(path=path, score_here=False)) as (scorer, _):
         give(scorer, unit)
         assert scorer.flush(10)
     with sqlite3.connect(path) as file:
         [(job,)] = file.execute("SELECT body FROM bodies")
 
-    with a_line(spool=Spool(path), sinks=[sink]) as (worker, _):
+    with a_line(spool=Spool(path=path), outputs=Outputs(sinks=[sink])) as (worker, _):
         units, thread = worker._line.units, worker._line.span_thread
         worker._ready()
         thread.call(lambda: (units.unit_complete(unit, {}, thread.now_ns()), units.taken_over(job_of(job))), 5)

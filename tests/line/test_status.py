@@ -10,6 +10,7 @@ from tests.judges.models import Answers
 from tests.live import QUESTION, Failing, Grounded, a_line, rag
 
 from spanscore import ConfigurationError, OnlineScorer, metric, semconv
+from spanscore.config import Monitoring, Rule, RuleCondition, Sampling
 from spanscore.judges import judge
 from spanscore.line.status import Status
 from spanscore.line.tables import Fitting
@@ -17,7 +18,6 @@ from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Scale
 from spanscore.runtime import log
-from spanscore.sampling.rules import Rule
 from spanscore.testing import make_score, make_span, make_unit
 
 GOOD = '{"reason": "r", "verdict": 1}'
@@ -76,7 +76,7 @@ def test_segments_that_cannot_all_be_told_apart_are_refused_with_the_numbers():
     with pytest.raises(
         ConfigurationError, match=r"800 of user \(other included\) make 1,600 attribute sets .* 1,500 fit"
     ):
-        OnlineScorer([Grounded()], dimensions={"user": users})
+        OnlineScorer([Grounded()], monitoring=Monitoring(dimensions={"user": users}))
 
 
 @pytest.mark.parametrize("taken", ["id", "revision"])
@@ -112,7 +112,13 @@ def asked(scorer, times=1):
 
 
 def test_a_status_tells_rate_and_mean_so_far():
-    with a_line(Grounded(), Failing(None), rates={"failing": 0.0}, rules=[Rule(0.25, "errors", status="error")]) as (
+    with a_line(
+        Grounded(),
+        Failing(None),
+        sampling=Sampling(
+            rates={"failing": 0.0}, rules=[Rule(rate=0.25, name="errors", when=RuleCondition(status="error"))]
+        ),
+    ) as (
         scorer,
         _,
     ):

@@ -15,6 +15,7 @@ from tests.receivers.processor.traced import SCOPE, ask, scoring
 
 from spanscore import semconv
 from spanscore.codec.messages import text_message
+from spanscore.config import Capture, JudgeSettings, Outputs
 from spanscore.dialects.translations.registry import Translator
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.judges import FallingBack, judge
@@ -53,7 +54,7 @@ def told(span: Any, *names: str) -> Mapping[str, Any]:
 
 
 def test_a_judge_is_not_traced_unless_asked() -> None:
-    assert calls(scored(a_critic(), trace_judges=False)) == []
+    assert calls(scored(a_critic(), judge=JudgeSettings(trace=False))) == []
 
 
 def test_a_call_is_a_span_of_a_trace_of_its_own_that_leads_to_the_evaluation() -> None:
@@ -102,7 +103,7 @@ def test_a_chat_model_is_named_with_its_provider_and_why_it_stopped() -> None:
 
 @pytest.mark.parametrize("content", [False, True])
 def test_prompt_and_answer_are_there_only_where_content_is_exported(content: bool) -> None:
-    (span,) = calls(scored(a_critic(), capture_content=content))
+    (span,) = calls(scored(a_critic(), capture=Capture(content=content)))
 
     assert {name for name in span.attributes if semconv.is_content(name)} == (
         {semconv.SYSTEM_INSTRUCTIONS, semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES} if content else set()
@@ -115,7 +116,9 @@ def test_prompt_and_answer_are_there_only_where_content_is_exported(content: boo
 
 
 def test_what_the_redactor_takes_out_is_not_in_the_prompt() -> None:
-    (span,) = calls(scored(a_critic(), capture_content=True, redactor=lambda text: text.replace("Paris", "[city]")))
+    (span,) = calls(
+        scored(a_critic(), capture=Capture(content=True), redactor=lambda text: text.replace("Paris", "[city]"))
+    )
 
     assert "Paris" not in str(dict(span.attributes))
     assert "[city]" in span.attributes[semconv.INPUT_MESSAGES]
@@ -124,7 +127,7 @@ def test_what_the_redactor_takes_out_is_not_in_the_prompt() -> None:
 def test_each_attempt_is_a_span_and_the_question_stands_on_the_last() -> None:
     critic = a_critic(JudgeUnavailable("it is away"), GOOD, max_attempts=2)
 
-    first, last = calls(scored(critic, capture_content=True))
+    first, last = calls(scored(critic, capture=Capture(content=True)))
 
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "it is away")
     assert told(first, semconv.ERROR_TYPE, semconv.INPUT_MESSAGES) == {"error.type": "unavailable"}
@@ -134,7 +137,7 @@ def test_each_attempt_is_a_span_and_the_question_stands_on_the_last() -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_seen_with_its_repair() -> None:
-    unread, repair = calls(scored(a_critic(UNREADABLE, json.dumps({"text": GOOD})), capture_content=True))
+    unread, repair = calls(scored(a_critic(UNREADABLE, json.dumps({"text": GOOD})), capture=Capture(content=True)))
 
     assert told(unread, semconv.ERROR_TYPE, semconv.RESPONSE_MODEL) == {
         "error.type": "unparseable",
@@ -145,7 +148,9 @@ def test_an_answer_that_cannot_be_read_is_seen_with_its_repair() -> None:
 
 
 def test_a_judge_that_fails_is_seen_with_what_it_was_asked() -> None:
-    trace = scored(a_critic(JudgeError("there is no such model", error_type="no_such_model")), capture_content=True)
+    trace = scored(
+        a_critic(JudgeError("there is no such model", error_type="no_such_model")), capture=Capture(content=True)
+    )
 
     (span,) = calls(trace)
     assert (span.status.description, span.attributes[semconv.ERROR_TYPE]) == ("there is no such model", "no_such_model")
@@ -170,7 +175,7 @@ def test_a_fallback_is_seen_under_its_own_name() -> None:
 def test_a_second_judge_is_seen_beside_the_first() -> None:
     other = AspectCritic(Answers(BAD), definition="Is it rude?", name="polite")
 
-    trace = scored(a_critic(), shadows=[other])
+    trace = scored(a_critic(), judge=JudgeSettings(shadows=[other]))
 
     spans, evaluations = calls(trace), {span.context.span_id: span for span in trace.evaluations}
     assert {span.attributes.get(semconv.EVALUATION_SOURCE) for span in spans} == {None, "shadow"}
@@ -182,7 +187,7 @@ def test_a_second_judge_is_seen_beside_the_first() -> None:
 def test_each_ballot_of_a_vote_is_seen() -> None:
     votes = AspectCritic(Answers(GOOD, BAD, GOOD), definition="Is it polite?", name="polite", strictness=3)
 
-    trace = scored(votes, capture_content=True)
+    trace = scored(votes, capture=Capture(content=True))
 
     said = [span.attributes[semconv.OUTPUT_MESSAGES] for span in calls(trace)]
     assert sorted("rude" in one for one in said) == [False, False, True]
@@ -190,7 +195,7 @@ def test_each_ballot_of_a_vote_is_seen() -> None:
 
 
 def test_a_cached_answer_is_seen_as_one_for_which_nobody_was_asked() -> None:
-    trace = scored(a_critic(cache="memory"), runs=2, capture_content=True)
+    trace = scored(a_critic(cache="memory"), runs=2, capture=Capture(content=True))
 
     asked = {span.attributes[semconv.JUDGE_CACHED_CALLS]: span for span in calls(trace)}
     assert asked.keys() == {0, 1}
@@ -219,7 +224,9 @@ def test_embeddings_are_seen_as_what_they_are() -> None:
     guesses = Answers(json.dumps(guessed))
     relevancy = ResponseRelevancy(judge(guesses), DeterministicFakeEmbedding(size=8))
 
-    operations = [span.attributes[semconv.OPERATION_NAME] for span in calls(scored(relevancy, capture_content=True))]
+    operations = [
+        span.attributes[semconv.OPERATION_NAME] for span in calls(scored(relevancy, capture=Capture(content=True)))
+    ]
 
     assert {"chat", "embeddings"} == set(operations)
 
@@ -227,7 +234,7 @@ def test_embeddings_are_seen_as_what_they_are() -> None:
 @pytest.mark.parametrize("sampler", [TraceIdRatioBased(0.5), ParentBased(TraceIdRatioBased(0.5))])
 def test_the_head_sampler_decides_once_for_a_run_and_what_its_judge_was_asked(sampler: Any) -> None:
     trace = a_trace(sampler=sampler)
-    with a_line(a_critic(), trace=trace, trace_judges=True) as (scorer, _):
+    with a_line(a_critic(), trace=trace, judge=JudgeSettings(trace=True)) as (scorer, _):
         for _ in range(20):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(10)
@@ -238,7 +245,11 @@ def test_the_head_sampler_decides_once_for_a_run_and_what_its_judge_was_asked(sa
 
 
 def test_a_processor_in_the_applications_provider_makes_no_unit_of_them() -> None:
-    with scoring(a_critic(), trace_judges=True, capture_content=True, observe=True) as (scorer, exported, provider):
+    with scoring(a_critic(), judge=JudgeSettings(trace=True), capture=Capture(content=True), observe=True) as (
+        scorer,
+        exported,
+        provider,
+    ):
         ask(provider.get_tracer(SCOPE))
         for _ in range(2):  # what a judge's span set off would be out by then
             assert scorer.flush(10)
@@ -255,7 +266,7 @@ def test_no_translation_reads_them_from_a_file_or_the_wire(scope: str) -> None:
 
 
 def test_without_evaluation_spans_the_unit_itself_is_linked() -> None:
-    trace = scored(a_critic(), outputs=["span"])
+    trace = scored(a_critic(), outputs=Outputs(evaluation_span=False, event=False, instruments=False))
 
     assert [link.context for link in calls(trace)[0].links] == [trace.roots[0].context]
 

@@ -15,8 +15,8 @@ from tests.service.process import a_run
 
 from spanscore import JudgeError
 from spanscore.codec.wire import taken_apart
+from spanscore.config import Limits, Outputs, Sampling, Units
 from spanscore.metrics import BaseMetric, Finding
-from spanscore.settings.serving import WireUnits
 from spanscore.testing import ManualClock
 
 
@@ -71,14 +71,17 @@ def test_what_a_filter_left_out_says_so() -> None:
 
 def test_what_was_not_sampled_was_not_chosen() -> None:
     assert of_one(rag(), Grounded(), sample_rate=0.0) == {}
-    assert of_one(model(), Grounded(), Grounded("dear"), rates={"dear": 0.0}) == {
+    assert of_one(model(), Grounded(), Grounded("dear"), sampling=Sampling(rates={"dear": 0.0})) == {
         "grounded": "missing_field retrieved_contexts"
     }
 
 
 def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
     go_on, both = threading.Event(), threading.Event()
-    with a_line(Held(go_on), Grounded("dear"), rates={"dear": 0.0}, queue_size=1) as (scorer, trace):
+    with a_line(Held(go_on), Grounded("dear"), sampling=Sampling(rates={"dear": 0.0}), limits=Limits(queue_size=1)) as (
+        scorer,
+        trace,
+    ):
         scorer._line.span_thread.ensure()
         scorer._line.event_queue.post(lambda: both.wait(20))  # before the span thread reads of one there are two
         for _ in range(2):
@@ -103,7 +106,7 @@ def test_an_incomplete_unit_says_so_of_every_metric() -> None:
 
 def test_a_root_that_leaves_before_its_scores_is_pending_and_says_no_more() -> None:
     go_on = threading.Event()
-    with a_line(Held(go_on), hold=0.0) as (scorer, trace):
+    with a_line(Held(go_on), outputs=Outputs(hold=0.0)) as (scorer, trace):
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         poll(lambda: trace.left_roots, deadline_s=5, what="the root to leave", every_s=0.01)
         go_on.set()
@@ -121,7 +124,7 @@ def test_a_missing_field_is_no_evaluation_span_of_its_own(way: str) -> None:
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         else:
             request = encode_spans([a_run()]).SerializeToString()
-            scorer._otlp_spans(WireUnits(idle_timeout=0.05)).take(taken_apart(request))
+            scorer._otlp_spans(Units(idle_timeout=0.05)).take(taken_apart(request))
         assert scorer.flush(5)
         assert scorer.status().outcomes["conversational"] == {"missing_field": 1}
 

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
-from spanscore.line.configuration import Configuration
 from spanscore.metrics import AspectCritic
 from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.cost import cost_of
@@ -90,7 +89,7 @@ def test_a_configuration_names_an_aspect(tmp_path: Path) -> None:
         "sampling: {rates: {harmfulness: 0.1, declines: 0.2}}\nalerts: {harmfulness: {baseline: 0.98}}\n"
     )
 
-    assert [metric.name for metric in metrics_of(read_settings(file, Configuration).settings)] == [
+    assert [metric.name for metric in metrics_of(read_settings(file).settings)] == [
         "harmfulness",
         "declines",
     ]

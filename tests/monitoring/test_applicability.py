@@ -24,7 +24,7 @@ from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 from spanscore.monitoring.silence import EVALUATED
 from spanscore.otel.instrument_table import APPLICABLE
 from spanscore.otel.instruments import Telemetry
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 PROBABILITIES, OF_TRAFFIC, TIMES = (0.1, 0.3, 1.0), (0.7, 0.2, 0.1), (0.8, 1.2, 2.0)
 """Rules take some units more often, and these are the ones to which the metric applies more often than to others."""
@@ -103,7 +103,7 @@ class Plain:
     evaluator_version: str = "1"
 
 
-SHARED = MonitoringSettings()
+SHARED = Monitoring()
 
 
 def ruled(folder: Path, *cases: RuleTest, metrics: tuple[object, ...] = (Conditional(), Plain())) -> Path:

@@ -21,7 +21,7 @@ from spanscore.monitoring.baselines import baseline_of
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.hour_of_week import LearnedBaseline
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
-from spanscore.settings.alerting import AlertSettings, HourOfWeekBaseline, MonitoringSettings, OffsetBaseline
+from spanscore.settings.alerting import AlertSettings, HourOfWeekBaseline, Monitoring, OffsetBaseline
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Watched:
 
 
 METRICS = [Watched("faithfulness", UNIT_INTERVAL), Watched("harmless", BINARY)]
-SETTINGS = MonitoringSettings(interval=240, windows=[3_600, 14_400, 172_800], dimensions={"tier": ["gold"]})
-SHORT = MonitoringSettings(interval=240, windows=[1_200, 7_200])
+SETTINGS = Monitoring(interval=240, windows=[3_600, 14_400, 172_800], dimensions={"tier": ["gold"]})
+SHORT = Monitoring(interval=240, windows=[1_200, 7_200])
 """An interval is no longer than Prometheus' look-back, 5 min: the groups of rules are evaluated in any order."""
 HOURS = [0.85 - 0.08 * cos(2 * pi * hour / 24) for hour in range(24)]
 """At night, when promtool's time begins, it is as low as a drop."""
@@ -75,9 +75,7 @@ def test_an_offset_of_a_week_is_held_against_its_own_week_and_its_error() -> Non
     assert '(spanscore:standard_error{gen_ai_evaluation_name=~"harmless"} offset 7d) ^ 2' in rules
 
 
-def promtool_passes(
-    prometheus: ModuleType, folder: Path, alerts: dict[str, AlertSettings], shared: MonitoringSettings
-) -> None:
+def promtool_passes(prometheus: ModuleType, folder: Path, alerts: dict[str, AlertSettings], shared: Monitoring) -> None:
     files = rule_files(alerts, METRICS, shared)
     for path in (RULES, RULES_TEST):
         (folder / path).parent.mkdir(exist_ok=True)
@@ -151,7 +149,7 @@ def test_a_file_that_is_no_baseline_is_refused_with_its_key(tmp_path: Path, tree
 
 
 def test_an_offset_that_overlaps_the_longest_window_is_refused() -> None:
-    shared = MonitoringSettings(windows=["1h", "2d"])
+    shared = Monitoring(windows=["1h", "2d"])
 
     with pytest.raises(ConfigurationError, match=r"baseline.offset: 1 d is shorter than the window of 2 d"):
         plans_of({"harmless": AlertSettings(baseline={"offset": "1d"})}, METRICS, shared)
@@ -200,7 +198,7 @@ def test_a_learned_baseline_adds_at_most_6_kb(tmp_path: Path) -> None:
         tmp_path, {name: entry(hours=dict.fromkeys(DAYS, HOURS)) for name in ("faithfulness", "harmless")}
     )
     one, two = (
-        len(rule_files(dict.fromkeys(names, learned), METRICS, MonitoringSettings())[RULES].encode())
+        len(rule_files(dict.fromkeys(names, learned), METRICS, Monitoring())[RULES].encode())
         for names in (["faithfulness"], ["faithfulness", "harmless"])
     )
 

@@ -26,7 +26,7 @@ from spanscore.monitoring.names import series
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.otel.instrument_table import MOMENTS
 from spanscore.otel.instruments import Telemetry
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 COUNTS = {(True, True): 150, (True, False): 12, (False, True): 9, (False, False): 29}
 CALIBRATION = Calibration.of(AnnotatedPair(*verdicts) for verdicts, count in COUNTS.items() for _ in range(count))
@@ -36,10 +36,10 @@ SCORES = [(1.0, 0.1)] * 30 + [(1.0, 1.0)] * 20 + [(0.0, 0.25)] * 20
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> MonitoringSettings:
+def shared(tmp_path: Path) -> Monitoring:
     saved = SavedCalibration(METRIC.name, "calibrated", CALIBRATION)
     (tmp_path / "c.json").write_text(saved.text)
-    return MonitoringSettings(interval=60, windows=[600, 3_600], calibrations=[str(tmp_path / "c.json")])
+    return Monitoring(interval=60, windows=[600, 3_600], calibrations=[str(tmp_path / "c.json")])
 
 
 @pytest.mark.server
@@ -75,7 +75,7 @@ def sums(of: str, label: str, growth: str) -> list[Mapping[str, str]]:
 
 @pytest.mark.server
 def test_the_rate_is_recorded_until_another_series_is_written(
-    prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
+    prometheus: ModuleType, tmp_path: Path, shared: Monitoring
 ) -> None:
     (tmp_path / "rules.yml").write_text(rule_files({}, [METRIC], shared)[RULES])
     before, after = "0+{}x60 {}x60", "_x60 0+{}x60"
@@ -106,7 +106,7 @@ def test_the_rate_is_recorded_until_another_series_is_written(
 
 @pytest.mark.server
 def test_a_judge_that_has_passed_nothing_yet_has_a_rate(
-    prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
+    prometheus: ModuleType, tmp_path: Path, shared: Monitoring
 ) -> None:
     (tmp_path / "rules.yml").write_text(rule_files({}, [METRIC], shared)[RULES])
     labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.EVALUATOR_VERSION}="calibrated",window="1h"}}'
@@ -120,16 +120,16 @@ def test_a_judge_that_has_passed_nothing_yet_has_a_rate(
     assert "SUCCESS" in prometheus.promtool("test", "rules", tmp_path / "test.yml")
 
 
-def records(shared: MonitoringSettings) -> list[dict[str, Any]]:
+def records(shared: Monitoring) -> list[dict[str, Any]]:
     (group,) = read_yaml(rule_files({}, [METRIC, StringPresence()], shared)[RULES])["groups"]
     return [rule for rule in group["rules"] if str(rule.get("record", "")).startswith(rules.CORRECTED)]
 
 
-def test_only_what_is_calibrated_is_corrected(shared: MonitoringSettings) -> None:
+def test_only_what_is_calibrated_is_corrected(shared: Monitoring) -> None:
     assert [rule["record"] for rule in records(shared)] == [rules.CORRECTED, rules.LOW, rules.HIGH]
     assert records(shared.model_copy(update={"calibrations": []})) == []
 
 
-def test_a_calibration_of_a_metric_that_there_is_not_is_refused(shared: MonitoringSettings) -> None:
+def test_a_calibration_of_a_metric_that_there_is_not_is_refused(shared: Monitoring) -> None:
     with pytest.raises(ConfigurationError, match="one is of 'exact_match', which is no metric of this scorer"):
         rule_files({}, [StringPresence()], shared)

@@ -12,7 +12,7 @@ import pytest
 from spanscore.metrics import ExactMatch
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, plans_of
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
 HOUR_S, DAY_S = 3_600, 86_400
 HOURS = (1, 6, 24)
@@ -22,7 +22,7 @@ BASELINE, SEEDS = 0.85, 300
 
 def planned() -> DropPlan:
     alert = AlertSettings(baseline=BASELINE, min_drop=0.1)
-    shared = MonitoringSettings(windows=[hours * HOUR_S for hours in HOURS])
+    shared = Monitoring(windows=[hours * HOUR_S for hours in HOURS])
     return plans_of({"exact_match": alert}, [ExactMatch()], shared)[0]
 
 

@@ -14,12 +14,12 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.judge_check import judge_check_plans
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 from spanscore.settings.judge_check import JudgeCheck
 
 DROPS = {"faithfulness": AlertSettings(baseline=0.85, min_drop=0.1)}
-JUDGE_CHECK = JudgeCheck("labelled.jsonl", metrics=["faithfulness", "tone"])
-SHORT = MonitoringSettings(interval=1, windows=[20, 60], no_scores_after=30)
+JUDGE_CHECK = JudgeCheck(golden_set="labelled.jsonl", metrics=["faithfulness", "tone"])
+SHORT = Monitoring(interval=1, windows=[20, 60], no_scores_after=30)
 P = (
     'spanscore_judge_check_p{{job="bot",gen_ai_evaluation_name="faithfulness",'
     'spanscore_evaluation_source="judge_check",spanscore_evaluator_version="{}"}}'
@@ -34,9 +34,9 @@ def described(file: str) -> list[str]:
 
 
 def test_drops_and_canaries_share_the_false_alarms() -> None:
-    plans = judge_check_plans(JUDGE_CHECK, DROPS, METRICS, MonitoringSettings())
-    (drop,) = plans_of(DROPS, METRICS, MonitoringSettings(), plans)
-    (alone,) = plans_of(DROPS, METRICS, MonitoringSettings())
+    plans = judge_check_plans(JUDGE_CHECK, DROPS, METRICS, Monitoring())
+    (drop,) = plans_of(DROPS, METRICS, Monitoring(), plans)
+    (alone,) = plans_of(DROPS, METRICS, Monitoring())
 
     shares = 5 + 2  # windows of a drop, and the judges of two metrics
     runs = 30 * 4
@@ -45,9 +45,9 @@ def test_drops_and_canaries_share_the_false_alarms() -> None:
 
 
 def test_where_runs_are_rare_a_change_is_still_no_coin_toss() -> None:
-    rare = JudgeCheck("labelled.jsonl", every="30d", metrics=["tone"])
+    rare = JudgeCheck(golden_set="labelled.jsonl", every="30d", metrics=["tone"])
 
-    assert judge_check_plans(rare, {}, METRICS, MonitoringSettings())[0].below == 0.05
+    assert judge_check_plans(rare, {}, METRICS, Monitoring())[0].below == 0.05
 
 
 def test_without_a_judge_check_nothing_is_said_of_one() -> None:
@@ -68,12 +68,12 @@ def test_the_alert_on_a_drop_asks_what_the_judge_is_at(file: str) -> None:
 @pytest.mark.parametrize("metrics", [["words"], ["spam"], []])
 def test_what_no_judge_check_can_watch_is_refused(metrics: list[str]) -> None:
     with pytest.raises(ConfigurationError, match=r"judge.check"):
-        rule_files({}, METRICS, SHORT, JudgeCheck("labelled.jsonl", metrics=metrics))
+        rule_files({}, METRICS, SHORT, JudgeCheck(golden_set="labelled.jsonl", metrics=metrics))
 
 
 def test_another_metrics_drop_says_nothing_of_the_judge_check() -> None:
     alerts = {"harmless": AlertSettings(baseline=0.97)}
-    files = rule_files(alerts, METRICS, SHORT, JudgeCheck("labelled.jsonl", metrics=[FAITHFUL.name]))
+    files = rule_files(alerts, METRICS, SHORT, JudgeCheck(golden_set="labelled.jsonl", metrics=[FAITHFUL.name]))
     drops = [rule for rule in read_yaml(files[RULES])["groups"][0]["rules"] if "Drop" in rule.get("alert", "")]
 
     assert drops

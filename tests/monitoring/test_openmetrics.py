@@ -23,6 +23,7 @@ from tests.live import QUESTION, Grounded, Trace, a_line, a_trace, rag
 from tests.servers.otlp import OtlpReceiver
 
 from spanscore import ConfigurationError, OnlineScorer
+from spanscore.config import Outputs
 from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -235,7 +236,10 @@ def test_it_ends_with_the_scorer_and_does_not_begin_after_it() -> None:
 
 
 def test_without_instruments_there_is_nothing_to_serve() -> None:
-    with a_line(outputs=["span"]) as (scorer, _), pytest.raises(ConfigurationError, match="instruments"):
+    with (
+        a_line(outputs=Outputs(evaluation_span=False, event=False, instruments=False)) as (scorer, _),
+        pytest.raises(ConfigurationError, match="instruments"),
+    ):
         scorer.serve_metrics(0)
 
 

@@ -15,7 +15,7 @@ import yaml
 from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring import estimates
 from spanscore.monitoring.rules import RULES, rule_files
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
 pytestmark = pytest.mark.server
 MINUTES = 60
@@ -62,7 +62,7 @@ def check(
 ) -> None:
     """Check how many series each expression returns after an hour."""
     alerts = {} if alert is None else {"polite": alert}
-    settings = MonitoringSettings(interval=60, windows=[600], **shared)
+    settings = Monitoring(interval=60, windows=[600], **shared)
     (folder / "r.yml").write_text(rule_files(alerts, [Metric()], settings)[RULES])
     asked = [
         {
@@ -92,7 +92,7 @@ def test_the_recorded_estimates_are_those_of_python(prometheus: ModuleType, tmp_
 
 def test_a_mean_after_a_restart_is_at_most_1(prometheus: ModuleType, tmp_path: Path) -> None:
     """Of two samples of a new process ``increase()`` reaches back to 0 for one counter and not for the other."""
-    (tmp_path / "r.yml").write_text(rule_files({}, [Metric()], MonitoringSettings(interval=60, windows=[300]))[RULES])
+    (tmp_path / "r.yml").write_text(rule_files({}, [Metric()], Monitoring(interval=60, windows=[300]))[RULES])
     names = {"spanscore_weight_total": "_x4 100 180", "spanscore_weight_quality_total": "_x4 80 155"}
     series = [
         {"series": f'{name}{{gen_ai_evaluation_name="polite"}}', "values": values} for name, values in names.items()
@@ -111,7 +111,7 @@ def test_a_mean_after_a_restart_is_at_most_1(prometheus: ModuleType, tmp_path: P
 
 def test_the_sums_of_a_window_are_recorded_by_one_rule() -> None:
     """All are increases over the same samples, even if a scrape arrives while the rules are evaluated."""
-    group = yaml.safe_load(rule_files({}, [Metric()], MonitoringSettings(windows=[300, 3_600]))[RULES])["groups"][0]
+    group = yaml.safe_load(rule_files({}, [Metric()], Monitoring(windows=[300, 3_600]))[RULES])["groups"][0]
 
     sums = [rule["expr"] for rule in group["rules"] if rule.get("record") == "spanscore:sums"]
     assert len(sums) == 2
@@ -172,7 +172,7 @@ def test_a_pinned_series_is_the_only_one_that_is_watched(prometheus: ModuleType,
 
 def test_metrics_with_other_rates_of_false_alarms_have_other_limits(prometheus: ModuleType, tmp_path: Path) -> None:
     alerts = {"polite": AlertSettings(baseline=0.9, z=3.0), "terse": AlertSettings(baseline=0.9)}
-    rules = rule_files(alerts, [Metric(), Metric("terse")], MonitoringSettings())[RULES]
+    rules = rule_files(alerts, [Metric(), Metric("terse")], Monitoring())[RULES]
 
     assert '0 * spanscore:tolerance{gen_ai_evaluation_name=~"polite"} + 9' in rules
     (tmp_path / "r.yml").write_text(rules)

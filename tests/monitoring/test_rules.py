@@ -22,7 +22,7 @@ from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.links import links_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 from spanscore.settings.judge_check import JudgeCheck
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
@@ -48,7 +48,7 @@ ALERTS = {
     "noise": AlertSettings(baseline=0.4, z=4.0),
     "tone": AlertSettings(threshold=0.6),
 }
-QUICK = MonitoringSettings(
+QUICK = Monitoring(
     interval=1,
     windows=[20, 60],
     no_scores_after=30,
@@ -58,10 +58,10 @@ QUICK = MonitoringSettings(
 )
 
 
-JUDGE_CHECK = JudgeCheck("labelled.jsonl", every=2.5 * 3_600, metrics=["faithfulness", "tone"])
+JUDGE_CHECK = JudgeCheck(golden_set="labelled.jsonl", every=2.5 * 3_600, metrics=["faithfulness", "tone"])
 
 
-def made(shared: MonitoringSettings = QUICK, alerts: Mapping[str, AlertSettings] = ALERTS) -> dict[str, str]:
+def made(shared: Monitoring = QUICK, alerts: Mapping[str, AlertSettings] = ALERTS) -> dict[str, str]:
     return rule_files(alerts, METRICS, shared, JUDGE_CHECK)
 
 
@@ -93,8 +93,8 @@ def test_a_window_needs_30_scores_unless_the_settings_name_another_number() -> N
 
 def test_metrics_and_segments_share_the_budget() -> None:
     one, two = {"harmless": ALERTS["harmless"]}, {name: ALERTS[name] for name in ("harmless", "faithfulness")}
-    (alone,) = plans_of(one, METRICS, MonitoringSettings())
-    both = plans_of(two, METRICS, MonitoringSettings(dimensions={"user_tier": ["gold"]}))
+    (alone,) = plans_of(one, METRICS, Monitoring())
+    both = plans_of(two, METRICS, Monitoring(dimensions={"user_tier": ["gold"]}))
 
     assert alone.windows[3_600] == pytest.approx(4.08, abs=0.01)
     assert [plan.windows[3_600] for plan in both] == [pytest.approx(4.4, abs=0.01)] * 2  # four streams
@@ -102,7 +102,7 @@ def test_metrics_and_segments_share_the_budget() -> None:
 
 def test_services_that_are_listed_share_the_budget() -> None:
     one = {"harmless": ALERTS["harmless"]}
-    (of_ten,) = plans_of(one, METRICS, MonitoringSettings(services=[f"bot-{number}" for number in range(10)]))
+    (of_ten,) = plans_of(one, METRICS, Monitoring(services=[f"bot-{number}" for number in range(10)]))
 
     assert of_ten.windows[3_600] == pytest.approx(4.61, abs=0.01)  # as of 50 windows of one service
 
@@ -139,7 +139,7 @@ def test_every_alert_tells_metric_window_and_where_to_click() -> None:
     ],
 )
 def test_an_alert_over_all_metrics_links_without_an_empty_variable(url: str, general: str) -> None:
-    shared = MonitoringSettings(dashboard_url=url)
+    shared = Monitoring(dashboard_url=url)
 
     links = {
         one.labels["metric"]: links_of(one, shared)
@@ -152,8 +152,8 @@ def test_an_alert_over_all_metrics_links_without_an_empty_variable(url: str, gen
 
 
 def test_each_alert_is_written_once_whatever_the_number_of_metrics_and_segments() -> None:
-    one = rule_files({"faithfulness": ALERTS["faithfulness"]}, [FAITHFUL], MonitoringSettings())
-    many = made(MonitoringSettings(dimensions=QUICK.dimensions))
+    one = rule_files({"faithfulness": ALERTS["faithfulness"]}, [FAITHFUL], Monitoring())
+    many = made(Monitoring(dimensions=QUICK.dimensions))
 
     names = [[rule["alert"] for rule in alerts_in(files)] for files in (one, many)]
     assert set(names[1]) - set(names[0]) == {"SpanscoreJudgeChanged"}
@@ -162,9 +162,7 @@ def test_each_alert_is_written_once_whatever_the_number_of_metrics_and_segments(
 
 def files_of(metrics: int, dimensions: int, **alert: Any) -> dict[str, str]:
     watched = [Metric(f"metric_{number}", UNIT_INTERVAL) for number in range(metrics)]
-    shared = MonitoringSettings(
-        dimensions={"tier": [f"s{number}" for number in range(dimensions)]} if dimensions else {}
-    )
+    shared = Monitoring(dimensions={"tier": [f"s{number}" for number in range(dimensions)]} if dimensions else {})
     return rule_files(
         {one.name: AlertSettings(baseline=0.85, min_drop=0.1, **alert) for one in watched}, watched, shared
     )
@@ -224,7 +222,7 @@ def test_what_cannot_be_watched_is_named(alerts: dict[str, AlertSettings], words
 
 
 def test_segments_that_cannot_all_be_told_apart_are_refused() -> None:
-    shared = MonitoringSettings(dimensions={"user": [f"user-{number}" for number in range(800)]})
+    shared = Monitoring(dimensions={"user": [f"user-{number}" for number in range(800)]})
 
     with pytest.raises(ConfigurationError, match=r"801 of user \(other included\) make .* 1,500 fit"):
         made(shared)
@@ -249,11 +247,11 @@ def test_grafana_gets_the_same_alerts_with_ids_of_their_own() -> None:
     "shared",
     [
         QUICK,
-        MonitoringSettings(interval=60, windows=[600], no_scores_after=600),
+        Monitoring(interval=60, windows=[600], no_scores_after=600),
     ],  # and those that are shipped: tests/cli
 )
 def test_every_alert_fires_on_what_it_is_for_and_none_on_good_traffic(
-    prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
+    prometheus: ModuleType, tmp_path: Path, shared: Monitoring
 ) -> None:
     folder = write(tmp_path, made(shared))
 

@@ -11,6 +11,7 @@ from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 from tests.servers.server import free_port, poll
 
 from spanscore import OnlineScorer
+from spanscore.config import Monitoring
 
 SCRAPE = """
 global: {{scrape_interval: 1s}}
@@ -59,7 +60,9 @@ def test_a_scrape_and_remote_write_give_the_same_names_and_labels(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
         with (
             collector.running(tmp_path, config),
-            OnlineScorer([Grounded()], service_name="shop", dimensions={"user_tier": ["gold"]}) as scorer,
+            OnlineScorer(
+                [Grounded()], service_name="shop", monitoring=Monitoring(dimensions={"user_tier": ["gold"]})
+            ) as scorer,
         ):
             scrape = SCRAPE.format(port=scorer.serve_metrics(0))
             (server.folder / "prometheus.yml").write_text(scrape)

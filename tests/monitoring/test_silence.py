@@ -17,7 +17,7 @@ from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring import promql
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.monitoring.silence import SILENT_SECONDS, silences
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 pytestmark = pytest.mark.server
 STEP_S = 240
@@ -55,7 +55,7 @@ def check(
     **shared: Any,
 ) -> None:
     """Check which services are silent after so many hours."""
-    settings = MonitoringSettings(interval=STEP_S, windows=[3_600], **shared)
+    settings = Monitoring(interval=STEP_S, windows=[3_600], **shared)
     (folder / "r.yml").write_text(needed_for({"SpanscoreNoScores"}, rule_files({}, [Metric()], settings)[RULES]))
     fires = f'ALERTS{{alertname="SpanscoreNoScores",alertstate="firing",{why}}}'
     asked = [
@@ -171,7 +171,7 @@ def test_after_a_gap_a_restarted_store_goes_on_where_it_was(prometheus: ModuleTy
     text = f"# TYPE {SILENT_SECONDS} gauge\n{SILENT_SECONDS}{{{labels}}} 1200 {ended}\n# EOF\n"
     (tmp_path / "before.txt").write_text(text)
     prometheus.promtool("tsdb", "create-blocks-from", "openmetrics", tmp_path / "before.txt", tmp_path / "data")
-    expression = dict(silences(MonitoringSettings(interval=60)))[SILENT_SECONDS]
+    expression = dict(silences(Monitoring(interval=60)))[SILENT_SECONDS]
 
     with prometheus.running(tmp_path) as server:
         (found,) = server.query(expression, at=backfill.END)

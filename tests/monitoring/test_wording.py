@@ -16,7 +16,7 @@ from tests.yaml_files import read_yaml
 
 from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
 HOSTILE = [
     "{{ $labels.job }}",
@@ -45,7 +45,7 @@ PASSED = Metric("passed", BINARY)
 
 def files_of(metrics: list[Metric], **shared: object) -> dict[str, str]:
     alerts = {metric.name: AlertSettings(baseline=0.9, min_drop=0.1) for metric in metrics}
-    return rule_files(alerts, metrics, MonitoringSettings(interval=1, windows=[20], no_scores_after=30, **shared))  # type: ignore[arg-type]
+    return rule_files(alerts, metrics, Monitoring(interval=1, windows=[20], no_scores_after=30, **shared))  # type: ignore[arg-type]
 
 
 def told(
@@ -99,7 +99,7 @@ def test_a_mean_of_which_much_is_missing_says_so(prometheus: ModuleType, tmp_pat
 def test_no_place_is_left_open_in_what_an_alert_says(file: str) -> None:
     alerts = {"passed": AlertSettings(baseline=0.9, min_drop=0.1, threshold=0.7)}
 
-    written = rule_files(alerts, [PASSED], MonitoringSettings(dimensions={"tier": ["gold"]}))[file]
+    written = rule_files(alerts, [PASSED], Monitoring(dimensions={"tier": ["gold"]}))[file]
 
     rules = read_yaml(written)["groups"][0]["rules"]
     said = " ".join(text for rule in rules for text in rule.get("annotations", {}).values())
@@ -190,7 +190,7 @@ def test_severity_labels_and_runbook_are_those_of_the_metric() -> None:
 def test_an_address_that_is_none_of_the_web_is_refused(address: str) -> None:
     for settings in ({"dashboard_url": address}, {"trace_url": address}):
         with pytest.raises(ValidationError, match="http"):
-            MonitoringSettings(**settings)
+            Monitoring(**settings)
     with pytest.raises(ValidationError, match="http"):
         AlertSettings(runbook=address)
 

@@ -26,6 +26,7 @@ from tests.neighbours.langsmith_api import LangSmithServer
 from tests.servers.openai_api import OpenAIServer, judged
 
 from spanscore import SingleTurnSample, metric
+from spanscore.config import Capture
 from spanscore.metrics import AspectCritic, Faithfulness
 
 APPLICATION, JUDGE = "application-model", "judge-model"
@@ -109,7 +110,7 @@ def evaluated(server: OpenAIServer, trace: Trace, loop: asyncio.Runner, *, captu
     judge = chat_model(server, JUDGE)
     harmless = AspectCritic(judge, name="harmless", definition="Is it free of harm?")
     metrics = [Faithfulness(judge), harmless, own_metric(server)]
-    with a_line(*metrics, trace=trace, capture=capture) as (scorer, _):
+    with a_line(*metrics, trace=trace, capture=Capture(enabled=capture)) as (scorer, _):
         scorer.install()
         runs = use(server, metrics[0], {"callbacks": [scorer.handler]}, loop)
         flushed = scorer.flush(20)

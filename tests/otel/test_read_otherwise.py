@@ -12,6 +12,7 @@ from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port
 
 from spanscore import OnlineScorer, semconv
+from spanscore.config import Outputs
 from spanscore.otel import exporters
 from spanscore.runtime import log
 
@@ -48,7 +49,7 @@ def scrape(scorer: OnlineScorer) -> str:
 
 
 def test_metrics_that_are_scraped_are_not_lost_at_the_default_endpoint(caplog: pytest.LogCaptureFixture) -> None:
-    with OnlineScorer([Grounded()], spans_to="/dev/null/none") as scorer:
+    with OnlineScorer([Grounded()], outputs=Outputs(spans_to="/dev/null/none")) as scorer:
         run(scorer)
         assert "spanscore_eligible" in scrape(scorer)
         caplog.clear()
@@ -89,7 +90,7 @@ def test_spans_that_go_to_a_file_are_not_lost_at_the_default_endpoint(
     tmp_path: Path, nobody_listens: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "spans.jsonl"
-    with OnlineScorer([Grounded()], spans_to=out) as scorer:
+    with OnlineScorer([Grounded()], outputs=Outputs(spans_to=out)) as scorer:
         flushed = [run(scorer), run(scorer)]  # at the second one the first still tries again
         told = rows(scorer)
         assert scorer.shutdown(5)
@@ -105,7 +106,7 @@ def test_spans_that_go_to_a_file_are_not_lost_at_the_default_endpoint(
 def test_a_flush_waits_for_the_signal_that_has_an_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with OtlpReceiver() as backend:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{backend.endpoint}/v1/metrics")
-        with OnlineScorer([Grounded()], spans_to=tmp_path / "spans.jsonl") as scorer:
+        with OnlineScorer([Grounded()], outputs=Outputs(spans_to=tmp_path / "spans.jsonl")) as scorer:
             assert run(scorer)
             assert backend.points_of(semconv.ELIGIBLE)
 
@@ -114,14 +115,14 @@ def test_a_flush_is_false_if_the_signal_that_has_an_endpoint_did_not_arrive(
     tmp_path: Path, nobody_listens: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{nobody_listens}/v1/metrics")
-    with OnlineScorer([Grounded()], spans_to=tmp_path / "spans.jsonl") as scorer:
+    with OnlineScorer([Grounded()], outputs=Outputs(spans_to=tmp_path / "spans.jsonl")) as scorer:
         assert not run(scorer)
 
 
 def test_spans_that_cannot_be_written_either_are_reported(
     tmp_path: Path, nobody_listens: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with OnlineScorer([Grounded()], spans_to=tmp_path / "none" / "spans.jsonl") as scorer:
+    with OnlineScorer([Grounded()], outputs=Outputs(spans_to=tmp_path / "none" / "spans.jsonl")) as scorer:
         assert [run(scorer), run(scorer)] == [False, False]
 
     assert f"nothing can be exported to {nobody_listens}" in caplog.text

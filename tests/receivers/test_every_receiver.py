@@ -16,17 +16,17 @@ from tests.live import ANSWER, CONTEXT, QUESTION, a_line, identity_holds, rag
 from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, SingleTurnSample
+from spanscore.config import Units
 from spanscore.protocols import Receiver
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.receivers.processor.external_spans import ExternalSpans
 from spanscore.receivers.stored import StoredUnits
 from spanscore.receivers.submitted import SubmittedSamples
-from spanscore.settings.serving import WireUnits
 from spanscore.testing import make_span, make_unit
 
 HOUR_NS = 3_600 * 10**9
-AT_ONCE = WireUnits(idle_timeout=0)
+AT_ONCE = Units(idle_timeout=0)
 TRACES = count(1)
 
 

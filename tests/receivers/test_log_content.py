@@ -25,15 +25,15 @@ from tests.live import ANSWER, QUESTION, Grounded, a_line, a_trace, identity_hol
 import spanscore
 from spanscore import ScoringLogRecordProcessor, ScoringSpanProcessor, semconv
 from spanscore.codec.log_content import ContentRecord, content_in_logs
+from spanscore.config import Units
 from spanscore.metrics import Finding
 from spanscore.receivers.log_content import LogContent
 from spanscore.service.door import LOGS, Door, ExportRequest
-from spanscore.settings.serving import WireUnits
 
 GENAI = "opentelemetry.instrumentation.openai_v2"
 OPENINFERENCE = "openinference.instrumentation.langchain"
 IN_MEMORY: Any = getattr(log_export, "InMemoryLogRecordExporter", None) or log_export.InMemoryLogExporter  # before 1.39
-ENDLESS = WireUnits(idle_timeout=3_600)
+ENDLESS = Units(idle_timeout=3_600)
 INFLATED = 10_000_000
 
 
@@ -117,7 +117,7 @@ class Application:
         return bytes(encode_logs(self.logs.get_finished_logs()).SerializeToString())
 
 
-def received(scorer: Any, units: WireUnits = ENDLESS) -> Any:
+def received(scorer: Any, units: Units = ENDLESS) -> Any:
     """Return the door of a scorer, which takes spans and logs."""
     return Door(scorer._otlp_spans(units), inflated=INFLATED)
 
@@ -161,8 +161,8 @@ def test_in_the_process_a_log_record_processor_joins_them(form: Callable[[], lis
 @pytest.mark.parametrize("in_memory", [True, False])
 @pytest.mark.parametrize("form", FORMS)
 def test_in_a_file_lines_of_logs_are_joined(form: Callable[[], list[Record]], in_memory: bool, tmp_path: Path) -> None:
-    from spanscore.line.options import Options
     from spanscore.replay.reading import UnitReader
+    from spanscore.settings.tree import ScorerSettings
     from spanscore.sources.files import OtlpFiles
     from spanscore.sources.stored import StoredTrace
 
@@ -172,7 +172,7 @@ def test_in_a_file_lines_of_logs_are_joined(form: Callable[[], list[Record]], in
     (tmp_path / "spans.jsonl").write_text("".join(json.dumps(as_json(request)) + "\n" for request in requests))
     traces = [*OtlpFiles(tmp_path / "spans.jsonl", most_bytes=None if in_memory else 1).traces()]
     assert all(isinstance(found, StoredTrace) for found in traces)
-    (stored,) = [unit for found in traces for unit in UnitReader(Options(), WireUnits()).units(found)]  # type: ignore[arg-type]
+    (stored,) = [unit for found in traces for unit in UnitReader(ScorerSettings()).units(found)]  # type: ignore[arg-type]
     (span,) = stored.unit.spans
 
     assert (text_of(span, semconv.INPUT_MESSAGES), text_of(span, semconv.OUTPUT_MESSAGES)) == (QUESTION, ANSWER)
@@ -250,7 +250,7 @@ def test_a_unit_whose_records_had_not_come_says_so_and_they_are_counted() -> Non
     other.call(details())
     application.call(details())
     with a_line(metric) as (scorer, _):
-        door = received(scorer, WireUnits(idle_timeout=0.05))
+        door = received(scorer, Units(idle_timeout=0.05))
         take_logs(door, other.logs_sent())  # of a span that never comes
         door.traces(application.spans_sent())
         assert scorer.flush(10)

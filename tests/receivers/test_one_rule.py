@@ -13,9 +13,8 @@ from tests.receivers.processor.traced import SCOPE, TURN, Exported, scoring
 
 from spanscore import semconv
 from spanscore.codec.wire import WireSpan, taken_apart
-from spanscore.line.options import Options
 from spanscore.replay.reading import UnitReader
-from spanscore.settings.serving import WireUnits
+from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.stored import StoredTrace
 
 OPERATIONS = ["invoke_agent", "chat", "chat", "execute_tool", "retrieval", "embeddings", "create_agent", None]
@@ -61,7 +60,7 @@ def on_the_wire(exported: Exported) -> list[WireSpan]:
 
 
 def from_a_store(spans: Sequence[WireSpan]) -> Iterator[str]:
-    reader = UnitReader(Options(), WireUnits())
+    reader = UnitReader(ScorerSettings())
     for trace_id in dict.fromkeys(span.trace_id for span in spans):
         stored = StoredTrace(trace_id, [span for span in spans if span.trace_id == trace_id])
         yield from (f"{one.unit.key.span_id:016x}" for one in reader.units(stored))

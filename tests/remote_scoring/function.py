@@ -17,7 +17,7 @@ from spanscore.config import RemoteScoring
 
 def main(endpoint: str, token_file: str) -> None:
     """Serve calls until stdin ends."""
-    where = RemoteScoring(endpoint, token_file, timeout=2.0)
+    where = RemoteScoring(endpoint=endpoint, token_file=token_file, timeout=2.0)
     with application(where, seed=7, sample_rate=1.0, rules=()) as (scorer, _):
         for line in sys.stdin:
             run(scorer, int(line))

@@ -17,7 +17,7 @@ from tests.servers.server import poll as _poll
 from tests.service.backend import RawBackend, Reply
 
 from spanscore import ConfigurationError, Rule, SingleTurnSample, semconv
-from spanscore.config import FeedbackSampling, RemoteScoring
+from spanscore.config import FeedbackSampling, RemoteScoring, RuleCondition
 from spanscore.testing import MemorySink
 
 ALL: dict[str, Any] = {"sample_rate": 1.0, "rules": ()}
@@ -31,7 +31,7 @@ def other() -> Iterator[RawBackend]:
 
 @pytest.fixture
 def at(tmp_path: Path, other: RawBackend) -> RemoteScoring:
-    return RemoteScoring(other.endpoint, token_file(tmp_path), timeout=0.5)
+    return RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path), timeout=0.5)
 
 
 def poll(condition: Callable[[], object]) -> bool:
@@ -95,7 +95,7 @@ def test_one_that_hangs_is_asked_again(other: RawBackend, at: RemoteScoring) -> 
 
 
 def test_past_the_queue_units_are_not_taken_and_the_rest_are_settled_at_the_end(tmp_path: Path) -> None:
-    nobody = RemoteScoring(dead_endpoint(), token_file(tmp_path))
+    nobody = RemoteScoring(endpoint=dead_endpoint(), token_file=token_file(tmp_path))
     with application(nobody, queue_size=2, **ALL) as (scorer, trace):
         run(scorer, 5)
         assert poll(lambda: outcomes(scorer) == {"queue_full": 3})
@@ -208,7 +208,10 @@ def test_a_token_that_was_changed_is_sent_from_then_on(other: RawBackend, at: Re
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ({"rules": [Rule(rate=1.0, name="low", score={"metric": METRICS[1], "below": 0.5})]}, "sampling.rules"),
+        (
+            {"rules": [Rule(rate=1.0, name="low", when=RuleCondition(score={"metric": METRICS[1], "below": 0.5}))]},
+            "sampling.rules",
+        ),
         ({"feedback_sampling": FeedbackSampling(rate=0.5)}, "sampling.feedback"),
     ],
 )
@@ -221,7 +224,7 @@ def test_what_needs_scores_in_this_process_is_refused(at: RemoteScoring, more: d
 
 
 def test_without_a_token_nothing_starts(tmp_path: Path) -> None:
-    nowhere = RemoteScoring("https://scorer:4318", tmp_path / "token")
+    nowhere = RemoteScoring(endpoint="https://scorer:4318", token_file=tmp_path / "token")
     said = r"remote_scoring\.token_file: the file .*token is not there"
     with pytest.raises(ConfigurationError, match=said), application(nowhere):
         pass

@@ -39,7 +39,7 @@ def scorer_process(folder: Path, backend: OtlpReceiver, **serve: Any) -> Any:
 
 
 def at(running: Serving, folder: Path, **more: Any) -> RemoteScoring:
-    return RemoteScoring(f"http://{running.http}", folder / "token", **more)
+    return RemoteScoring(endpoint=f"http://{running.http}", token_file=folder / "token", **more)
 
 
 TOLD = (

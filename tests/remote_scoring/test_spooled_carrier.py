@@ -28,7 +28,7 @@ def other() -> Iterator[RawBackend]:
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path / "spool.db")
+    return Spool(path=tmp_path / "spool.db")
 
 
 def roots_in(other: RawBackend) -> int:
@@ -39,7 +39,9 @@ def test_a_unit_is_handed_over_when_it_is_on_the_disk_and_flushed_when_it_has_ar
     tmp_path: Path, other: RawBackend, spool: Spool
 ) -> None:
     other.reply(Reply(503))
-    with application(RemoteScoring(other.endpoint, token_file(tmp_path)), spool=spool, queue_size=2, **ALL) as (
+    with application(
+        RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path)), spool=spool, queue_size=2, **ALL
+    ) as (
         scorer,
         _,
     ):
@@ -57,12 +59,17 @@ def test_a_unit_is_handed_over_when_it_is_on_the_disk_and_flushed_when_it_has_ar
 
 
 def test_what_a_process_left_another_one_takes_there(tmp_path: Path, other: RawBackend, spool: Spool) -> None:
-    with application(RemoteScoring(dead_endpoint(), token_file(tmp_path)), spool=spool, **ALL) as (scorer, _):
+    with application(RemoteScoring(endpoint=dead_endpoint(), token_file=token_file(tmp_path)), spool=spool, **ALL) as (
+        scorer,
+        _,
+    ):
         run(scorer, 3)
         assert poll(lambda: outcomes(scorer) == {"delegated": 3})
         scorer.shutdown(1.0)
 
-    with application(RemoteScoring(other.endpoint, token_file(tmp_path)), spool=spool, seed=24, **ALL) as (scorer, _):
+    with application(
+        RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path)), spool=spool, seed=24, **ALL
+    ) as (scorer, _):
         assert other.wait_for(lambda: roots_in(other) == 3)
         run(scorer, 1)
         assert scorer.flush(20)
@@ -74,7 +81,10 @@ def test_what_a_process_left_another_one_takes_there(tmp_path: Path, other: RawB
 def test_what_waited_for_longer_than_max_age_is_counted_and_does_not_go_there(
     tmp_path: Path, other: RawBackend, spool: Spool
 ) -> None:
-    with application(RemoteScoring(dead_endpoint(), token_file(tmp_path)), spool=spool, **ALL) as (scorer, _):
+    with application(RemoteScoring(endpoint=dead_endpoint(), token_file=token_file(tmp_path)), spool=spool, **ALL) as (
+        scorer,
+        _,
+    ):
         run(scorer, 3)
         assert poll(lambda: outcomes(scorer) == {"delegated": 3})
         scorer.shutdown(1.0)
@@ -82,7 +92,9 @@ def test_what_waited_for_longer_than_max_age_is_counted_and_does_not_go_there(
         file.execute("UPDATE rows SET put_ns = put_ns - ?", (int(1.1e9 * spool.max_age),))
     file.close()
 
-    with application(RemoteScoring(other.endpoint, token_file(tmp_path)), spool=spool, seed=24, **ALL) as (scorer, _):
+    with application(
+        RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path)), spool=spool, seed=24, **ALL
+    ) as (scorer, _):
         run(scorer, 1)
         assert scorer.flush(20)
 
@@ -94,7 +106,10 @@ def test_what_waited_for_longer_than_max_age_is_counted_and_does_not_go_there(
 
 def test_what_is_refused_for_good_is_counted_once_more(tmp_path: Path, other: RawBackend, spool: Spool) -> None:
     other.reply(Reply(413))
-    with application(RemoteScoring(other.endpoint, token_file(tmp_path)), spool=spool, **ALL) as (scorer, _):
+    with application(RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path)), spool=spool, **ALL) as (
+        scorer,
+        _,
+    ):
         run(scorer, 2)
         assert scorer.flush(20)
         assert poll(lambda: outcomes(scorer).get("queue_full") == 2)  # once more, where they had ended
@@ -103,8 +118,11 @@ def test_what_is_refused_for_good_is_counted_once_more(tmp_path: Path, other: Ra
 
 
 def test_past_the_spool_units_are_not_taken_and_it_is_told_why(tmp_path: Path, other: RawBackend) -> None:
-    small = Spool(tmp_path / "spool.db", max_bytes=1)
-    with application(RemoteScoring(other.endpoint, token_file(tmp_path)), spool=small, **ALL) as (scorer, trace):
+    small = Spool(path=tmp_path / "spool.db", max_bytes=1)
+    with application(RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path)), spool=small, **ALL) as (
+        scorer,
+        trace,
+    ):
         run(scorer, 1)
         assert scorer.flush(20)
         (told,) = scorer.explain(f"{trace.roots[0].context.trace_id:032x}")
@@ -114,10 +132,10 @@ def test_past_the_spool_units_are_not_taken_and_it_is_told_why(tmp_path: Path, o
 
 
 def test_units_go_to_a_worker_or_to_a_serve(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "spool.db", score_here=False)
+    spool = Spool(path=tmp_path / "spool.db", score_here=False)
     said, where = (
         "spool.score_here: false cannot stand beside remote_scoring",
-        RemoteScoring("http://a:1", token_file(tmp_path)),
+        RemoteScoring(endpoint="http://a:1", token_file=token_file(tmp_path)),
     )
     with pytest.raises(ConfigurationError, match=said), application(where, spool=spool):
         pass

@@ -10,13 +10,12 @@ from tests.codec.requests import make_span, sent
 from tests.live import Grounded
 
 from spanscore.codec.wire import taken_apart
-from spanscore.line.options import Options
 from spanscore.model.job import Decision
 from spanscore.model.span import Unit
 from spanscore.replay.reading import UnitReader
 from spanscore.replay.run import Replay, ReplayBounds
 from spanscore.replay.tally import ReplayTally
-from spanscore.settings.serving import WireUnits
+from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.stored import StoredTrace
 
 
@@ -61,7 +60,7 @@ def replay(door: Door, units: int, **bounds: Any) -> list[float]:
         now_s[0] += seconds
         door.under_way = max(0, door.under_way - 1)
 
-    reader, tally = UnitReader(Options(), WireUnits()), ReplayTally()
+    reader, tally = UnitReader(ScorerSettings()), ReplayTally()
     made: Any = door
     Replay(Store(units), reader, made, ReplayBounds(**bounds), tally=tally, clock=lambda: now_s[0], sleep=sleep).score()
     return waited

@@ -46,7 +46,7 @@ def units_by(api: Jaeger, config: Path, *, otlp: bool) -> Mapping[UnitKey, Store
     made = replay_scorer(config, emits=False)
     now_s = time.time()
     store = JaegerStore(StoreClient(api.url), {"service": SERVICE}, now_s - A_DAY_S, now_s + 60, otlp=otlp)
-    reader = UnitReader(made.options, made.units)
+    reader = UnitReader(made.settings)
     traces = [one for one in store.traces() if isinstance(one, StoredTrace)]
     made.scorer.shutdown(0)
     return {unit.unit.key: unit for trace in traces for unit in reader.units(trace)}

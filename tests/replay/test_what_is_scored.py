@@ -243,7 +243,7 @@ def test_the_folder_is_for_its_owner_and_holds_a_page(config: Path, unscored: st
 def test_status_tells_how_far_a_replay_is(config: Path, unscored: str, few: LiveRuns) -> None:
     tally, seen = ReplayTally(), list[int]()
     made = replay_scorer(config, sinks=[tally])
-    scorer, reader = made.scorer, UnitReader(made.options, made.units)
+    scorer, reader = made.scorer, UnitReader(made.settings)
     before = scorer.status().replay
 
     def told() -> None:

@@ -10,6 +10,7 @@ from tests.report.builders import a_label, a_turn, evaluations, make_score
 
 from spanscore import semconv
 from spanscore.codec.sdk import span_data
+from spanscore.config import Capture
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData
 from spanscore.report import summary, write
@@ -73,7 +74,7 @@ def test_a_label_is_shown_where_its_unit_is_not_in_the_file(tmp_path: Path) -> N
 
 
 def test_the_page_shows_what_feedback_writes(tmp_path: Path) -> None:
-    with a_line(capture_content=True, feedback_scales={"mood": ["bad", "good"]}) as (scorer, trace):
+    with a_line(capture=Capture(content=True), feedback_scales={"mood": ["bad", "good"]}) as (scorer, trace):
         run_id = uuid4()
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler], "run_id": run_id})
         ids = scorer.unit_id(run_id)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import spanscore
 from spanscore import OnlineScorer
 from spanscore.cli.main import app
-from spanscore.config import Collect
+from spanscore.config import Capture, Collect, Limits
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.testing import assert_quality
 
@@ -55,8 +55,8 @@ def holding(folder: Path) -> set[str]:
 def collected(host: Host, out: Path, **options: Any) -> Any:
     """Score a chain full of the secret, and a hand-made sample, so that both are cases."""
     metrics = [Faithfulness("lexical"), AspectCritic("lexical", name="harmless", definition="?"), Quoting()]
-    wanted = Collect(["faithfulness<=1", "harmless=pass"], out)
-    scorer = OnlineScorer(metrics, service_name="app", timeout=2, collect=wanted, **options)
+    wanted = Collect(when=["faithfulness<=1", "harmless=pass"], out=out)
+    scorer = OnlineScorer(metrics, service_name="app", limits=Limits(timeout=2), collect=wanted, **options)
     with spanscore.references(reference=f"It is {SECRET}"):
         chain().invoke({"question": f"Where is {SECRET}?"}, config={"callbacks": [scorer.handler]})
     scorer.submit(spanscore.SingleTurnSample(user_input=SECRET, response=f"{SECRET}!", retrieved_contexts=[SECRET]))
@@ -69,7 +69,7 @@ def collected(host: Host, out: Path, **options: Any) -> Any:
 def test_with_a_redactor_the_file_of_a_scorer_holds_no_secret(
     host: Host, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    status = collected(host, tmp_path / "cases.jsonl", capture_content=True, redactor=redacts)
+    status = collected(host, tmp_path / "cases.jsonl", capture=Capture(content=True), redactor=redacts)
 
     assert status.collected.cases == {"written": 2}
     assert "[key]" in (tmp_path / "cases.jsonl").read_text()
@@ -149,7 +149,7 @@ def spans(host: Host, tmp_path: Path) -> Path:
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    with OnlineScorer([Faithfulness("lexical")], tracer_provider=provider, capture_content=True) as scorer:
+    with OnlineScorer([Faithfulness("lexical")], tracer_provider=provider, capture=Capture(content=True)) as scorer:
         chain().invoke({"question": f"Where is {SECRET}?"}, config={"callbacks": [scorer.handler]})
     file.write_text(json_line(exporter.get_finished_spans()))
     assert SECRET in file.read_text()

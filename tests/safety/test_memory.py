@@ -11,6 +11,8 @@ from benchmarks.variants import Instant
 from tests.live import Slow
 from tests.servers.server import poll
 
+from spanscore.config import Limits, Outputs
+
 pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that others may use too
 
 HELD_MB = 40.0
@@ -26,7 +28,7 @@ def test_runs_of_which_a_tenth_is_cut_short_leave_nothing():
 
 
 def test_the_hold_at_its_bound_stays_under_its_figure():
-    with scoring(Slow(600), hold=600, queue_size=3_000) as scorer, traced():
+    with scoring(Slow(600), outputs=Outputs(hold=600), limits=Limits(queue_size=3_000)) as scorer, traced():
         run(scorer)
         before = used_mb()
         held = fill(lambda: run(scorer), lambda: read(scorer) and scorer.status().hold["parked"] >= 2_000)
@@ -37,7 +39,7 @@ def test_the_hold_at_its_bound_stays_under_its_figure():
 
 
 def test_the_queue_at_its_bound_stays_under_its_figure():
-    with scoring(Slow(600), hold=600, queue_bytes=20_000_000) as scorer, traced():
+    with scoring(Slow(600), outputs=Outputs(hold=600), limits=Limits(queue_bytes=20_000_000)) as scorer, traced():
         run(scorer)
         before = used_mb()
         for n in range(50):

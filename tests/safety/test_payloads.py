@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_trace, model
 from tests.safety.stage import Hazard, assert_unharmed
 
-from spanscore.sampling.rules import Rule
+from spanscore.config import Rule, RuleCondition
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
 
@@ -246,7 +246,7 @@ RUNS = {
 @pytest.mark.parametrize("content", [False, True])
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_with(run, content, capfd):
-    rule = Rule(rate=1.0, name="gold", metadata={"tier": "gold"})
+    rule = Rule(rate=1.0, name="gold", when=RuleCondition(metadata={"tier": "gold"}))
     hazard = RUNS[run]
     hazard.inputs, hazard.options = ["go"] * N, on_the_wire(capture_content=content, rules=[rule])
 

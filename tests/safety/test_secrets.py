@@ -17,6 +17,7 @@ from tests.servers.otlp import OtlpReceiver
 
 import spanscore
 from spanscore import OnlineScorer
+from spanscore.config import Capture, Limits
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness
 from spanscore.model.prompt import Reply
 from spanscore.model.sample import AIMessage as SpokenMessage
@@ -115,7 +116,7 @@ def host(monkeypatch):
 
 
 def scored(host, metrics, *, fail=False, expected=None, **options):
-    scorer = OnlineScorer(metrics, service_name="app", timeout=2, **options)
+    scorer = OnlineScorer(metrics, service_name="app", limits=Limits(timeout=2), **options)
     try:
         with spanscore.references(reference=expected or "x"):
             chain(fail).invoke({"question": f"Where is {SECRET}?"}, config={"callbacks": [scorer.handler]})
@@ -133,7 +134,9 @@ def test_a_secret_stays_home(redactor, judge_fails, host, capfd):
     judge = Recording(judge_fails)
     metrics = [AspectCritic(judge, name="harmless", definition="Is it harmless?"), Faithfulness(judge), Quoting()]
 
-    status = scored(host, metrics, capture_content=True, redactor=REDACTORS[redactor], expected=f"It is {SECRET}")
+    status = scored(
+        host, metrics, capture=Capture(content=True), redactor=REDACTORS[redactor], expected=f"It is {SECRET}"
+    )
 
     assert host.collector.spans
     assert SECRET not in host.left() + str(status) + "".join(judge.asked) + "".join(capfd.readouterr())
@@ -144,7 +147,7 @@ def test_a_secret_stays_home(redactor, judge_fails, host, capfd):
 
 @pytest.mark.parametrize("redactor", REDACTORS)
 def test_a_secret_in_an_error_stays_home(redactor, host, capfd):
-    status = scored(host, [Quoting()], fail=True, capture_content=True, redactor=REDACTORS[redactor])
+    status = scored(host, [Quoting()], fail=True, capture=Capture(content=True), redactor=REDACTORS[redactor])
 
     assert host.collector.spans
     assert SECRET not in host.left() + str(status) + "".join(capfd.readouterr())
@@ -218,8 +221,7 @@ def test_a_secret_that_is_streamed_in_pieces_is_redacted(host):
     with OnlineScorer(
         [AspectCritic(judge, name="harmless", definition="?")],
         service_name="app",
-        capture_content=True,
-        score_abandoned=True,
+        capture=Capture(content=True, score_abandoned=True),
         redactor=REDACTORS["redacts"],
     ) as scorer:
         config = {"callbacks": [scorer.handler]}
@@ -237,7 +239,9 @@ def test_a_secret_that_is_streamed_in_pieces_is_redacted(host):
 def test_a_secret_in_what_is_expected_of_a_lone_model_is_redacted(host):
     expected = {"reference_tool_calls": [{"name": "look_up", "args": {"keys": (SECRET,)}}], "rubrics": {SECRET: SECRET}}
     with (
-        OnlineScorer([Quoting()], service_name="app", capture_content=True, redactor=REDACTORS["redacts"]) as scorer,
+        OnlineScorer(
+            [Quoting()], service_name="app", capture=Capture(content=True), redactor=REDACTORS["redacts"]
+        ) as scorer,
         spanscore.references(**expected),
     ):
         model("Good morning.").invoke("Hello?", config={"callbacks": [scorer.handler]})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
 
 from spanscore import ConfigurationError
+from spanscore.config import HeadSampling, Sampling
 from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
 from spanscore.sampling.rates import RateSampler
@@ -20,7 +21,7 @@ TH = f"ot=th:{threshold(HEAD):014x}"
 QUALITY = {"front": 0.95, "search": 0.7}
 """The service behind a sampler that writes ``th``, and the one behind a sampler that writes none."""
 TRUTH = sum(QUALITY.values()) / 2
-BY_SERVICE = {"by_service": {"search": HEAD}, "default": 1}
+BY_SERVICE = HeadSampling(by_service={"search": HEAD}, default=1)
 
 
 def arriving(units: int, seed: int = 5) -> Iterator[tuple[SamplingContext, float]]:
@@ -63,7 +64,9 @@ def upstream_of(sampler: RateSampler, **facts: Any) -> tuple[float, str]:
 
 
 def test_a_service_has_its_own_share_and_every_other_one_the_default() -> None:
-    sampler = RateSampler({"m": 1.0}, head_sampling_rate={"by_service": {"search": 0.1, "mail": 1}, "default": 0.5})
+    sampler = RateSampler(
+        {"m": 1.0}, head_sampling_rate=HeadSampling(by_service={"search": 0.1, "mail": 1}, default=0.5)
+    )
 
     assert upstream_of(sampler, service_name="search") == (0.1, "configured")
     assert upstream_of(sampler, service_name="mail") == (1.0, "configured")
@@ -72,7 +75,7 @@ def test_a_service_has_its_own_share_and_every_other_one_the_default() -> None:
     assert upstream_of(sampler, service_name="search", trace_state="ot=th:c") == (0.25, "th")
 
 
-@pytest.mark.parametrize("given", [1, 1.0, {}, {"by_service": {"search": 0.1}}, BY_SERVICE])
+@pytest.mark.parametrize("given", [1, 1.0, HeadSampling(), HeadSampling(by_service={"search": 0.1}), BY_SERVICE])
 def test_a_share_that_nobody_stated_is_unknown(given: Any) -> None:
     sampler = RateSampler({"m": 1.0}, head_sampling_rate=given)
 
@@ -96,14 +99,14 @@ def test_the_service_is_that_of_the_units_resource() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"by_service": {"search": 0}}, r"sampling\.head_sampling_rate\.by_service\.search is 0; allowed is above 0"),
-        ({"by_service": {"search": "much"}}, r"by_service\.search is 'much'; allowed is above 0"),
-        ({"default": 1.1}, r"sampling\.head_sampling_rate\.default is 1\.1; allowed is above 0, up to 1"),
-        ({"search": 0.1}, r"sampling\.head_sampling_rate has 'search'; write \{by_service: \{search: 0\.1\}"),
-        ({"by_service": 0.1}, r"sampling\.head_sampling_rate\.by_service is 0\.1; write \{by_service: "),
-        (True, r"sampling\.head_sampling_rate is True; allowed is above 0, up to 1"),
+        ({"by_service": {"search": 0}}, r"sampling\.head_sampling_rate\.by_service\.search: must be greater than 0"),
+        ({"by_service": {"search": "much"}}, r"by_service\.search: is no number \(given: 'much'\)"),
+        ({"default": 1.1}, r"sampling\.head_sampling_rate\.default: must be 1 or less \(given: 1\.1\)"),
+        ({"search": 0.1}, r"sampling\.head_sampling_rate: has 'search'; write \{by_service: \{search: 0\.1\}"),
+        ({"by_service": 0.1}, r"sampling\.head_sampling_rate\.by_service: is no mapping"),
+        (True, r"sampling\.head_sampling_rate: is a single value \(given: True\)"),
     ],
 )
-def test_a_form_that_cannot_be_is_refused(given: Mapping[str, Any], message: str) -> None:
+def test_a_form_that_cannot_be_is_refused(given: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        RateSampler({"m": 1.0}, head_sampling_rate=given)
+        Sampling(head_sampling_rate=given)

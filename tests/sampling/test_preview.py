@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanscore.config import Rule, RuleCondition
 from spanscore.errors import ConfigurationError
 from spanscore.model.span import SamplingContext, UnitKey, UpstreamDecision
 from spanscore.sampling.preview import PreviewTally, TakerCount
 from spanscore.sampling.rates import RateSampler
-from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import threshold
 
-SLOW = Rule(0.5, "slow", slower_than=1.0)
-GOLD = Rule(0.9, "gold", metadata={"tier": "gold"})
-LOW = Rule(1.0, "low", score={"metric": "screen", "below": 0.5})
+SLOW = Rule(rate=0.5, name="slow", when=RuleCondition(slower_than=1.0))
+GOLD = Rule(rate=0.9, name="gold", when=RuleCondition(metadata={"tier": "gold"}))
+LOW = Rule(rate=1.0, name="low", when=RuleCondition(score={"metric": "screen", "below": 0.5}))
 ALL = {
     "name": "bot",
     "status": "ok",
@@ -80,12 +80,12 @@ def test_a_rule_that_another_rate_exceeds_takes_nothing() -> None:
     [
         (SLOW, "duration_ns"),
         (GOLD, "metadata"),
-        (Rule(1.0, "named", workflow="bot"), "name"),
-        (Rule(1.0, "fails", status="error"), "status"),
-        (Rule(1.0, "went well", status="ok"), "status"),
-        (Rule(1.0, "inside", any_error=True), "any_error"),
-        (Rule(1.0, "tools", min_tool_calls=1), "tool_calls"),
-        (Rule(1.0, "model", model="gpt-x"), "models"),
+        (Rule(rate=1.0, name="named", when=RuleCondition(workflow="bot")), "name"),
+        (Rule(rate=1.0, name="fails", when=RuleCondition(status="error")), "status"),
+        (Rule(rate=1.0, name="went well", when=RuleCondition(status="ok")), "status"),
+        (Rule(rate=1.0, name="inside", when=RuleCondition(any_error=True)), "any_error"),
+        (Rule(rate=1.0, name="tools", when=RuleCondition(min_tool_calls=1)), "tool_calls"),
+        (Rule(rate=1.0, name="model", when=RuleCondition(model="gpt-x")), "models"),
         (LOW, "scores"),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_rule_that_looks_at_what_is_not_known_takes_nothing_and_says_so(rule: 
 
 
 def test_a_rule_of_which_another_condition_does_not_hold_is_known_not_to_match() -> None:
-    rule = Rule(1.0, "slow gold", slower_than=5.0, metadata={"tier": "gold"})
+    rule = Rule(rate=1.0, name="slow gold", when=RuleCondition(slower_than=5.0, metadata={"tier": "gold"}))
 
     tally = counted(PreviewTally({"one": 0.0}, [rule]), facts(1, metadata=None))
 
@@ -149,7 +149,13 @@ def test_ten_units_are_named_each_rules_among_them_in_the_order_in_which_they_be
 
 
 def test_two_rules_of_one_name_are_told_as_one() -> None:
-    tally = PreviewTally({"one": 0.0}, [Rule(1.0, "both", workflow="bot"), Rule(0.5, "both", slower_than=1.0)])
+    tally = PreviewTally(
+        {"one": 0.0},
+        [
+            Rule(rate=1.0, name="both", when=RuleCondition(workflow="bot")),
+            Rule(rate=0.5, name="both", when=RuleCondition(slower_than=1.0)),
+        ],
+    )
 
     counted(tally, facts(1), facts(2, name="other"))
 
@@ -170,7 +176,9 @@ def test_a_rate_that_is_none_is_refused(rates: dict[str, float]) -> None:
 def test_every_unit_that_is_taken_is_taken_by_one_rule_per_metric(
     drawn: list[tuple[int, bool, int]], base: float, rate: float
 ) -> None:
-    tally = PreviewTally({"one": base, "other": 0.3}, [Rule(rate, "gold", metadata={"tier": "gold"})])
+    tally = PreviewTally(
+        {"one": base, "other": 0.3}, [Rule(rate=rate, name="gold", when=RuleCondition(metadata={"tier": "gold"}))]
+    )
 
     for number, gold, seconds in drawn:
         tally.add(facts(number, metadata={"tier": "gold"} if gold else {}, duration_ns=seconds * 10**9))

@@ -5,11 +5,13 @@ from random import Random
 
 import pytest
 
+from spanscore.config import Rule, RuleCondition
 from spanscore.errors import ConfigurationError
 from spanscore.model.span import SamplingContext, UnitKey, UpstreamDecision
 from spanscore.sampling.rates import BASE, RateSampler
-from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import decode_threshold, probability, threshold
+
+EVERY = RuleCondition()
 
 
 def facts(trace_id, span_id=1, **more):
@@ -121,7 +123,7 @@ def test_another_key_decides_otherwise():
 
 
 def test_a_rule_raises_the_rate_and_names_itself():
-    sampler = RateSampler({"m": 0.0}, rules=[Rule(rate=1.0, name="errors", status="error")])
+    sampler = RateSampler({"m": 0.0}, rules=[Rule(rate=1.0, name="errors", when=RuleCondition(status="error"))])
 
     failed = sampler.decide(facts(1, status="error"), "m")
 
@@ -130,14 +132,18 @@ def test_a_rule_raises_the_rate_and_names_itself():
 
 
 def test_what_a_rule_could_still_take_may_be_scored():
-    sampler = RateSampler({"m": 0.0}, rules=[Rule(rate=1.0, name="gold", metadata={"tier": "gold"}, status="error")])
+    sampler = RateSampler(
+        {"m": 0.0}, rules=[Rule(rate=1.0, name="gold", when=RuleCondition(metadata={"tier": "gold"}, status="error"))]
+    )
 
     assert sampler.may(facts(1, metadata={"tier": "gold"}))
     assert not sampler.may(facts(1, metadata={"tier": "free"}))
 
 
 def test_may_never_rules_out_what_decide_takes():
-    sampler = RateSampler({"a": 0.05, "b": 0.2}, rules=[Rule(rate=0.6, name="slow", slower_than=1.0)])
+    sampler = RateSampler(
+        {"a": 0.05, "b": 0.2}, rules=[Rule(rate=0.6, name="slow", when=RuleCondition(slower_than=1.0))]
+    )
 
     for t in trace_ids(2_000):
         if any(sampler.decide(facts(t, duration_ns=2 * 10**9), m).take for m in ("a", "b")):
@@ -151,7 +157,7 @@ def test_what_is_foreseen_of_a_traces_first_span_is_what_may_says():
 
     assert all(foreseen is may for foreseen, may in said)
     assert {may for _, may in said} == {True, False}
-    assert RateSampler({"a": 0.05}, rules=[Rule(rate=0.6, name="slow")]).preview_trace(bytes(16)) is None
+    assert RateSampler({"a": 0.05}, rules=[Rule(rate=0.6, name="slow", when=EVERY)]).preview_trace(bytes(16)) is None
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
@@ -181,6 +187,9 @@ def test_of_a_unit_of_which_others_took_nothing_no_metric_takes_anything_at_rate
 
 @pytest.mark.parametrize(("base", "named"), [(0.1, "first"), (0.5, BASE)])
 def test_of_equal_rates_the_first_is_named_and_a_metrics_own_before_rules(base, named):
-    sampler = RateSampler({"m": base}, rules=[Rule(0.5, "first"), Rule(0.5, "second")])
+    sampler = RateSampler(
+        {"m": base},
+        rules=[Rule(rate=0.5, name="first", when=EVERY), Rule(rate=0.5, name="second", when=EVERY)],
+    )
 
     assert {sampler.decide(facts(t), "m").rule for t in trace_ids(20)} == {named}

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from spanscore import ConfigurationError
+from spanscore.config import Rule, RuleCondition
 from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
-from spanscore.sampling.rules import Rule
+from spanscore.sampling.rules import matches
 
 KEY = UnitKey(1, 2)
 LOW = {"metric": "short", "below": 0.5}
@@ -27,21 +28,24 @@ MATCHING: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("what", MATCHING)
 def test_a_rule_matches_by_what_is_known_of_the_unit(what: str) -> None:
     condition, matching, other = MATCHING[what]
-    rule = Rule(rate=1.0, name="rule", **condition)
+    rule = Rule(rate=1.0, name="rule", when=RuleCondition(**condition))
 
-    assert [rule.matches(SamplingContext(KEY, **known)) for known in (matching, other)] == [True, False]
+    assert [matches(rule, SamplingContext(KEY, **known)) for known in (matching, other)] == [True, False]
 
 
 @pytest.mark.parametrize("what", MATCHING)
 def test_what_is_not_known_yet_counts_as_a_match(what: str) -> None:
     condition, _, _ = MATCHING[what]
-    sampler = RateSampler({"m": 0.0}, rules=[Rule(rate=1.0, name="rule", **condition)])
+    sampler = RateSampler({"m": 0.0}, rules=[Rule(rate=1.0, name="rule", when=RuleCondition(**condition))])
 
     assert sampler.may(SamplingContext(KEY))
 
 
 def test_the_largest_matching_rate_wins() -> None:
-    rules = [Rule(rate=0.3, name="agents", min_tool_calls=1), Rule(rate=0.7, name="errors", any_error=True)]
+    rules = [
+        Rule(rate=0.3, name="agents", when=RuleCondition(min_tool_calls=1)),
+        Rule(rate=0.7, name="errors", when=RuleCondition(any_error=True)),
+    ]
     sampler = RateSampler({"m": 0.05}, rules=rules)
 
     seen = [SamplingContext(KEY, any_error=failed, tool_calls=calls) for failed in (False, True) for calls in (0, 1)]
@@ -60,5 +64,5 @@ def test_the_largest_matching_rate_wins() -> None:
     "score", [{"metric": "short"}, {"metric": "short", "below": 0}, {**LOW, "above": 1}, {"metric": 1, "below": 0.5}]
 )
 def test_a_score_that_is_no_condition_is_refused(score: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"write score=\{'metric': …, 'below': …\}, above 0, up to 1"):
-        Rule(rate=1.0, name="low", score=score)
+    with pytest.raises(ConfigurationError, match=r"sampling\.rules\.when\.score\.(metric|below|above): "):
+        RuleCondition(score=score)  # type: ignore[arg-type]

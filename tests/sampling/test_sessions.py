@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from spanscore.config import Rule, RuleCondition
 from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
-from spanscore.sampling.rules import Rule
 
 IDS = [f"conversation {one}" for one in range(2_000)]
-EVERYTHING = Rule(rate=1.0, name="everything")
+EVERYTHING = Rule(rate=1.0, name="everything", when=RuleCondition())
 
 
 def sampler(rate: float = 0.5, **options: object) -> RateSampler:

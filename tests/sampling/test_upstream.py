@@ -83,5 +83,7 @@ def test_a_weight_is_finite_however_small_both_probabilities_are() -> None:
 
 @pytest.mark.parametrize("upstream", [0.0, -0.1, 1.1, float("nan")])
 def test_an_upstream_probability_that_is_none_is_refused(upstream: float) -> None:
-    with pytest.raises(ConfigurationError, match=r"sampling\.head_sampling_rate is .*; allowed is above 0, up to 1"):
+    with pytest.raises(
+        ConfigurationError, match=r"sampling\.head_sampling_rate\.default: must be (greater than 0|1 or less)"
+    ):
         RateSampler({"m": 1.0}, head_sampling_rate=upstream)

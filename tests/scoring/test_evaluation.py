@@ -7,6 +7,7 @@ import warnings
 
 from tests.live import QUESTION, a_line, rag
 
+from spanscore.config import Limits
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Samples, SingleTurnSample
@@ -33,7 +34,7 @@ def test_what_times_out_before_its_turn_leaves_no_coroutine_behind():
     metrics = [Computes(f"computes_{n}", gate) for n in range(4)]  # two threads: two of them wait
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        with a_line(*metrics, timeout=0.2) as (scorer, _):
+        with a_line(*metrics, limits=Limits(timeout=0.2)) as (scorer, _):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
             assert scorer.flush(5)
             assert [*scorer.status().outcomes.values()] == [{"timeout": 1}] * 4

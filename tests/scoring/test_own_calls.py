@@ -10,6 +10,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_line, model, rag
 
 from spanscore import SingleTurnSample, metric
+from spanscore.config import Capture
 from spanscore.context import is_judging
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.model.score import UNIT_INTERVAL, Outcome, Score
@@ -99,7 +100,7 @@ def test_a_filter_or_a_redactor_that_asks_a_model_is_not_evaluated():
         return re.sub(r"\d+", "#", text)
 
     kept = {"sample_filter": lambda sample: rag().invoke(sample.user_input) == ANSWER, "redactor": without_years}
-    status, captured = used(seen := Grounded(), capture_content=True, **kept)
+    status, captured = used(seen := Grounded(), capture=Capture(content=True), **kept)
 
     assert (status.units, len(captured)) == (1, 3)
     assert status.outcomes == {"grounded": {"scored": 1}}

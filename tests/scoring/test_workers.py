@@ -9,6 +9,7 @@ import threading
 from tests.live import QUESTION, Grounded, HeldThread, a_line, identity_holds, rag
 from tests.servers.server import poll
 
+from spanscore.config import Limits, Outputs
 from spanscore.metrics import AspectCritic
 from spanscore.model.prompt import Reply
 from spanscore.testing import MemorySink
@@ -58,7 +59,12 @@ def until(scorer, metric, **outcomes):
 
 def test_a_judge_that_hangs_holds_back_no_score_of_another():
     sink = MemorySink()
-    with a_line(critic("held", Hangs()), critic("well", Answers()), workers=2, hold=0.0, sinks=[sink]) as (scorer, _):
+    with a_line(
+        critic("held", Hangs()),
+        critic("well", Answers()),
+        limits=Limits(workers=2),
+        outputs=Outputs(hold=0.0, sinks=[sink]),
+    ) as (scorer, _):
         ask(scorer, 6)
 
         until(scorer, "well", scored=6)
@@ -69,7 +75,7 @@ def test_a_judge_that_hangs_holds_back_no_score_of_another():
 
 
 def test_a_metric_that_computes_goes_on_beside_a_judge_that_hangs():
-    with a_line(critic("held", Hangs()), Grounded(), workers=2, queue_size=4) as (scorer, _):
+    with a_line(critic("held", Hangs()), Grounded(), limits=Limits(workers=2, queue_size=4)) as (scorer, _):
         for number in range(1, 11):
             ask(scorer, 1)
             until(scorer, "grounded", scored=number)
@@ -80,7 +86,7 @@ def test_a_metric_that_computes_goes_on_beside_a_judge_that_hangs():
 
 def test_metrics_that_ask_one_judge_have_the_whole_queue():
     judge = Hangs()
-    with a_line(critic("one", judge), critic("other", judge), queue_size=4) as (scorer, _):
+    with a_line(critic("one", judge), critic("other", judge), limits=Limits(queue_size=4)) as (scorer, _):
         ask(scorer, 4)
 
         poll(lambda: judge.asked == 8, deadline_s=10, what="eight questions", every_s=0.01)
@@ -90,7 +96,7 @@ def test_metrics_that_ask_one_judge_have_the_whole_queue():
 
 def test_a_unit_that_computes_keeps_its_worker():
     go_on = threading.Event()
-    with a_line(HeldThread(go_on), critic("well", Answers()), workers=1) as (scorer, _):
+    with a_line(HeldThread(go_on), critic("well", Answers()), limits=Limits(workers=1)) as (scorer, _):
         ask(scorer, 3)
         until(scorer, "well", scored=1)
         assert not scorer.flush(0.5)

@@ -11,7 +11,6 @@ from tests.live import a_trace
 from tests.settings.test_arrival import LEAVES, WIRE, unusual, values
 
 from spanscore import OnlineScorer
-from spanscore.line.configuration import Configuration
 from spanscore.service.listeners import Listeners
 from spanscore.service.run import door_of
 from spanscore.settings.reading import read_settings
@@ -52,7 +51,7 @@ def made_of(folder: Path, path: str | None) -> dict[str, Any]:
             section = section.setdefault(part, {})
         section[leaf] = UNUSUAL.get(path) or unusual(path)
     (folder / "spanscore.yaml").write_text(yaml.safe_dump(whole))
-    settings = read_settings(folder / "spanscore.yaml", Configuration).settings
+    settings = read_settings(folder / "spanscore.yaml").settings
     with OnlineScorer.from_config(folder / "spanscore.yaml", tracer_provider=a_trace().provider) as scorer:
         door, _ = door_of(scorer, settings.serve, settings.units)
         listeners = Listeners(door, settings.serve)

@@ -11,7 +11,7 @@ from tests.service.process import a_run
 from spanscore import OnlineScorer
 from spanscore.config import Spool
 from spanscore.service.run import door_of
-from spanscore.settings.serving import ServeSettings, WireUnits
+from spanscore.settings.serving import ServeSettings, Units
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def path(tmp_path):
 @contextmanager
 def a_door(path, *, quiet, **options):
     scorer = OnlineScorer(
-        [Grounded()], spool=Spool(path, score_here=False), tracer_provider=a_trace().provider, **options
+        [Grounded()], spool=Spool(path=path, score_here=False), tracer_provider=a_trace().provider, **options
     )
     try:
-        yield door_of(scorer, ServeSettings(), WireUnits(idle_timeout=quiet))[0], scorer
+        yield door_of(scorer, ServeSettings(), Units(idle_timeout=quiet))[0], scorer
     finally:
         scorer.shutdown(5)
 

@@ -17,7 +17,7 @@ from tests.service.process import Serving, a_run, send, serving
 from spanscore import OnlineScorer, semconv
 from spanscore.receivers.otlp import spans as otlp_spans
 from spanscore.service.run import door_of
-from spanscore.settings.serving import ServeSettings, WireUnits
+from spanscore.settings.serving import ServeSettings, Units
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
 
@@ -38,7 +38,7 @@ def test_units_that_are_not_read_when_a_drain_ends_are_shut_down(
 
     monkeypatch.setattr(otlp_spans, "units_of", read_slowly)
     scorer = OnlineScorer([Grounded()], sample_rate=rate, tracer_provider=a_trace().provider)
-    door, _ = door_of(scorer, ServeSettings(), WireUnits(idle_timeout=quiet))
+    door, _ = door_of(scorer, ServeSettings(), Units(idle_timeout=quiet))
     bodies = [encode_spans([a_run()]).SerializeToString() for _ in range(UNITS)]
     assert {door.traces(body).status for body in bodies} == {200}
 

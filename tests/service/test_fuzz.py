@@ -21,9 +21,9 @@ from tests.service.metrics import Answered
 
 from spanscore import OnlineScorer
 from spanscore.codec.wire import Taken
+from spanscore.config import Units
 from spanscore.service.answers import JSON, Answer
 from spanscore.service.door import Door, ExportRequest
-from spanscore.settings.serving import WireUnits
 
 DEFINED = {200, 400, 404, 413}
 ROOM = 64 * 2**20
@@ -59,7 +59,7 @@ def is_read(answer: Answer) -> bool:
 def test_ten_thousand_bad_requests_have_one_defined_answer_each_and_leave_no_memory_behind() -> None:
     dice, statuses, before = random.Random(21), Counter[int](), 0
     with OnlineScorer([Answered()], tracer_provider=TracerProvider(shutdown_on_exit=False)) as scorer:
-        taker = scorer._otlp_spans(WireUnits(idle_timeout=0.0))
+        taker = scorer._otlp_spans(Units(idle_timeout=0.0))
         door = Door(taker, inflated=64_000_000)
         for number in range(10_000):
             if number == 1_000:  # caches are filled, and the allocator has what it keeps

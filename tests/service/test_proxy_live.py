@@ -20,11 +20,12 @@ from tests.service.backend import RawBackend, Reply
 from tests.service.listening import PROTOBUF, Running, listening
 
 from spanscore import OnlineScorer
+from spanscore.config import Capture, Limits, Outputs
 from spanscore.metrics import ResponseRelevancy, SimpleCriteria
 from spanscore.protocols import Metric
 from spanscore.runtime.threads import start_daemon
 from spanscore.service.proxy import Proxy
-from spanscore.settings.serving import ForwardSettings, WireUnits
+from spanscore.settings.serving import ForwardSettings, Units
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 SCORE = "spanscore.score.response_relevancy"
@@ -85,8 +86,8 @@ def proxied(
     """Yield a proxy in front of a backend; at its end all has left."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
     metric = metric or ResponseRelevancy("lexical", embeddings="lexical")
-    scorer = OnlineScorer([metric], capture=False, hold=60, **options)
-    spans = scorer._otlp_spans(WireUnits(idle_timeout=0.2))
+    scorer = OnlineScorer([metric], capture=Capture(enabled=False), outputs=Outputs(hold=60), **options)
+    spans = scorer._otlp_spans(Units(idle_timeout=0.2))
     proxy = Proxy(
         ForwardSettings(endpoint=endpoint, headers=list(headers), timeout=timeout), spans, max_bytes=64_000_000
     )
@@ -171,7 +172,7 @@ def test_nothing_is_lost_or_doubled_while_the_backend_takes_nothing(
 
     with RawBackend() as backend:
         backend.reply(fault)
-        with proxied(backend.endpoint, monkeypatch, timeout=3) as (running, scorer, proxy):
+        with proxied(backend.endpoint, monkeypatch, limits=Limits(timeout=3)) as (running, scorer, proxy):
             sending = start_daemon(send_until_taken, "test-client", running, requests_of(sent, 64), send)
             wait_until(lambda: proxy.state()[1] >= failures)
             backend.reply(Reply())

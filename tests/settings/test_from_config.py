@@ -6,10 +6,10 @@ import pytest
 from tests.live import QUESTION, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer
+from spanscore.config import Sampling
 from spanscore.judges.effects.cost import table_of
 from spanscore.judges.effects.effect import layers, unwrapped
 from spanscore.judges.effects.gated import Gated
-from spanscore.line.configuration import Configuration
 from spanscore.metrics import ContextRelevance
 from spanscore.settings.reading import read_settings
 
@@ -154,7 +154,7 @@ KEYS = {
     f"judge: {{model: 'openai:m', api_key_env: {KEY}}}": "api_key_env names no variable",
     f"judge: [{{api_key: {KEY}}}]": "judge: is a list (given: ",
     f"judge: {{model: 'openai:m', api_key: {{value: {KEY}}}}}": "judge.api_key: no such setting; write api_key_env",
-    f"sinks: [{{'nonesuch:Sink': {{token: {KEY}}}, x: 1}}]": "sinks.0",
+    f"outputs: {{sinks: [{{'nonesuch:Sink': {{token: {KEY}}}, x: 1}}]}}": "outputs.sinks.0",
 }
 
 
@@ -219,7 +219,7 @@ SIZES = {"2MB": 2_000_000, "500 kB": 500_000, "1.5MiB": 1_572_864, "1kb": 1_000,
 def test_a_size_is_written_with_its_unit(tmp_path, text):
     file = write(tmp_path, f"metrics: [exact_match]\njudge: {{max_answer_bytes: {text}}}")
 
-    assert read_settings(file, Configuration).settings.judge.max_answer_bytes == SIZES[text]
+    assert read_settings(file).settings.judge.max_answer_bytes == SIZES[text]
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -242,7 +242,7 @@ def test_a_rate_is_found_under_the_name_that_its_metric_had_before(tmp_path):
     with (
         OnlineScorer.from_config(write(tmp_path, text)) as scorer,
         OnlineScorer.from_config(write(tmp_path, text), metrics=[own]) as other,
-        OnlineScorer(metrics=[own], rates={"nv_context_relevance": 0.25}) as direct,
+        OnlineScorer(metrics=[own], sampling=Sampling(rates={"nv_context_relevance": 0.25})) as direct,
     ):
         rates = [one.status().rates for one in (scorer, other, direct)]
 

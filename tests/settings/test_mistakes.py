@@ -15,7 +15,7 @@ from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
 
 M = "metrics: [exact_match]\n"
-TOP = "Allowed here: metrics, judge, embeddings, serve_metrics, monitoring"
+TOP = "Allowed here: judge, sampling, capture, outputs, limits, units, ses"
 A_LIST = (
     "write a list of names, each alone or with its parameters: [response_relevancy, {faithfulness: {pass_at: 0.7}}]"
 )
@@ -52,7 +52,7 @@ NO_CONFIGURATION: dict[str, tuple[str | bytes, str]] = {
                         "FILE, line 2 is no YAML: an anchor (&) of this name stands above; give each a name of its own"),
     "two documents": (f"{M}---\n{M}", "FILE, line 2 is no YAML: a second document begins (---); a configuration is one"),
     "an alias bomb": (BOMB + M, "FILE, line 1: what stands here holds more than 100,000 values, by its aliases (*)"),
-    "an alias in itself": (f"{M}sinks: &a [*a]", "FILE, line 2: values are nested deeper than 32 levels"),
+    "an alias in itself": (f"{M}outputs: {{sinks: &a [*a]}}", "FILE, line 2: values are nested deeper than 32 levels"),
     "deep nesting": (f"{M}service_name: {'[' * 100_000}", "FILE, line 2: values are nested deeper than 32 levels"),
     "5,000 digits": (f"{M}limits: {{workers: {'9' * 5_000}}}", "FILE, line 2: a number of 5,000 digits; no setting takes"),
     "a data set": (b"#" * 2_000_000, "FILE is larger than 1,000,000 bytes, which no configuration is"),
@@ -198,7 +198,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a budget a day": (
         f"{M}judge: {{budget: [{{usd: 5, per: day}}]}}",
-        "judge.budget.0: a budget's per is 'day'; allowed is 1m to 30d",
+        "judge.budget.0.per: 'day'; allowed is 1m to 30d",
     ),
     "a budget in two units": (
         f"{M}judge: {{budget: [{{usd: 5, calls: 3, per: 1d}}]}}",
@@ -311,7 +311,7 @@ SECRETS = [
     f"{M}judge: {{api_key: '{KEY}-${{NOWHERE}}'}}",
     f"metrics: [{{faithfulness: {{}}, client_secret: {KEY}}}]",
     f"{M}judge: {{model: lexical, api_key: {KEY}",
-    f"{M}sinks: [{{'nonesuch:Sink': {{password: {KEY}}}, x: 1}}]",
+    f"{M}outputs: {{sinks: [{{'nonesuch:Sink': {{password: {KEY}}}, x: 1}}]}}",
 ]
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from spanscore import ConfigurationError
-from spanscore.line.configuration import Configuration
 from spanscore.settings.reading import read_settings
 
 
 def interval_of(folder: Path, text: str) -> float:
     file = folder / "spanscore.yaml"
     file.write_text(f"metrics: [exact_match]\nmonitoring: {{interval: {text}, windows: [1h]}}", encoding="utf-8")
-    return read_settings(file, Configuration).settings.monitoring.interval
+    return read_settings(file).settings.monitoring.interval
 
 
 def test_an_interval_is_no_longer_than_prometheus_looks_back(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from tests.live import a_trace
 
 from spanscore import ConfigurationError, OnlineScorer
+from spanscore.config import Limits, Rule, RuleCondition, Sampling
 from spanscore.line.status import Status
 from spanscore.metrics import ContextRelevance, ExactMatch
-from spanscore.sampling.rules import Rule
 
 FILE = """
 judge: {model: lexical}
@@ -31,10 +31,14 @@ RATES: list[tuple[dict[str, Any], dict[str, tuple[float, float]]]] = [
     ({}, {"faithfulness": (0.02, 0.5), "exact_match": (0.05, 0.5)}),
     ({"sample_rate": 1.0}, {"faithfulness": (1.0, 1.0), "exact_match": (1.0, 1.0)}),
     ({"sample_rate": 0.0}, {"faithfulness": (0.0, 0.0), "exact_match": (0.0, 0.0)}),
-    ({"rates": {"faithfulness": 0.2}}, {"faithfulness": (0.2, 0.2), "exact_match": (0.05, 0.05)}),
-    ({"rules": ()}, {"faithfulness": (0.02, 0.02), "exact_match": (0.05, 0.05)}),
+    ({"sampling": Sampling(rates={"faithfulness": 0.2})}, {"faithfulness": (0.2, 0.5), "exact_match": (0.05, 0.5)}),
+    ({"sampling": Sampling(rules=())}, {"faithfulness": (0.02, 0.02), "exact_match": (0.05, 0.05)}),
+    ({"sampling": Sampling(rate=0.1)}, {"faithfulness": (0.02, 0.5), "exact_match": (0.1, 0.5)}),
     (
-        {"sample_rate": 0.1, "rules": [Rule(rate=0.3, name="slow", slower_than=2.0)]},
+        {
+            "sample_rate": 0.1,
+            "sampling": Sampling(rules=[Rule(rate=0.3, name="slow", when=RuleCondition(slower_than=2.0))]),
+        },
         {"faithfulness": (0.1, 0.3), "exact_match": (0.1, 0.3)},
     ),
     ({"metrics": [ExactMatch()]}, {"exact_match": (0.05, 0.5)}),
@@ -63,19 +67,35 @@ def test_the_files_rate_of_a_metric_that_is_given_holds_under_its_old_name_too(t
     assert status(tmp_path, text, metrics=[ContextRelevance("lexical")]).rates == {"context_relevance": (0.2, 0.2)}
 
 
-UNKNOWN = {
-    "sampel_rate": "sample_rate",
-    "rate": "sample_rate",
-    "event_queue": "event_queue_size",
+REFUSED = {
+    "sampel_rate": "there is no argument 'sampel_rate'; did you mean 'sample_rate'",
+    "rate": r"rate is now sampling=Sampling\(rate=…\)",
+    "queue_size": r"queue_size is now limits=Limits\(queue_size=…\)",
+    "xyz": r"there is no argument 'xyz'\. There are metrics, sample_rate, budget, extract, judge, sampling, ",
 }
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_an_override_that_is_no_option_is_refused_with_the_one_that_was_meant(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"no option '{name}'; did you mean '{UNKNOWN[name]}'"):
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_unknown_override_is_refused_with_what_to_write(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=REFUSED[name]):
         status(tmp_path, **{name: 1})
 
 
-def test_an_override_that_resembles_none_is_refused_with_all_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"no option 'xyz'\. There are metrics, sample_rate, rates, rules, "):
-        status(tmp_path, xyz=1)
+def test_a_section_replaces_the_fields_that_were_set_in_it(tmp_path: Path) -> None:
+    text = f"{FILE}limits: {{queue_size: 7, workers: 3}}\n"
+
+    assert status(tmp_path, text, limits=Limits(workers=5)).queue == (0, 7)
+    assert status(tmp_path, text, limits=Limits(queue_size=9)).queue == (0, 9)
+
+
+def test_a_variable_of_the_environment_leaves_a_given_section_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANSCORE_LIMITS__QUEUE_SIZE", "11")
+    seen = list[str]()
+    limits = Limits(queue_size=5)
+
+    assert status(tmp_path, limits=limits, sample_filter=lambda sample: seen.append("asked") is None).queue == (0, 5)
+    assert status(tmp_path).queue == (0, 11)
+    with OnlineScorer([ExactMatch()]) as scorer:
+        assert scorer.status().queue == (0, 1_000)

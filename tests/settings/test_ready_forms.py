@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
 from spanscore.cli.main import app
-from spanscore.line.configuration import Configuration
 from spanscore.settings.reading import read_settings
 
 M = "metrics: [exact_match]\n"
@@ -34,7 +33,7 @@ READY = {
     "content: true": "capture: {content: true}",
     "capture_metadata: user_tier": "capture: {metadata: [user_tier]}",
     "hold: 5s": "outputs: {hold: 5s}",
-    "sinks: 'mypkg:Sink'": 'sinks: ["mypkg:Sink"]',
+    "outputs: {sinks: 'mypkg:Sink'}": 'sinks: ["mypkg:Sink"]',
     "judge: {gpt-4o: {input: 1, output: 2}}": "judge: {prices: {gpt-4o: {input: 1, output: 2}}}",
     "workers: 8": "limits: {workers: 8}",
 }
@@ -59,8 +58,11 @@ def test_a_wrong_form_is_answered_with_the_right_one_which_can_be_pasted(file: P
     told = "\n".join(config_report(file).errors)
 
     assert f"write {READY[wrong]}" in told or f"such as {READY[wrong]}" in told
+    in_section = wrong.partition(": {")[0] if wrong.startswith("outputs") else ""
     for form in READY[wrong].split(" or "):
-        file.write_text(M + form.replace("faithfulness", "exact_match"))
+        file.write_text(
+            M + (f"{in_section}: {{{form}}}" if in_section else form).replace("faithfulness", "exact_match")
+        )
         assert not [error for error in config_report(file).errors if "mypkg" not in error]
 
 
@@ -117,7 +119,7 @@ def test_a_control_character_and_a_long_value_are_not_quoted_as_they_are(file: P
 def test_a_judge_may_be_a_name(file: Path, short: str, model: str) -> None:
     file.write_text(f"{M}judge: {short}")
 
-    assert read_settings(file, Configuration).settings.judge.model == model
+    assert read_settings(file).settings.judge.model == model
 
 
 def test_a_variable_sets_another_key_of_a_section_in_its_short_form(
@@ -126,7 +128,7 @@ def test_a_variable_sets_another_key_of_a_section_in_its_short_form(
     monkeypatch.setenv("SPANSCORE_JUDGE__TIMEOUT", "5")
     monkeypatch.setenv("SPANSCORE_SERVE_METRICS__HOST", "0.0.0.0")
     file.write_text(f"{M}judge: gpt-4o-mini\nserve_metrics: 9999")
-    settings = read_settings(file, Configuration).settings
+    settings = read_settings(file).settings
 
     assert (settings.judge.model, settings.judge.timeout) == ("openai:gpt-4o-mini", 5.0)
     assert settings.serve_metrics is not None

@@ -8,7 +8,8 @@ import pytest
 from tests.live import Trace, a_trace, rag
 
 from spanscore import OnlineScorer
-from spanscore.errors import ConfigurationError
+from spanscore.config import Capture
+from spanscore.metrics import ExactMatch
 
 
 def without_capitals(text: str) -> str:
@@ -57,6 +58,13 @@ def test_one_that_is_given_is_in_force_instead(tmp_path: Path) -> None:
     assert ("[word]" in text, "[city]" in text) == (True, False)
 
 
-def test_a_name_is_for_a_file_and_the_function_for_python() -> None:
-    with pytest.raises(ConfigurationError, match="give the function itself"):
-        OnlineScorer(redactor="tests.settings.test_redactor:without_capitals")  # type: ignore[arg-type]
+def test_python_may_give_its_name_too() -> None:
+    trace = a_trace()
+    named = "tests.settings.test_redactor:without_capitals"
+    with OnlineScorer(
+        [ExactMatch()], redactor=named, capture=Capture(content=True), tracer_provider=trace.provider
+    ) as scorer:
+        rag().invoke("What is the capital?", config={"callbacks": [scorer.handler]})
+        assert scorer.flush(10)
+
+    assert "[city]" in trace.text()

@@ -28,6 +28,7 @@ from tests.traces.langchain_app import PROGRAMS, chain, model_at
 from tests.traces.said import answer
 
 from spanscore import OnlineScorer, semconv
+from spanscore.config import Outputs
 from spanscore.metrics import Faithfulness, ResponseRelevancy
 from spanscore.testing import MemorySink
 
@@ -79,7 +80,7 @@ def seen_of_program(scored: Scored, run: Callable[[], object]) -> list[dict[str,
     """Return what each request of a program gave and scored, in the order in which they began."""
     sink, witnesses = MemorySink(), (Witness("single_turn"), Witness("multi_turn"))
     judges = Faithfulness("lexical"), ResponseRelevancy("lexical", embeddings="lexical")
-    with scored(*witnesses, *judges, sinks=[sink]) as (scorer, trace):
+    with scored(*witnesses, *judges, outputs=Outputs(sinks=[sink])) as (scorer, trace):
         run()
         assert scorer.flush(20)
         seen = seen_of(scored_roots(trace), sink, witnesses, scorer.status().reasons)

@@ -21,6 +21,7 @@ from tests.applications.application import Judged, Witness, seen_of
 from tests.three_ways.ways import Instrumented, scored_roots
 from tests.traces.recordings import differences
 
+from spanscore.config import Outputs
 from spanscore.testing import MemorySink
 
 Judge = Callable[..., list[Judged]]
@@ -66,7 +67,7 @@ class Beside:
         """Return what our own capture gives; note how the other differs."""
         sink, witnesses = MemorySink(), (OfAnother("single_turn"), OfAnother("multi_turn"))
         same = {name: value for name, value in options.items() if name not in ("trace", "sinks")}
-        with self._instrumented.scored(*witnesses, sinks=[sink], **same) as (scorer, trace):
+        with self._instrumented.scored(*witnesses, outputs=Outputs(sinks=[sink]), **same) as (scorer, trace):
             ours = judged(run, **options)
             assert scorer.flush(30)
             theirs = seen_of(scored_roots(trace), sink, witnesses, scorer.status().reasons)

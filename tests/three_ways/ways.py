@@ -22,7 +22,7 @@ from tests.traces.record import INSTRUMENTATIONS, attach
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.codec.wire import WireSpan, span_data_of, taken_apart
-from spanscore.settings.serving import WireUnits
+from spanscore.config import Capture, Units
 
 OURS = "spanscore"
 OTHERS = {
@@ -100,7 +100,9 @@ class Instrumented:
     def scored(self, *metrics: Any, **options: Any) -> Iterator[tuple[OnlineScorer, Trace]]:
         """Have a scorer behind a processor for what runs inside the block, and what is exported."""
         exporter = InMemorySpanExporter()
-        with OnlineScorer(list(metrics), tracer_provider=self._provider, capture=False, **options) as scorer:
+        with OnlineScorer(
+            list(metrics), tracer_provider=self._provider, capture=Capture(enabled=False), **options
+        ) as scorer:
             processor = ScoringSpanProcessor(scorer, SimpleSpanProcessor(exporter))
             with self._switched.to(processor):
                 yield scorer, Trace(self._provider, exporter)
@@ -131,7 +133,7 @@ class Served:
 
     def flush(self, timeout: float) -> bool:
         """Send what was exported, in pieces and out of order; have an hour pass; wait for the scores."""
-        door, thread = self._scorer._otlp_spans(WireUnits(idle_timeout=3_600)), self._scorer._line.span_thread
+        door, thread = self._scorer._otlp_spans(Units(idle_timeout=3_600)), self._scorer._line.span_thread
         assert self._ended(timeout)
         spans = list(self._sent.get_finished_spans())
         Random(len(spans)).shuffle(spans)
@@ -158,7 +160,7 @@ def served(
 ) -> Iterator[tuple[Any, Trace]]:
     """Have a scorer for what ends at an exporter, and what leaves with scores."""
     own = TracerProvider()
-    with OnlineScorer(list(metrics), tracer_provider=own, capture=False, **options) as scorer:
+    with OnlineScorer(list(metrics), tracer_provider=own, capture=Capture(enabled=False), **options) as scorer:
         other: Any = Served(scorer, sent, ended)
         yield other, Trace(own, other)
 

@@ -15,7 +15,6 @@ from tests.topic.applications import committed, send, traces
 from tests.topic.worker import Worker, configured, working
 
 from spanscore.errors import SourceUnavailable
-from spanscore.line.configuration import Configuration
 from spanscore.service.commit_note import CommitNote
 from spanscore.service.confluent_kafka_member import GroupMember, Hearing
 from spanscore.settings.reading import read_settings
@@ -97,7 +96,7 @@ def test_nothing_is_lost_while_the_brokers_are_away(kafka: Kafka, topic: str, tm
 
 def test_a_commit_that_no_broker_answers_holds_up_nobody(kafka: Kafka, topic: str, tmp_path: Path) -> None:
     """The client keeps it until there is one, which may be hours; who polls must go on, or nobody is told of it."""
-    settings = read_settings(configured(tmp_path, kafka, topic), Configuration).settings
+    settings = read_settings(configured(tmp_path, kafka, topic)).settings
     begun, answers = dict[int, Any](), list[Any]()
     told = Hearing(begun.update, lambda _: None, lambda _: None, lambda _: None, lambda *told: answers.append(told))
     member = GroupMember(settings.kafka, told)

@@ -15,7 +15,6 @@ from tests.servers.kafka import Kafka
 from tests.servers.server import poll
 
 from spanscore import OnlineScorer, semconv
-from spanscore.line.configuration import Configuration
 from spanscore.service.kafka_source import KafkaSource
 from spanscore.settings.reading import read_settings
 
@@ -30,7 +29,7 @@ class Worker:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self.emitted))
         self.scorer = OnlineScorer.from_config(file, tracer_provider=provider)
-        self.source = KafkaSource(self.scorer, read_settings(file, Configuration).settings)
+        self.source = KafkaSource(self.scorer, read_settings(file).settings)
 
     @property
     def scored(self) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from langchain_core.runnables import Runnable
 
 from spanscore import OnlineScorer, Rule, SingleTurnSample, evaluate_sync, judge, metric, references
-from spanscore.config import Budget
+from spanscore.config import Budget, RuleCondition, Sampling
 from spanscore.metrics import BaseMetric, Faithfulness, Finding
 
 
@@ -31,8 +31,10 @@ def scorer_of(path: str) -> OnlineScorer:
 def scored(chain: Runnable[str, str], question: str) -> str:
     asked = judge("openai:gpt-4o-mini", timeout=30, prices={"gpt-4o-mini": (0.15, 0.60)})
     metrics = [Faithfulness(asked), Polite(), short_enough]
-    rules = [Rule(rate=1.0, name="errors", any_error=True)]
-    with OnlineScorer(metrics, rates={"polite": 0.5}, rules=rules, budget=[Budget(usd=2, per="1h")]) as scorer:
+    rules = [Rule(rate=1.0, name="errors", when=RuleCondition(any_error=True))]
+    with OnlineScorer(
+        metrics, sampling=Sampling(rates={"polite": 0.5}, rules=rules), budget=[Budget(usd=2, per="1h")]
+    ) as scorer:
         with references(reference="Paris"):
             answer: str = chain.invoke(question, config={"callbacks": [scorer.handler]})
         trace_id: str | None = scorer.submit(SingleTurnSample(user_input=question, response=answer))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from spanscore.config import Rule, RuleCondition
 from spanscore.model.score import Outcome
 from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
-from spanscore.sampling.rules import Rule
 from spanscore.units.decisions import Decisions
 from spanscore.units.ledger import Ledger
 
@@ -72,7 +72,7 @@ def test_a_unit_that_was_never_decided_on_has_its_outcome_alone() -> None:
     assert {value for name, value in told.items() if name != "outcome"} == {None}
 
 
-@pytest.mark.parametrize("rules", [(), (Rule(0.1, "slow", slower_than=1.0),)])
+@pytest.mark.parametrize("rules", [(), (Rule(rate=0.1, name="slow", when=RuleCondition(slower_than=1.0)),)])
 def test_a_unit_that_was_skipped_is_explained_by_what_was_known_of_it(rules: tuple[Rule, ...]) -> None:
     remembering = decisions(rules=rules)
     remembering._ledger.enter(UNIT)

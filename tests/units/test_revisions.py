@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
+from spanscore.config import Rule, RuleCondition
 from spanscore.model.job import JobResult, SampledUnit
 from spanscore.model.score import Outcome
 from spanscore.model.span import Unit
 from spanscore.sampling.rates import RateSampler
-from spanscore.sampling.rules import Rule
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 from spanscore.units.ledger import Ledger
@@ -60,7 +60,7 @@ def test_a_revision_that_comes_again_waits_until_the_first_of_its_number_is_scor
 
 def test_a_rule_on_another_score_takes_no_revision() -> None:
     """That score is known of the first revision only."""
-    doubtful = Rule(1.0, "doubtful", score={"metric": "screen", "below": 0.5})
+    doubtful = Rule(rate=1.0, name="doubtful", when=RuleCondition(score={"metric": "screen", "below": 0.5}))
     revised = Revised(RateSampler({"judged": 0.0}, rules=[doubtful]))
 
     revised.revisions.take(replace(make_unit(make_span()), revision=1))

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
 from spanscore.codec.wire import from_json, taken_apart
+from spanscore.config import Units
 from spanscore.metrics import ResponseRelevancy
-from spanscore.settings.serving import WireUnits
 
 RECORDED = Path(__file__).parents[1] / "traces" / "recorded"
 
@@ -25,7 +25,7 @@ def main() -> None:
     program = max(RECORDED.glob("chain.openllmetry-openai-*.jsonl"))  # any will do
     metric = ResponseRelevancy("lexical", embeddings="lexical")
     with OnlineScorer([metric], tracer_provider=TracerProvider()) as scorer:
-        door = scorer._otlp_spans(WireUnits(idle_timeout=0))
+        door = scorer._otlp_spans(Units(idle_timeout=0))
         for line in program.read_bytes().splitlines():
             door.take(taken_apart(from_json(line)))
         assert scorer.flush(20)

@@ -78,7 +78,7 @@ class CaseCollector:
     ) -> None:
         self._conditions = collect.conditions
         self._requires = requires
-        self._file = LineFile(collect.path, collect.most_bytes)
+        self._file = LineFile(collect.path, collect.max_bytes)
         self._counted = counted
         self._later = later
         self._clock = clock

@@ -9,12 +9,12 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of
 from spanscore.monitoring.calibration_rules import refuse_unknown
 from spanscore.protocols import Metric
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["calibration_notes", "calibration_problems"]
 
 
-def calibration_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+def calibration_problems(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield what is wrong with the files; ``metrics``: those that can be made."""
     try:
         calibrations = calibrations_of(settings.monitoring.calibrations)
@@ -24,7 +24,7 @@ def calibration_problems(settings: Settings, metrics: Sequence[Metric]) -> Itera
         yield error
 
 
-def calibration_notes(settings: Settings) -> Iterator[str]:
+def calibration_notes(settings: Configuration) -> Iterator[str]:
     """Yield what each calibration of a configuration without a fault means."""
     paths = settings.monitoring.calibrations
     present = present_evaluator_versions(settings) if paths else {}
@@ -32,7 +32,7 @@ def calibration_notes(settings: Settings) -> Iterator[str]:
         yield f"{metric}: {_note(saved, present.get(metric), settings)}"
 
 
-def _note(saved: SavedCalibration, evaluator_version: str | None, settings: Settings) -> str:
+def _note(saved: SavedCalibration, evaluator_version: str | None, settings: Configuration) -> str:
     if evaluator_version is not None and evaluator_version != saved.evaluator_version:
         return (
             f"not calibrated: the labels are of evaluator version {saved.evaluator_version}, and its scores are of "

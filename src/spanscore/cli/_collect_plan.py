@@ -11,21 +11,19 @@ from typing import Final
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.line.build import exports_content
 from spanscore.line.collecting import check_conditions
-from spanscore.line.configuration import value_at
-from spanscore.line.options import Options
 from spanscore.otel.spans_file import MAX_BYTES
 from spanscore.protocols import Metric
-from spanscore.settings.collect import Collect, collect_in
-from spanscore.settings.tree import Settings
+from spanscore.settings.collect import Collect
+from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["collect_lines", "collect_problems", "file_problems", "spans_file_lines"]
 
 _MB: Final = 1e6
 
 
-def collect_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+def collect_problems(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield what keeps cases from being collected; a folder that is not here may be where the scorer will run."""
-    collect = collect_in(value_at(settings, "collect"))
+    collect = settings.collect
     if collect is None:
         return
     try:
@@ -45,25 +43,25 @@ def file_problems(key: str, path: Path) -> Iterator[ConfigurationError]:
         yield NotReadyError(f"{path} cannot be written by this user; {key} needs it")
 
 
-def collect_lines(options: Options) -> Iterator[str]:
+def collect_lines(settings: ScorerSettings) -> Iterator[str]:
     """Yield what a scorer without a problem collects: that content goes to a file is to be known before it does."""
-    collect = options.collect
+    collect = settings.collect
     if collect is None:
         return
-    if options.remote_scoring is not None or (options.spool is not None and not options.spool.score_here):
+    if settings.remote_scoring is not None or (settings.spool is not None and not settings.spool.score_here):
         yield "collect: cases are written where units are scored, and not by this process"
         return
     yield f"collect: content is written to {collect.path}, of units of which {' or '.join(collect.when)} holds"
-    redacted = "as the redactor leaves it" if options.redactor is not None else "as it is, as there is no redactor"
-    yield f"  {redacted}; readable by its owner alone; with the file before (.1) up to {collect.most_bytes / _MB:,g} MB"
+    redacted = "as the redactor leaves it" if settings.redactor is not None else "as it is, as there is no redactor"
+    yield f"  {redacted}; readable by its owner alone; with the file before (.1) up to {collect.max_bytes / _MB:,g} MB"
     yield from _mode_notes(collect)
 
 
-def spans_file_lines(options: Options) -> Iterator[str]:
+def spans_file_lines(settings: ScorerSettings) -> Iterator[str]:
     """Yield which spans ``spans_to`` writes, and whether content is in them."""
-    if options.spans_to is not None:
-        content = "with prompts and answers" if exports_content(options.capture_content) else "without content"
-        path = Path(options.spans_to).resolve()
+    if settings.outputs.spans_to is not None:
+        content = "with prompts and answers" if exports_content(settings.capture.content) else "without content"
+        path = Path(settings.outputs.spans_to).resolve()
         yield f"spans_to: spans are written to {path}, {content}; with the file before (.1) up to {MAX_BYTES / _MB:,g} MB"
 
 

@@ -19,7 +19,6 @@ from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.boxed import dialects_of
-from spanscore.line.options import Options
 from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.model.job import Job, SampledUnit
@@ -33,6 +32,7 @@ from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.conditions import CaseCondition, condition_of
 from spanscore.settings.printable import format_count, names_listed
+from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore, Unread
 
@@ -45,7 +45,7 @@ _ANY_METRIC: Final = "response_relevancy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectRun:
-    """One run of the command: its options, as ``spanscore collect --help`` tells them; a text that is empty was not given."""
+    """One run of the command: its settings, as ``spanscore collect --help`` tells them; a text that is empty was not given."""
 
     source: str
     out: Path
@@ -67,14 +67,14 @@ class CollectRun:
         conditions = [condition_of(text) for text in self.when]
         refuse_unwritable(self.out)
         refuse_overwriting(self.source, "--out", self.out)
-        options, units = reading_settings(self.config)
+        settings = reading_settings(self.config)
         since_s, until_s = between(self.since, self.until)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
         counts, unread = CaseCounts(), list[Unread]()
-        read = _reader(options, redactor_in(self.redactor) or options.redactor)
+        read = _reader(settings, redactor_in(self.redactor or settings.redactor))
         with _progress() as bar:
             task = bar.add_task("reading …", total=None)
-            stored = _units(store, UnitReader(options, units), counts, unread)
+            stored = _units(store, UnitReader(settings), counts, unread)
             cases = found(stored, conditions, read, counts)
             passing = (_show_progress(case, bar, task, counts) for case in cases)
             kept = folded(passing if self.sample is None else drawn(passing, self.sample, self.seed))
@@ -104,9 +104,9 @@ class CollectRun:
             notes.print_line(line)
 
 
-def _reader(options: Options, redactor: Redactor | None) -> Any:
-    box = Timebox(options.hook_timeout, suppressed_context)
-    pipeline = Pipeline(dialects_of(options, box), Hooks(redactor).within(box), box)
+def _reader(settings: ScorerSettings, redactor: Redactor | None) -> Any:
+    box = Timebox(settings.limits.hook_timeout, suppressed_context)
+    pipeline = Pipeline(dialects_of(settings, box), Hooks(redactor).within(box), box)
 
     def read(stored: StoredUnit) -> Job:
         return pipeline.job(SampledUnit(stored.unit, {}))

@@ -18,7 +18,6 @@ from spanscore import semconv
 from spanscore.cli._config_report import valid
 from spanscore.cli._lines import stored_spans
 from spanscore.errors import ConfigurationError
-from spanscore.line.configuration import value_at
 from spanscore.line.tables import Fitting
 from spanscore.line.terminal import Terminal
 from spanscore.monitoring.estimates import Moments, mean
@@ -31,10 +30,10 @@ from spanscore.protocols import Metric
 from spanscore.report.releases import release_pair, release_scores, rows_by_value
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
-from spanscore.settings.compare import CompareSettings
+from spanscore.settings.compare import Compare
 from spanscore.settings.durations import seconds_of
 from spanscore.settings.printable import names_listed, printable
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 from spanscore.sources.named import time_of
 
 __all__ = ["TOO_LITTLE", "WORSE", "CompareRun"]
@@ -46,7 +45,7 @@ _LOWEST_LEVEL: Final = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRun:
-    """One run of the command: its options, as ``spanscore compare --help`` tells them; a text that is empty was not given."""
+    """One run of the command: its settings, as ``spanscore compare --help`` tells them; a text that is empty was not given."""
 
     config: Path
     files: Sequence[str]
@@ -200,9 +199,9 @@ class CompareRun:
             terminal.print_line(f"– {line}")
 
 
-def _read_compare_by(settings: Settings) -> str:
+def _read_compare_by(settings: Configuration) -> str:
     """Return by what releases are told apart; empty where the configuration does not say."""
-    section: CompareSettings | None = value_at(settings, "compare")
+    section: Compare | None = settings.compare
     return "" if section is None else section.by
 
 

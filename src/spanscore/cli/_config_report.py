@@ -25,8 +25,6 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
 from spanscore.judges.prices import price_of, prices_of
-from spanscore.line.configuration import Configuration, given_in, value_at
-from spanscore.line.options import Options, rules_in
 from spanscore.line.screens import check_screens
 from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in
@@ -37,12 +35,12 @@ from spanscore.monitoring.drops import plans_of
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
 from spanscore.runtime import plugins
+from spanscore.settings.budget import Budget
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings
-from spanscore.settings.judge_check import judge_check_in
-from spanscore.settings.judging import AskedSettings, BudgetSettings, JudgeSettings
+from spanscore.settings.judging import AskedSettings, JudgeSettings
 from spanscore.settings.reading import examine_settings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
 
@@ -63,7 +61,7 @@ class ConfigReport:
         as_written: makes of what is told what may be shown.
     """
 
-    settings: Settings
+    settings: Configuration
     metrics: Sequence[Metric]
     unmade: tuple[str, ...]
     errors: tuple[str, ...]
@@ -71,12 +69,7 @@ class ConfigReport:
     as_written: AsWritten
 
     @property
-    def options(self) -> Options:
-        """Those of a scorer; where there is no error."""
-        return Options.of(given_in(self.settings))
-
-    @property
-    def of_metrics(self) -> Settings:
+    def of_metrics(self) -> Configuration:
         """The settings without the metrics that cannot be made: an entry for each of ``metrics``, in their order."""
         made = [
             {name: dict(parameters)}
@@ -109,7 +102,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     Raises:
         ConfigurationError: the file is not there, or is no mapping in YAML.
     """
-    read = examine_settings(config, Configuration)
+    read = examine_settings(config)
     settings, problems = read.settings, list[ConfigurationError]()
     if judge:
         problems += judge_problems(settings)
@@ -124,10 +117,10 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     if read.all_metrics and not unmade:
         problems += [*session_problems(settings, made), *_screen_problems(settings, made)]
-        problems += judge_check_problems(judge_check_in(value_at(settings, "judge_check")), made)
+        problems += judge_check_problems(settings.judge_check, made)
         problems += collect_problems(settings, made)
-    if (spans_to := value_at(settings, "spans_to")) is not None:
-        problems += file_problems("spans_to", Path(spans_to).resolve())
+    if (spans_to := settings.outputs.spans_to) is not None:
+        problems += file_problems("outputs.spans_to", Path(spans_to).resolve())
     problems += [*part_problems(settings), *spool_problems(settings), *remote_scoring_problems(settings, made)]
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)
@@ -143,7 +136,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     )
 
 
-def _metrics(settings: Settings, problems: list[ConfigurationError]) -> tuple[list[Metric], list[str]]:
+def _metrics(settings: Configuration, problems: list[ConfigurationError]) -> tuple[list[Metric], list[str]]:
     """Return the metrics, and the names that those would have which cannot be made; why is added to the problems."""
     made, unmade = list[Metric](), list[str]()
     for name, parameters in entries(settings):
@@ -159,9 +152,9 @@ def _metrics(settings: Settings, problems: list[ConfigurationError]) -> tuple[li
     return made, unmade
 
 
-def _in_current_names(settings: Settings, metrics: Sequence[str]) -> Settings:
+def _in_current_names(settings: Configuration, metrics: Sequence[str]) -> Configuration:
     """Return settings whose rates and alerts are of the names that the metrics have now."""
-    sampling, rates = value_at(settings, "sampling"), value_at(settings, "sampling.rates")
+    sampling, rates = settings.sampling, settings.sampling.rates
     return settings.model_copy(
         update={
             "sampling": sampling.model_copy(update={"rates": under_current_names(rates, metrics)}),
@@ -170,14 +163,14 @@ def _in_current_names(settings: Settings, metrics: Sequence[str]) -> Settings:
     )
 
 
-def _alert_problems(settings: Settings, made: Sequence[Metric], *, judge: bool) -> Iterator[ConfigurationError]:
+def _alert_problems(settings: Configuration, made: Sequence[Metric], *, judge: bool) -> Iterator[ConfigurationError]:
     yield from _baseline_problems(settings, made)
     yield from calibration_problems(settings, made)
     if judge:
         yield from evaluator_version_problems(_without_new_cache(settings))
 
 
-def _baseline_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+def _baseline_problems(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
     for metric in metrics:
         own = {name: alert for name, alert in settings.alerts.items() if name == metric.name}
         try:
@@ -189,7 +182,7 @@ def _baseline_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterato
 # --- names ------------------------------------------------------------------------------------------------------
 
 
-def _name_errors(settings: Settings, made: Sequence[Metric], unmade: Sequence[str]) -> Iterator[str]:
+def _name_errors(settings: Configuration, made: Sequence[Metric], unmade: Sequence[str]) -> Iterator[str]:
     names = Counter(metric.name for metric in made)
     for name, times in names.items():
         if times > 1:
@@ -197,9 +190,9 @@ def _name_errors(settings: Settings, made: Sequence[Metric], unmade: Sequence[st
     if any(":" in name for name in unmade):
         return  # from outside, and what such a metric calls its scores is not known
     all_names = [*names, *unmade]
-    paid = {budget.metric: budget for budget in value_at(settings, "judge.budget") if budget.metric is not None}
+    paid = {budget.metric: budget for budget in settings.judge.budget if budget.metric is not None}
     for place, keys in (
-        ("sampling.rates", value_at(settings, "sampling.rates")),
+        ("sampling.rates", settings.sampling.rates),
         ("alerts", settings.alerts),
         ("judge.budget", under_current_names(paid, all_names)),
     ):
@@ -214,11 +207,11 @@ def _find_unknown_names(keys: Iterable[str], names: Sequence[str], unmade: Seque
             yield f"{name}: no metric has this name; {meant and f'{meant} '}There are {', '.join(all_names) or 'none'}"
 
 
-def _screen_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
-    sampling = value_at(settings, "sampling")
+def _screen_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    sampling = settings.sampling
     rates = {metric.name: sampling.rates.get(metric.name, sampling.rate) for metric in made}
     try:
-        check_screens(rules_in(sampling.rules), made, rates)
+        check_screens(sampling.rules, made, rates)
     except ConfigurationError as error:
         yield ConfigurationError(f"sampling.rules: {error}")
 
@@ -226,7 +219,7 @@ def _screen_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[Con
 # --- judge and embeddings -----------------------------------------------------------------------------------------
 
 
-def _embeddings_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+def _embeddings_problems(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
     named = settings.embeddings
     if named is not None:
         yield from named_problems("embeddings", named, lambda: embedder(named))
@@ -235,7 +228,7 @@ def _embeddings_problems(settings: Settings, metrics: Sequence[Metric]) -> Itera
     yield from _unpriced_embeddings(settings, metrics)
 
 
-def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
+def judge_problems(settings: Configuration) -> Iterator[ConfigurationError]:
     """Yield what keeps a configuration's judge from being made, or one that stands in for it."""
     judge = settings.judge
     lacking = [*_lacking_keys(judge)]
@@ -248,7 +241,7 @@ def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
         yield from _find_unpriced(settings, each, "judge.budget")
 
 
-def _shadow_problems(settings: Settings) -> Iterator[ConfigurationError]:
+def _shadow_problems(settings: Configuration) -> Iterator[ConfigurationError]:
     """Yield what keeps the second judges from being made."""
     try:
         for name, parameters, shadow in shadow_settings(settings):
@@ -269,7 +262,7 @@ def _asks(name: str, parameters: Mapping[str, Any]) -> bool:
         return True  # why it cannot be made is told where the metrics are
 
 
-def _without_new_cache(settings: Settings) -> Settings:
+def _without_new_cache(settings: Configuration) -> Configuration:
     """Return settings without the file that a judge's cache would make: it is looked at only where it is, or cannot be."""
     cache = settings.judge.cache
     if cache in (None, "", "memory"):
@@ -288,22 +281,22 @@ def _lacking_keys(judge: JudgeSettings) -> Iterator[ConfigurationError]:
 
 
 def _find_unpriced(
-    settings: Settings, judge: AskedSettings, place: str, budgets: Sequence[BudgetSettings] | None = None
+    settings: Configuration, judge: AskedSettings, place: str, budgets: Sequence[Budget] | None = None
 ) -> Iterator[ConfigurationError]:
     """Yield that a budget in USD cannot be kept, as a model has no price; without budgets of its own it has the judge's."""
-    kept = value_at(settings, "judge.budget") if budgets is None else budgets
+    kept = settings.judge.budget if budgets is None else budgets
     model = asked_model(judge)
     if any(budget.usd is not None for budget in kept) and model != "lexical" and price_in(settings, judge) is None:
         yield _no_price(place, model)
 
 
-def _unpriced_embeddings(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+def _unpriced_embeddings(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield the same of embeddings, where a metric that is paid from such a budget asks them."""
     model = (settings.embeddings or "lexical").rpartition(":")[2]
     asking = [metric.name for metric in metrics if getattr(metric, "_embedder", None) is not None]
     if not asking or model == "lexical" or price_of(model, prices_of(prices_in(settings))) is not None:
         return
-    paid = {budget.metric or asking[0]: None for budget in value_at(settings, "judge.budget") if budget.usd is not None}
+    paid = {budget.metric or asking[0]: None for budget in settings.judge.budget if budget.usd is not None}
     if under_current_names(paid, asking).keys() & set(asking):
         yield _no_price("judge.budget", model)
 
@@ -365,7 +358,7 @@ def _parse_names(text: str) -> list[str]:
     return [name for name in re.findall(r"[a-z]\w+", names) if name != "dict_keys"]
 
 
-def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
+def _without_embeddings(settings: Configuration) -> Iterator[ConfigurationError]:
     for name, parameters in entries(settings):
         try:
             create(name, judge=StandIn(), **parameters)
@@ -379,14 +372,14 @@ def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
 # --- what the scorer's parts refuse -------------------------------------------------------------------------------
 
 
-def _room_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
+def _room_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield that there are more metrics and dimensions than the instruments can tell apart."""
     try:
         shadows = len([*shadow_settings(settings)])
     except ConfigurationError:  # told above
         shadows = 0
     try:
-        compared = value_at(settings, "compare") is not None
+        compared = settings.compare is not None
         refuse_too_many(made, settings.monitoring.dimensions, shadows, compared=compared)
     except ConfigurationError as error:
         yield ConfigurationError(f"{'monitoring.dimensions' if settings.monitoring.dimensions else 'metrics'}: {error}")

@@ -10,7 +10,6 @@ from spanscore import semconv
 from spanscore.cli._sizes import Sizes
 from spanscore.errors import ConfigurationError
 from spanscore.judges.prices import Price, cost_usd, price_of, prices_of
-from spanscore.line.options import Options
 from spanscore.metrics.catalog.configured import entries, listed, prices_in
 from spanscore.metrics.catalog.cost import Cost
 from spanscore.metrics.catalog.shadowed import shadow_settings
@@ -19,7 +18,7 @@ from spanscore.report.rows import name_within
 from spanscore.sampling.pacing import KEPT_BACK, largest_factor
 from spanscore.settings.budget import Budget, Spent
 from spanscore.settings.judging import AskedSettings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = [
     "CostPlan",
@@ -90,13 +89,13 @@ class DayPlan:
     usd: float | None
 
 
-def costs_of(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
+def costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return what a score of each metric costs, those left out of which nobody knows it."""
     rows = [(metric, *of, settings.judge) for metric, of in zip(metrics, entries(settings), strict=True)]
     return tuple(_costs(settings, rows, sizes))
 
 
-def shadow_costs_of(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
+def shadow_costs_of(settings: Configuration, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return the same of second judges, under the names of their metrics."""
     own = [metric for metric, (_, _, shadow) in zip(metrics, listed(settings), strict=True) if shadow is not None]
     rows = [(metric, *of) for metric, of in zip(own, shadow_settings(settings), strict=True)]
@@ -203,12 +202,12 @@ def asked_model(judge: AskedSettings) -> str:
     return judge.model.partition(":")[2] or judge.model
 
 
-def price_in(settings: Settings, judge: AskedSettings) -> Price | None:
+def price_in(settings: Configuration, judge: AskedSettings) -> Price | None:
     """Return the price that a configuration has for the model of one of its judges; None where it has none."""
     return price_of(asked_model(judge), prices_of(prices_in(settings)))
 
 
-def judge_line(settings: Settings, metrics: Sequence[Metric]) -> str:
+def judge_line(settings: Configuration, metrics: Sequence[Metric]) -> str:
     """Return who judges; if a metric needs a judge and none is named, how to name one."""
     model = settings.judge.model
     if model != "lexical":
@@ -218,12 +217,14 @@ def judge_line(settings: Settings, metrics: Sequence[Metric]) -> str:
     return f"{model} (the offline heuristic: a first look, no verdict{how})"
 
 
-def dear_lines(settings: Settings, options: Options, metrics: Sequence[Metric]) -> Iterator[str]:
+def dear_lines(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[str]:
     """Yield that a paid judge is asked about every unit, and that no budget bounds it."""
     price = price_in(settings, settings.judge)
     is_free = settings.judge.model == "lexical" or (price is not None and price.input == price.output == 0)
-    every = [metric.name for metric in metrics if _asks_a_judge(metric) and options.rates_of(metric.name)[0] >= 1]
-    if every and not is_free and not options.budget:
+    every = [
+        metric.name for metric in metrics if _asks_a_judge(metric) and settings.sampling.rates_of(metric.name)[0] >= 1
+    ]
+    if every and not is_free and not settings.judge.budget:
         yield (
             f"{settings.judge.model} is asked about every unit by {', '.join(every)}, as the sampling rate is 1, and no budget "
             "bounds it; in production write sampling: {rate: 0.1}, or judge: {budget: [{usd: 5, per: 1d}]}"
@@ -235,7 +236,7 @@ def _asks_a_judge(metric: Metric) -> bool:
 
 
 def _costs(
-    settings: Settings, rows: Iterable[tuple[str, str, Mapping[str, Any], AskedSettings]], sizes: Sizes
+    settings: Configuration, rows: Iterable[tuple[str, str, Mapping[str, Any], AskedSettings]], sizes: Sizes
 ) -> Iterator[CostPlan]:
     """Yield what a score costs of each metric (what it is called, its entry and parameters) with the judge that is asked."""
     for metric, name, parameters, whom in rows:

@@ -38,21 +38,21 @@ from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.accounts import Accounts
 from spanscore.line.budget import purse_for
-from spanscore.line.options import Options
 from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.model.outcome import Outcome
 from spanscore.protocols import Embedder, Judge, Metric, Redactor
+from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.environment import AsWritten
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["ScoreRun", "WhoIsAway", "named_clocks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRun:
-    """One run of the command: its options, as ``spanscore evaluate --help`` tells them.
+    """One run of the command: its settings, as ``spanscore evaluate --help`` tells them.
 
     Attributes:
         names: of metrics, with commas between; empty = those of ``config``.
@@ -120,16 +120,16 @@ class ScoreRun:
             return _metrics(self.names, settings, self.judge, self.embeddings)
 
     def _scoring(self, metrics: Sequence[Metric], configured: ConfigReport | None, **more: Any) -> Scoring:
-        options = configured.options if configured else Options()
+        settings = configured.settings if configured else ScorerSettings()
         return Scoring(
             metrics,
             concurrency=self.concurrency,
-            timeout=self.timeout or options.timeout,
+            timeout=self.timeout or settings.limits.timeout,
             out=self.out,
             fresh=not self.resume,
             cache=self.cache,
-            redactor=options.redactor,
-            purse=purse_for(options, {metric.name: metric for metric in metrics}),
+            redactor=redactor_in(settings.redactor),
+            purse=purse_for(settings, {metric.name: metric for metric in metrics}),
             **more,
         )
 
@@ -161,7 +161,7 @@ class ScoreRun:
 
 
 def _redactor(configured: ConfigReport | None) -> Redactor | None:
-    return configured.options.redactor if configured is not None else None
+    return redactor_in(configured.settings.redactor) if configured is not None else None
 
 
 class WhoIsAway(ProgressColumn):
@@ -225,7 +225,7 @@ def _count_records(file: str, gate: QualityBounds) -> int | None:
     return len(ids)
 
 
-def _metrics(metrics: str, settings: Settings | None, judge: str, embeddings: str) -> list[Metric]:
+def _metrics(metrics: str, settings: Configuration | None, judge: str, embeddings: str) -> list[Metric]:
     """Make the metrics that are named, with the configuration's parameters where it has some; without names all of it."""
     names = [name.strip() for name in metrics.split(",") if name.strip()]
     listed = [] if settings is None else list(entries(settings))
@@ -252,7 +252,7 @@ def _naming_embeddings() -> Iterator[None]:
         raise ConfigurationError(f"{error}; here: --embeddings provider:model") from error
 
 
-def _embedder(settings: Settings | None, name: str) -> Embedder | None:
+def _embedder(settings: Configuration | None, name: str) -> Embedder | None:
     named = name or (settings.embeddings if settings else None)
     if not named:
         return None
@@ -262,7 +262,7 @@ def _embedder(settings: Settings | None, name: str) -> Embedder | None:
     return make()
 
 
-def _judge(settings: Settings | None, name: str) -> Judge:
+def _judge(settings: Configuration | None, name: str) -> Judge:
     if settings is not None and not name:
         for problem in judge_problems(settings):
             raise problem

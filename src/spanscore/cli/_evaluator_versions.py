@@ -16,7 +16,7 @@ from spanscore.metrics.catalog.shadowed import shadow_settings, shadows_of
 from spanscore.monitoring.pinned import refused_evaluator_versions
 from spanscore.protocols import Metric
 from spanscore.settings.judging import AskedSettings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["StandIn", "evaluator_version_problems", "present_evaluator_versions"]
 
@@ -32,7 +32,7 @@ class StandIn:
         raise NotImplementedError
 
 
-def evaluator_version_problems(settings: Settings) -> Iterator[ConfigurationError]:
+def evaluator_version_problems(settings: Configuration) -> Iterator[ConfigurationError]:
     """Yield each alert whose evaluator version its metric cannot have.
 
     Where the judge cannot be made here, its model's name says what it would be called; of a metric that compares by embeddings
@@ -47,7 +47,7 @@ def evaluator_version_problems(settings: Settings) -> Iterator[ConfigurationErro
     yield from map(ConfigurationError, refused_evaluator_versions(settings.alerts, metrics, shadows))
 
 
-def present_evaluator_versions(settings: Settings) -> dict[str, str]:
+def present_evaluator_versions(settings: Configuration) -> dict[str, str]:
     """Return metric → the evaluator version of its scores; empty where its judge cannot be made here."""
     try:
         return {metric.name: metric.evaluator_version for metric in metrics_of(settings)}
@@ -55,7 +55,7 @@ def present_evaluator_versions(settings: Settings) -> dict[str, str]:
         return {}
 
 
-def _stand_ins(settings: Settings) -> tuple[list[Metric], list[Metric]]:
+def _stand_ins(settings: Configuration) -> tuple[list[Metric], list[Metric]]:
     try:
         own = [_make_metric(name, parameters, settings.judge, settings) for name, parameters in entries(settings)]
         beside = [
@@ -66,7 +66,7 @@ def _stand_ins(settings: Settings) -> tuple[list[Metric], list[Metric]]:
     return [metric for metric in own if not hasattr(metric, "embeddings")], beside
 
 
-def _make_metric(name: str, parameters: Mapping[str, Any], judge: AskedSettings, settings: Settings) -> Metric:
+def _make_metric(name: str, parameters: Mapping[str, Any], judge: AskedSettings, settings: Configuration) -> Metric:
     if judge.model == "lexical":
         return create(name, judge="lexical", **parameters)
     alert = settings.alerts.get(str(parameters.get("name", name)))

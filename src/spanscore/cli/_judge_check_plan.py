@@ -49,9 +49,9 @@ def judge_check_lines(
         return
     by_name = {metric.name: metric for metric in metrics}
     samples = len(cases_of(judge_check, {plan.metric: by_name[plan.metric] for plan in plans}))
-    runs = _DAY_S / judge_check.every_s
+    runs = _DAY_S / judge_check.every
     names = ", ".join(plan.metric for plan in plans)
-    every = duration(judge_check.every_s)
+    every = duration(judge_check.every)
     of_file = f"{format_count(samples, 'labelled sample')} of {judge_check.path}"
     yield f"judge check: {of_file}, every {every}, for the judge of {names}"
     yield f"  a day costs {_cost(plans, costs, samples * runs)}, for each replica: only processes of one machine share runs"

@@ -2,52 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
 from spanscore.dialects.translations.registry import TRANSLATIONS
 from spanscore.errors import ConfigurationError
-from spanscore.line.configuration import value_at
-from spanscore.line.options import PLACES, Options, rules_in
 from spanscore.otel.sums import checked_dimensions
 from spanscore.runtime import plugins
 from spanscore.runtime.plugins import Registry
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.redactors import REDACTORS
-from spanscore.settings.tree import PlaceSettings, Settings
+from spanscore.settings.tree import Configuration
 from spanscore.sinks.registry import SINKS
 
 __all__ = ["part_problems"]
 
-_NAMED: Mapping[str, Registry] = {
-    "sinks": SINKS,
-    "dialects": DIALECTS,
-    "queue": QUEUES,
-    "redactor": REDACTORS,
-    "units.translations": TRANSLATIONS,
-}
-"""Key → where the parts are found that it names."""
 
-
-def part_problems(settings: Settings) -> Iterator[ConfigurationError]:
+def part_problems(settings: Configuration) -> Iterator[ConfigurationError]:
     """Yield what a scorer's parts would refuse: they are tried here."""
-    rules, key = rules_in(value_at(settings, "sampling.rules")), value_at(settings, "sampling.key")
+    rules, key = settings.sampling.rules, settings.sampling.key
     tried: list[tuple[str, Callable[[], object]]] = [
         ("", lambda: RateSampler({}, rules=rules, key=DEFAULT_KEY if key is None else key)),
         ("monitoring.dimensions: ", lambda: checked_dimensions(settings.monitoring.dimensions)),
     ]
-    places = {name: value_at(settings, f"capture.{name}") for name in PlaceSettings.model_fields}
-    tried += [("capture.", partial(Extract, **{name: place})) for name, place in places.items()]
-    tried += [("", lambda: Options(sinks=value_at(settings, "sinks")))]
-    for section, registry in _NAMED.items():
-        parts, offered = value_at(settings, section), dict.fromkeys(registry.offers)
-        listed = plugins.entries(parts if isinstance(parts, list) else [parts] if parts else [])
-        own = [part for part in listed if part[0] not in PLACES]  # a place is refused above
-        tried += [(f"{section}: ", partial(registry.checked, *part, **offered)) for part in own]
-    tried += [("queue: ", lambda: QUEUES.check_one(value_at(settings, "queue")))]
+    queue, redactor = settings.limits.job_queue, settings.redactor
+    named: Mapping[str, tuple[Registry, Sequence[Any]]] = {
+        "outputs.sinks": (SINKS, settings.outputs.sinks),
+        "units.dialects": (DIALECTS, settings.units.dialects),
+        "limits.job_queue": (QUEUES, [queue]),
+        "redactor": (REDACTORS, [redactor] if redactor else []),
+        "units.translations": (TRANSLATIONS, settings.units.translations),
+    }
+    for section, (registry, parts) in named.items():
+        offered = dict.fromkeys(registry.offers)
+        tried += [(f"{section}: ", partial(registry.checked, *part, **offered)) for part in plugins.entries(parts)]
+    tried += [("limits.job_queue: ", lambda: QUEUES.check_one(queue))]
     for at, make in tried:
         try:
             make()

@@ -30,10 +30,8 @@ from spanscore.cli._session_plan import session_lines, session_metrics_in
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._spool_plan import spool_lines
 from spanscore.cli._traffic import ExpectedTraffic
-from spanscore.dialects.extract import Extract
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
-from spanscore.line.options import Options
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
@@ -43,9 +41,10 @@ from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings
+from spanscore.settings.capture import Extract
 from spanscore.settings.credentials import without_credentials
 from spanscore.settings.judging import JudgeSettings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 
@@ -173,9 +172,9 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         traffic: None = nobody knows it.
         sizes: of the application's samples.
     """
-    settings, options, metrics = report.settings, report.options, report.metrics
+    settings, metrics = report.settings, report.metrics
     of_sessions = session_metrics_in(report.of_metrics, metrics)
-    rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics}
+    rates = {metric.name: settings.sampling.rates_of(metric.name)[0] for metric in metrics}
     costs = costs_of(report.of_metrics, [*rates], sizes)
     shadow_costs = shadow_costs_of(report.of_metrics, [*rates], sizes)
     requests = 0.0 if traffic is None else traffic.per_day
@@ -185,23 +184,23 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         judge_settings=_set(settings.judge),
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
-        rules=tuple(rule_lines(options.rules)),
-        metrics=tuple(_metric(metric, options, per_session=metric in of_sessions) for metric in metrics),
+        rules=tuple(rule_lines(settings.sampling.rules)),
+        metrics=tuple(_metric(metric, settings, per_session=metric in of_sessions) for metric in metrics),
         alerts=tuple(_alerts(report, traffic, days)),
         costs=costs,
         shadow_costs=shadow_costs,
-        spending=tuple(cost_lines(costs, shadow_costs, options.budget, sizes)),
+        spending=tuple(cost_lines(costs, shadow_costs, settings.judge.budget, sizes)),
         requests_per_day=requests or None,
         days=days,
         shadow_days=shadow_days,
-        sessions=tuple(session_lines(of_sessions, options)),
-        judge_check=tuple(judge_check_lines(options.judge_check, _judge_checks(report), metrics, costs)),
+        sessions=tuple(session_lines(of_sessions, settings)),
+        judge_check=tuple(judge_check_lines(settings.judge_check, _judge_checks(report), metrics, costs)),
         notes=(
-            *remote_scoring_lines(options.remote_scoring),
-            *spool_lines(options),
-            *collect_lines(options),
-            *spans_file_lines(options),
-            *_notes(settings, options, metrics),
+            *remote_scoring_lines(settings.remote_scoring),
+            *spool_lines(settings),
+            *collect_lines(settings),
+            *spans_file_lines(settings),
+            *_notes(settings, metrics),
         ),
     )
     return report.as_written.all(plan)
@@ -211,12 +210,14 @@ def _days(
     report: ConfigReport, costs: Sequence[CostPlan], shadow_costs: Sequence[CostPlan], requests: float
 ) -> tuple[tuple[DayPlan, ...], tuple[DayPlan, ...]]:
     """Return what a day of so many requests costs, and what second judges cost beside it; of sessions nobody knows how many."""
-    options, metrics = report.options, report.metrics
+    settings, metrics = report.settings, report.metrics
     of_sessions = {metric.name for metric in session_metrics_in(report.of_metrics, metrics)}
-    rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics if metric.name not in of_sessions}
-    days = days_of([cost for cost in costs if cost.metric in rates], rates, options.budget, requests)
-    own = shadow_budget_of(report.settings, tuple(options.budget))
-    return days, shadow_days_of(shadow_costs, days, options.budget if own is None else own, requests)
+    rates = {
+        metric.name: settings.sampling.rates_of(metric.name)[0] for metric in metrics if metric.name not in of_sessions
+    }
+    days = days_of([cost for cost in costs if cost.metric in rates], rates, settings.judge.budget, requests)
+    own = shadow_budget_of(report.settings, tuple(settings.judge.budget))
+    return days, shadow_days_of(shadow_costs, days, settings.judge.budget if own is None else own, requests)
 
 
 def _set(judge: JudgeSettings) -> dict[str, Any]:
@@ -227,20 +228,18 @@ def _set(judge: JudgeSettings) -> dict[str, Any]:
     return {name: without_credentials(value) for name, value in fields.items()}
 
 
-def volumes_of(
-    plans: Sequence[DropPlan], settings: Settings, options: Options, metrics: Sequence[Metric]
-) -> dict[str, Volume]:
+def volumes_of(plans: Sequence[DropPlan], settings: Configuration, metrics: Sequence[Metric]) -> dict[str, Volume]:
     """Return metric name → volume, for each metric that ``alerts`` names; ``plans``: of those whose drops are watched."""
     planned = {plan.metric: plan for plan in plans}
     return {
-        metric.name: _volume(metric, planned.get(metric.name), settings.alerts[metric.name], options)
+        metric.name: _volume(metric, planned.get(metric.name), settings.alerts[metric.name], settings)
         for metric in metrics
         if metric.name in settings.alerts
     }
 
 
-def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
-    rate, _ = options.rates_of(metric.name)
+def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, settings: ScorerSettings) -> Volume:
+    rate, _ = settings.sampling.rates_of(metric.name)
     least = least_of(alert)
     seen = (
         None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
@@ -258,8 +257,8 @@ def _requests(scores: int, rate: float) -> int | None:
     return round(scores / rate) if rate else None
 
 
-def _metric(metric: Metric, options: Options, *, per_session: bool) -> MetricPlan:
-    rate, highest = options.rates_of(metric.name)
+def _metric(metric: Metric, settings: ScorerSettings, *, per_session: bool) -> MetricPlan:
+    rate, highest = settings.sampling.rates_of(metric.name)
     return MetricPlan(
         name=metric.name,
         version=metric.version,
@@ -268,7 +267,7 @@ def _metric(metric: Metric, options: Options, *, per_session: bool) -> MetricPla
         highest=rate if per_session else highest,
         per="session" if per_session else "unit",
         fields={
-            kind: {name: _where(name, kind, options.extract) for name in names}
+            kind: {name: _where(name, kind, settings.capture.extract) for name in names}
             for kind, names in metric.requires.items()
         },
     )
@@ -286,7 +285,7 @@ def _where(name: str, kind: str, extract: Extract | None) -> str:
 def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequence[DayPlan]) -> Iterator[AlertPlan]:
     settings, scores = report.settings, {day.metric: day.scores for day in days}
     plans = plans_of(settings.alerts, report.metrics, settings.monitoring, _judge_checks(report))
-    volumes = volumes_of(plans, settings, report.options, report.metrics)
+    volumes = volumes_of(plans, settings, report.metrics)
     planned = {plan.metric: plan for plan in plans}
     for metric in report.metrics:
         if metric.name in settings.alerts:
@@ -297,12 +296,12 @@ def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequenc
 
 def _judge_checks(report: ConfigReport) -> list[JudgeCheckPlan]:
     return judge_check_plans(
-        report.options.judge_check, report.settings.alerts, report.metrics, report.settings.monitoring
+        report.settings.judge_check, report.settings.alerts, report.metrics, report.settings.monitoring
     )
 
 
 def _alert(
-    metric: Metric, plan: DropPlan | None, volume: Volume, settings: Settings, hourly: Sequence[float]
+    metric: Metric, plan: DropPlan | None, volume: Volume, settings: Configuration, hourly: Sequence[float]
 ) -> AlertPlan:
     """Return what is watched of a metric; ``hourly``: its scores of each hour, none where no traffic is told."""
     alert, windows = settings.alerts[metric.name], tuple(settings.monitoring.windows)
@@ -347,23 +346,23 @@ def _alert_notes(plan: DropPlan | None, scale: Scale) -> Iterator[str]:
         yield f"its mean strays so much by itself that a drop of {plan.settings.min_drop:g} is not seen: raise min_drop"
 
 
-def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> Iterator[str]:
+def _notes(settings: Configuration, metrics: Sequence[Metric]) -> Iterator[str]:
     offline = settings.judge.model == "lexical"
     if not offline and price_in(settings, settings.judge) is None:
         yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
-    if options.remote_scoring is None:
-        yield from dear_lines(settings, options, metrics)
-    yield from _hasty(settings.judge.timeout, options.timeout)
+    if settings.remote_scoring is None:
+        yield from dear_lines(settings, metrics)
+    yield from _hasty(settings.judge.timeout, settings.limits.timeout)
     yield from calibration_notes(settings)
     for name, _, shadow in shadow_settings(settings):
         paid = "as much again as judge.budget" if shadow.budget is None else "a budget of its own"
         yield f"{name} has a second judge, {shadow.model}, asked about each unit that it scores: that costs more, from {paid}"
     yield from _advice(metrics)
-    yield from sampling_notes(options)
+    yield from sampling_notes(settings)
     yield from _dimensions(settings.monitoring.dimensions)
-    if not options.capture:
+    if not settings.capture.enabled:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
-    if "span" not in options.outputs:
+    if not settings.outputs.span:
         yield "outputs.span is false: scores are not on the units' spans"
     if offline:  # here all metrics are made with the offline judge, also where another one will be asked
         own = settings.embeddings not in (None, "lexical")

@@ -37,7 +37,7 @@ _NOT_OF_A_SCORE: Final = frozenset[str]()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewRun:
-    """One run of the command: its options, as ``spanscore preview --help`` tells them; a text that is empty was not given."""
+    """One run of the command: its settings, as ``spanscore preview --help`` tells them; a text that is empty was not given."""
 
     config: Path
     source: str
@@ -54,13 +54,13 @@ class PreviewRun:
             SpanscoreError: an option, the configuration or the source is wrong, or there is nothing in it.
         """
         report = valid(self.config)
-        metrics, options = _of_units(self.config, report), report.options
+        metrics, settings = _of_units(self.config, report), report.settings
         since_s, until_s = between(self.since, self.until)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
-        reader = UnitReader(options, report.settings.units)
-        rates = {name: options.rates_of(name)[0] for name in metrics}
-        tally = tally_of(options, rates, options.rules)
-        read = ReplayTally(key for rule in options.rules for key in rule.metadata or ())
+        reader = UnitReader(settings)
+        rates = {name: settings.sampling.rates_of(name)[0] for name in metrics}
+        tally = tally_of(settings, rates, settings.sampling.rules)
+        read = ReplayTally(key for rule in settings.sampling.rules for key in rule.when.metadata or ())
         with show_progress(
             read, Terminal(stderr=True, highlight=False, markup=False), lambda read: _so_far(read, tally)
         ) as on_progress:
@@ -70,7 +70,7 @@ class PreviewRun:
             raise ConfigurationError(nothing_in(self.source, read.traces, read.unread, read.outside))
         costs = unit_costs(report, Sizes(self.context_tokens))
         notes = [*self._on_costs(costs), *_notes(report)]
-        preview = preview_of(tally, rates=rates, rules=options.rules, costs=costs, notes=notes)
+        preview = preview_of(tally, rates=rates, rules=settings.sampling.rules, costs=costs, notes=notes)
         self._tell(preview, read, store, reader, interrupted=interrupted)
         return interrupted
 
@@ -132,7 +132,7 @@ def _so_far(read: ReplayTally, tally: PreviewTally) -> str:
 
 
 def _notes(report: ConfigReport) -> Iterator[str]:
-    if report.options.budget:
+    if report.settings.judge.budget:
         yield "judge.budget lowers the rates by the hour: what is told here is without that"
     if of_sessions := session_metrics_in(report.of_metrics, report.metrics):
         yield f"conversations are not previewed: {', '.join(metric.name for metric in of_sessions)}"

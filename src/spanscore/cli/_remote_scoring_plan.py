@@ -9,38 +9,28 @@ from urllib.parse import urlsplit
 
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.errors import ConfigurationError
-from spanscore.line.configuration import value_at
-from spanscore.line.options import Options, rules_in
 from spanscore.line.remote_scoring import left_to_the_other
 from spanscore.protocols import Metric
 from spanscore.settings.bearer import token_in_file
-from spanscore.settings.feedback import feedback_in
 from spanscore.settings.kafka import confluent_config
-from spanscore.settings.remote_scoring import RemoteScoring, remote_scoring_in
-from spanscore.settings.spool import spool_in
-from spanscore.settings.tree import Settings
+from spanscore.settings.remote_scoring import RemoteScoring
+from spanscore.settings.tree import Configuration
 
 __all__ = ["remote_scoring_lines", "remote_scoring_problems"]
 
 
-def remote_scoring_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
+def remote_scoring_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield what keeps units from being handed over; a file that is not here may be where the application will run.
 
     Args:
         made: the metrics of the configuration, in its order; of those where one could not be made, nothing is said here.
     """
-    where = remote_scoring_in(value_at(settings, "remote_scoring"))
+    where = settings.remote_scoring
     if where is None:
         return
-    options = Options(
-        remote_scoring=where,
-        session_metrics=_of_sessions(settings, made),
-        rules=rules_in(value_at(settings, "sampling.rules")),
-        feedback_sampling=feedback_in(value_at(settings, "sampling.feedback")),
-        spool=spool_in(value_at(settings, "spool")),
-        queue=value_at(settings, "queue"),
-    )
-    checks: list[Callable[[], object]] = [partial(left_to_the_other, options), partial(_secrets, where)]
+    sessions = settings.sessions.model_copy(update={"metrics": tuple(_of_sessions(settings, made))})
+    whole = settings.model_copy(update={"sessions": sessions})
+    checks: list[Callable[[], object]] = [partial(left_to_the_other, whole), partial(_secrets, where)]
     for check in checks:
         try:
             check()
@@ -57,7 +47,7 @@ def remote_scoring_lines(where: RemoteScoring | None) -> Iterator[str]:
         yield "remote_scoring.endpoint is no https: content and token travel as plain text"
 
 
-def _of_sessions(settings: Settings, made: Sequence[Metric]) -> Sequence[Metric]:
+def _of_sessions(settings: Configuration, made: Sequence[Metric]) -> Sequence[Metric]:
     try:
         return session_metrics_in(settings, made)
     except (ConfigurationError, ValueError):  # told as a problem of theirs; or not all are there: which is which?
@@ -65,8 +55,8 @@ def _of_sessions(settings: Settings, made: Sequence[Metric]) -> Sequence[Metric]
 
 
 def _secrets(where: RemoteScoring) -> object:
-    if where.topic is not None:
-        return confluent_config(where.topic, "remote_scoring.kafka")
+    if where.kafka is not None:
+        return confluent_config(where.kafka, "remote_scoring.kafka")
     return token_in_file(where.token_file or "", "remote_scoring.token_file")
 
 

@@ -44,7 +44,7 @@ _END_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRun:
-    """One run of the command: its options, as ``spanscore replay --help`` tells them; a text that is empty was not given."""
+    """One run of the command: its settings, as ``spanscore replay --help`` tells them; a text that is empty was not given."""
 
     config: Path
     source: str
@@ -66,7 +66,7 @@ class ReplayRun:
             SpanscoreError: an option, the configuration or the source is wrong.
         """
         report = valid(self.config)
-        tally = ReplayTally(key for rule in report.options.rules for key in rule.metadata or ())
+        tally = ReplayTally(key for rule in report.settings.sampling.rules for key in rule.when.metadata or ())
         since_s, until_s = between(self.since, self.until)
         bounds = self._bounds(since_s, until_s)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
@@ -78,7 +78,7 @@ class ReplayRun:
         notes = Terminal(stderr=True, highlight=False, markup=False)
         for note in (*made.notes, *beforehand):
             notes.print_line(note)
-        reader = UnitReader(made.options, made.units, evaluated)
+        reader = UnitReader(made.settings, evaluated)
         with show_progress(tally, notes, lambda tally: str(tally.state())) as on_progress:
             replay = Replay(
                 store, reader, made.scorer._stored_units(), bounds, tally=tally, journal=journal, told=on_progress

@@ -9,12 +9,12 @@ from spanscore.cli._config_report import ConfigReport
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.service import plan, worker_plan
 from spanscore.settings.serving import ServeSettings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["service_lines", "with_services"]
 
 
-def service_lines(settings: Settings) -> dict[str, tuple[str, ...]]:
+def service_lines(settings: Configuration) -> dict[str, tuple[str, ...]]:
     """Return ``serve`` and ``worker`` → what each would do, a line each; none where the configuration does not say how."""
     works = (f"spanscore worker: {line}" for line in worker_plan.told(settings))
     return {
@@ -32,12 +32,12 @@ def with_services(report: ConfigReport) -> ConfigReport:
     return replace(report, errors=(*report.errors, *map(shown, wrong)), missing=(*report.missing, *map(shown, missing)))
 
 
-def _problems(settings: Settings) -> Iterator[ConfigurationError]:
+def _problems(settings: Configuration) -> Iterator[ConfigurationError]:
     if _serves(settings):
         yield from plan.problems(settings.serve)
     if worker_plan.reads(settings):
         yield from worker_plan.problems(settings)
 
 
-def _serves(settings: Settings) -> bool:
+def _serves(settings: Configuration) -> bool:
     return settings.serve != ServeSettings()

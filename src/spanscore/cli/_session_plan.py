@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spanscore.errors import ConfigurationError
-from spanscore.line.configuration import value_at
-from spanscore.line.options import Options
 from spanscore.line.session_metrics import checked_session_metrics
 from spanscore.metrics.catalog.configured import per_session
 from spanscore.protocols import Metric
 from spanscore.settings.durations import duration
 from spanscore.settings.sessions import Replicas, Sessions
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["session_lines", "session_metrics_in", "session_problems"]
 
@@ -26,21 +24,21 @@ _PRESUMES: Final[dict[Replicas, str]] = {
 }
 
 
-def session_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
+def session_problems(settings: Configuration, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield why a configuration's metrics cannot score sessions; all of them could be made."""
     try:
         sessions = checked_session_metrics(session_metrics_in(settings, made), (), ())
     except ConfigurationError as error:
         yield error
         return
-    for rule in value_at(settings, "sampling.rules"):
+    for rule in settings.sampling.rules:
         if rule.when.score is not None and rule.when.score.metric in sessions:
             yield ConfigurationError(
                 f"sampling.rules: one looks at the score of {rule.when.score.metric}, which scores sessions; rules are of units"
             )
 
 
-def session_metrics_in(settings: Settings, metrics: Sequence[Metric]) -> list[Metric]:
+def session_metrics_in(settings: Configuration, metrics: Sequence[Metric]) -> list[Metric]:
     """Return those that score sessions of a configuration's metrics, which are in its order.
 
     Raises:
@@ -49,7 +47,7 @@ def session_metrics_in(settings: Settings, metrics: Sequence[Metric]) -> list[Me
     return [metric for metric, is_one in zip(metrics, per_session(settings), strict=True) if is_one]
 
 
-def session_lines(metrics: Sequence[Metric], options: Options) -> Iterator[str]:
+def session_lines(metrics: Sequence[Metric], settings: ScorerSettings) -> Iterator[str]:
     """Yield when conversations end, and what that presumes; nothing where no metric scores them."""
     if not metrics:
         return
@@ -58,9 +56,9 @@ def session_lines(metrics: Sequence[Metric], options: Options) -> Iterator[str]:
         f"{names}: one score per conversation, when it has ended; rates and alerts are of conversations, not of requests, and "
         "what a day costs hangs on how many there are: it is in no sum here"
     )
-    yield f"a conversation ends {_ends(options.sessions)}"
-    yield f"sessions.replicas: {options.sessions.replicas} presumes that {_PRESUMES[options.sessions.replicas]}"
-    if options.rules:
+    yield f"a conversation ends {_ends(settings.sessions)}"
+    yield f"sessions.replicas: {settings.sessions.replicas} presumes that {_PRESUMES[settings.sessions.replicas]}"
+    if settings.sampling.rules:
         yield f"sampling rules are of units: none raises the rate of {names}"
 
 

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.line.configuration import value_at
-from spanscore.line.options import Options
 from spanscore.settings.durations import duration
-from spanscore.settings.spool import spool_in
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration, ScorerSettings
 from spanscore.spool.disk import check_disk
 
 __all__ = ["spool_lines", "spool_problems"]
@@ -19,14 +16,16 @@ __all__ = ["spool_lines", "spool_problems"]
 _MB: Final = 1e6
 
 
-def spool_problems(settings: Settings) -> Iterator[ConfigurationError]:
+def spool_problems(settings: Configuration) -> Iterator[ConfigurationError]:
     """Yield what keeps a spool from being written; a folder that is not here may be where the scorer will run."""
-    spool = spool_in(value_at(settings, "spool"))
+    spool = settings.spool
     if spool is None:
         return
-    if value_at(settings, "queue") != "memory":
-        yield ConfigurationError("spool and queue are both given: units wait in one place; leave out one of them")
-    if not spool.score_here and value_at(settings, "sampling.feedback") is not None:
+    if settings.limits.job_queue != "memory":
+        yield ConfigurationError(
+            "spool and limits.job_queue are both given: units wait in one place; leave out one of them"
+        )
+    if not spool.score_here and settings.sampling.feedback is not None:
         yield ConfigurationError(
             "sampling.feedback cannot stand beside spool.score_here: false: nothing is judged there"
         )
@@ -40,9 +39,9 @@ def spool_problems(settings: Settings) -> Iterator[ConfigurationError]:
             yield error
 
 
-def spool_lines(options: Options) -> Iterator[str]:
+def spool_lines(settings: ScorerSettings) -> Iterator[str]:
     """Yield what a spool without a problem does."""
-    spool = options.spool
+    spool = settings.spool
     if spool is None:
         return
     who = "scored in this process, or in any that shares it" if spool.score_here else "scored by spanscore worker"

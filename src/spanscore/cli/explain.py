@@ -81,13 +81,12 @@ def _traces(store: TraceStore, trace_id: str, unread: list[Unread]) -> Iterator[
 def _explainer(config: Path | None, *, texts: bool) -> TraceExplainer:
     from spanscore.cli._config_report import valid
     from spanscore.cli._session_plan import session_metrics_in
-    from spanscore.line.options import Options
     from spanscore.replay.explaining import TraceExplainer
-    from spanscore.settings.serving import WireUnits
+    from spanscore.settings.tree import ScorerSettings
 
     if config is None:
-        return TraceExplainer(Options(), WireUnits(), texts=texts)
+        return TraceExplainer(ScorerSettings(), texts=texts)
     report = valid(config, judge=False, embeddings=False)
     of_sessions = session_metrics_in(report.of_metrics, report.metrics)
     metrics = [metric for metric in report.metrics if metric not in of_sessions]
-    return TraceExplainer(report.options, report.settings.units, metrics, texts=texts)
+    return TraceExplainer(report.settings, metrics, texts=texts)

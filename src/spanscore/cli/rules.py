@@ -24,8 +24,8 @@ from spanscore.monitoring.judge_check import judge_check_plans
 from spanscore.monitoring.kubernetes import operator_files
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import MonitoringSettings
-from spanscore.settings.tree import Settings
+from spanscore.settings.alerting import Monitoring
+from spanscore.settings.tree import Configuration
 
 __all__ = ["rules"]
 
@@ -46,7 +46,7 @@ _READING = {
     "often; to see the drop half of the time, a continuous metric needs fewer than is said here",
     "requests": "units that the application must see in a window for that, at the metric's rate without rules",
 }
-_DEFAULT_URL = MonitoringSettings.model_fields["dashboard_url"].default
+_DEFAULT_URL = Monitoring.model_fields["dashboard_url"].default
 
 
 class RulesFormat(StrEnum):
@@ -88,7 +88,7 @@ def rules(
     [bold]--label release=prometheus[/bold] where your Prometheus selects by one.
     """
     report = valid(config)
-    settings, metrics, judge_check = report.settings, report.metrics, report.options.judge_check
+    settings, metrics, judge_check = report.settings, report.metrics, report.settings.judge_check
     files = _files(rule_files(settings.alerts, metrics, settings.monitoring, judge_check), form, labels or [])
     for name, text in files.items():
         with writing(out / name):
@@ -96,7 +96,7 @@ def rules(
             (out / name).write_text(text, encoding="utf-8")
     judge_checks = judge_check_plans(judge_check, settings.alerts, metrics, settings.monitoring)
     plans = plans_of(settings.alerts, metrics, settings.monitoring, judge_checks)
-    volumes = volumes_of(plans, settings, report.options, metrics)
+    volumes = volumes_of(plans, settings, metrics)
     notes = _notes(settings, metrics, plans)
     if as_json:
         typer.echo(json.dumps(_as_json([str(out / name) for name in files], plans, volumes, settings, notes), indent=2))
@@ -132,7 +132,7 @@ def _dashboards() -> dict[str, str]:
     return {f"grafana/dashboards/{dashboard.name}": dashboard.read_text(encoding="utf-8") for dashboard in dashboards}
 
 
-def _notes(settings: Settings, metrics: Sequence[Metric], plans: Sequence[DropPlan]) -> list[str]:
+def _notes(settings: Configuration, metrics: Sequence[Metric], plans: Sequence[DropPlan]) -> list[str]:
     watched = {plan.metric for plan in plans}
     notes = [f"{plan.metric}: {_FALSE_ALARMS}" for plan in plans if not plan.holds]
     for metric in metrics:
@@ -165,7 +165,7 @@ def _build_list(lines: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: Settings) -> Fitting:
+def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: Configuration) -> Fitting:
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
     rows = []
     for plan in plans:
@@ -187,7 +187,7 @@ def _as_json(
     files: Sequence[str],
     plans: Sequence[DropPlan],
     volumes: Mapping[str, Volume],
-    settings: Settings,
+    settings: Configuration,
     notes: Sequence[str],
 ) -> dict[str, Any]:
     return {

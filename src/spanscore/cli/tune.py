@@ -31,7 +31,7 @@ from spanscore.model.annotation import AnnotatedSample
 from spanscore.protocols import Judge
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.printable import printable, printable_lines
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["tune"]
 
@@ -97,9 +97,9 @@ def tune(
     how: dict[str, Any] = {"demonstrations": demonstrations, "candidates": candidates, "seed": seed}
     how |= {
         "rewriter": _rewriter(configured.settings, rewriter),
-        "redactor": redactor_in(redactor) or configured.options.redactor,
+        "redactor": redactor_in(redactor or configured.settings.redactor),
     }
-    purse = purse_for(configured.options, {taught.name: taught})
+    purse = purse_for(configured.settings, {taught.name: taught})
     try:
         with asked_by(Asker(taught.name, purse=purse)):
             fitted = _fit(taught, labelled, how, notes)
@@ -127,7 +127,7 @@ def _metric(configured: ConfigReport, name: str) -> JudgedMetric:
     return metric
 
 
-def _rewriter(settings: Settings, named: str) -> Judge | None:
+def _rewriter(settings: Configuration, named: str) -> Judge | None:
     if not named:
         return None
     make = partial(judge_named, settings, named)

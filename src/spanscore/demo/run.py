@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langsmith import tracing_context
 from opentelemetry.sdk.trace import ReadableSpan
 
+from spanscore.config import Capture, Outputs, Rule, RuleCondition, Sampling
 from spanscore.context import references
 from spanscore.demo.chain import handbook_chain
 from spanscore.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS, ferry_agent
@@ -28,7 +29,6 @@ from spanscore.metrics.catalog.registry import create
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.protocols import Metric
-from spanscore.sampling.rules import Rule
 from spanscore.scorer import OnlineScorer
 
 __all__ = ["Demo", "DemoOptions", "Played", "Tally"]
@@ -40,8 +40,8 @@ METRICS: Mapping[str, Mapping[str, Any]] = {
     "topic_adherence": {},
 }
 """Metric → its parameters."""
-_AGENT_RULE = Rule(rate=1.0, name="every agent turn", workflow=AGENT_NAME)
-_ERROR_RULE = Rule(rate=1.0, name="errors", any_error=True)
+_AGENT_RULE = Rule(rate=1.0, name="every agent turn", when=RuleCondition(workflow=AGENT_NAME))
+_ERROR_RULE = Rule(rate=1.0, name="errors", when=RuleCondition(any_error=True))
 _BREATH = 40
 """Requests after which it waits for the scores: it asks faster than any judge answers, and nothing shall be turned away."""
 _FLUSH_S = 60.0
@@ -140,13 +140,12 @@ class Demo:
         self._tracing = Tracing(options.seed, options.otlp)
         self.scorer = OnlineScorer(
             metrics,
-            sample_rate=options.rate,
-            rules=[_AGENT_RULE, _ERROR_RULE],
+            sampling=Sampling(rate=options.rate, rules=[_AGENT_RULE, _ERROR_RULE]),
             tracer_provider=self._tracing.tracer_provider,
             meter_provider=self._tracing.meter_provider,
             logger_provider=self._tracing.logger_provider,
-            capture_content=True,  # the handbook is ours, and a trace without question and answer shows little
-            sinks=[self._tally],
+            capture=Capture(content=True),  # the handbook is ours, and a trace without question and answer shows little
+            outputs=Outputs(sinks=[self._tally]),
         )
 
     def __enter__(self) -> Self:

@@ -14,7 +14,6 @@ from spanscore.codec.sdk import WireAttributes
 from spanscore.codec.text import as_text, from_wire, is_cut
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.documents import Retrieved, retrieved_in
-from spanscore.dialects.extract import Extract
 from spanscore.dialects.said import final_text
 from spanscore.dialects.samples import no_sample, samples_of
 from spanscore.dialects.turn import QUESTION_KEYS
@@ -33,6 +32,7 @@ from spanscore.dialects.view import (
 from spanscore.model.sample import Samples
 from spanscore.model.span import Attributes, NoContent, SpanData, Unit
 from spanscore.runtime.log import log_once
+from spanscore.settings.capture import Extract
 
 __all__ = ["GenAIExtractor"]
 

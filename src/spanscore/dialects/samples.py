@@ -11,7 +11,7 @@ from spanscore import semconv
 from spanscore.codec.text import as_text, jsonable
 from spanscore.dialects.contexts import Contexts
 from spanscore.dialects.conversation import conversation_of
-from spanscore.dialects.extract import Extract
+from spanscore.dialects.extract import find_answer, find_contexts, find_question
 from spanscore.dialects.said import Said
 from spanscore.dialects.turn import Found, Source
 from spanscore.dialects.view import View
@@ -19,6 +19,7 @@ from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.model.span import CUT
 from spanscore.runtime.log import log_once
+from spanscore.settings.capture import Extract
 
 __all__ = ["no_sample", "samples_of"]
 
@@ -37,10 +38,10 @@ def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
 def samples_of(view: View, extract: Extract) -> Samples:
     """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
     said = Said(view)
-    answer = extract.answer(view, said)
+    answer = find_answer(extract, view, said)
     answering = said.answering(answer.value)
-    question = extract.question(view, said, answering)
-    found = extract.contexts(view, said, answering)
+    question = find_question(extract, view, said, answering)
+    found = find_contexts(extract, view, said, answering)
     searched = (
         ("user_input", question.searched),
         ("response", answer.searched),

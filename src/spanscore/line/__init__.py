@@ -1,1 +1,1 @@
-"""Options → the parts of one scorer, put together, driven, drained and shown."""
+"""Settings → the parts of one scorer, put together, driven, drained and shown."""

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from spanscore.line.build import exports_content
-from spanscore.line.configuration import Configuration, given_in
-from spanscore.line.options import Options
 from spanscore.model.annotation import Annotation
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
 from spanscore.settings.reading import read_settings
+from spanscore.settings.tree import ScorerSettings
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.registry import SINKS
 from spanscore.units.annotations import AnnotationBook, FeedbackScales
@@ -29,32 +28,34 @@ class AnnotationImport:
     """Sends labels, one after the other. Blocks.
 
     Args:
-        options: their scales, places and service name.
+        settings: their scales, places and service name.
         metrics: names that no label may have.
         providers: where they go; None = those that the environment says.
     """
 
-    def __init__(self, options: Options, metrics: list[str], *, providers: Providers | None = None) -> None:
-        self._scales = FeedbackScales(options.feedback_scales, metrics)
-        self._content = exports_content(options.capture_content)
-        self._providers = providers or Providers(service_name=options.service_name)
+    def __init__(self, settings: ScorerSettings, metrics: list[str], *, providers: Providers | None = None) -> None:
+        self._scales = FeedbackScales(settings.feedback_scales, metrics)
+        self._content = exports_content(settings.capture.content)
+        self._providers = providers or Providers(service_name=settings.service_name)
         self._book = AnnotationBook()
         self._sent = 0
         self._delivered = True
         telemetry = Telemetry(None, Ledger(()))
         parts: Mapping[str, Any] = {"providers": self._providers, "content": self._content, "telemetry": telemetry}
-        self._sinks = CompositeSink(SINKS.each([name for name in SINKS.built_in if name in options.outputs], **parts))
-        if "instruments" in options.outputs:
+        self._sinks = CompositeSink(
+            SINKS.each([name for name in SINKS.built_in if name in settings.outputs.places], **parts)
+        )
+        if settings.outputs.instruments:
             telemetry.export_to(self._providers.meter())
 
     @classmethod
     def of(cls, config: Path | None) -> Self:
         """Return one that sends as a configuration says; None = as the defaults do."""
         if config is None:
-            return cls(Options(), [])
-        settings = read_settings(config, Configuration).settings
+            return cls(ScorerSettings(), [])
+        settings = read_settings(config).settings
         names = [entry if isinstance(entry, str) else next(iter(entry)) for entry in settings.metrics]
-        return cls(Options.of(given_in(settings)), names)
+        return cls(settings, names)
 
     def send(self, label: Annotation) -> str:
         """Send a label; return ``sent``, ``repeated`` where it says nothing new, or what is wrong with it."""

@@ -38,7 +38,7 @@ def annotation_writer_of(line: Line, feedback: FeedbackJudging | None) -> Annota
     """Return the desk of a line; ``feedback``: has units judged that labels are about."""
     return AnnotationWriter(
         line.event_queue,
-        scales=FeedbackScales(line.options.feedback_scales, line.metrics),
+        scales=FeedbackScales(line.settings.feedback_scales, line.metrics),
         known_units=line.known,
         hold=line.hold,
         sinks=line.sinks,

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
-from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
-from spanscore.line.options import Options
 from spanscore.model.foreign import type_name
 from spanscore.model.score import Outcome
 from spanscore.protocols import SampleExtractor
 from spanscore.runtime.timebox import Timebox
+from spanscore.settings.capture import Extract
+from spanscore.settings.tree import ScorerSettings
 
 __all__ = ["dialects_of"]
 
 
-def dialects_of(options: Options, box: Timebox) -> list[SampleExtractor]:
+def dialects_of(settings: ScorerSettings, box: Timebox) -> list[SampleExtractor]:
     """Return the dialects that are asked, in order: the user's own before the built-in ones."""
-    extract = _within(box, options.extract or Extract())
-    ends = {"score_abandoned": options.score_abandoned, "score_failed": options.score_failed}
+    extract = _within(box, settings.capture.extract or Extract())
+    ends = {"score_abandoned": settings.capture.score_abandoned, "score_failed": settings.capture.score_failed}
     offered = {"places": extract, **ends}
-    own = [_box(box, dialect) for dialect in DIALECTS.each(options.dialects, **offered)]
+    own = [_box(box, dialect) for dialect in DIALECTS.each(settings.units.dialects, **offered)]
     return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
 
 
 def _within(box: Timebox, extract: Extract) -> Extract:
     """Return the same places, the functions among them with deadlines."""
     hooks: dict[str, Any] = {}
-    for name in (place.name for place in fields(extract)):
+    for name in Extract.model_fields:
         if callable(place := getattr(extract, name)):
             hooks[name] = box.hook(place, f"Extract({name}=…)", Outcome.NO_SAMPLE)
-    return replace(extract, **hooks)
+    return extract.model_copy(update=hooks)
 
 
 def _box(box: Timebox, dialect: SampleExtractor) -> Any:

@@ -1,21 +1,20 @@
-"""Options → what judges may be paid, and the sampler's pace by it."""
+"""Configuration → what judges may be paid, and the sampler's pace by it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget import Purse
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.line.accounts import judges_of, models_of
-from spanscore.line.options import Options
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.protocols import Metric
 from spanscore.runtime.threads import start_daemon
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.settings.budget import Budget
+from spanscore.settings.tree import ScorerSettings
 
 __all__ = ["budget_of", "pacer_of", "purse_for", "purse_of", "shadow_purse_of"]
 
@@ -36,7 +35,7 @@ def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metr
     return purse
 
 
-def shadow_purse_of(options: Options, shadows: Mapping[str, Metric]) -> Purse | None:
+def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> Purse | None:
     """Return what second judges may be paid: of a purse of their own, so that they take nothing from the metrics.
 
     Raises:
@@ -44,18 +43,22 @@ def shadow_purse_of(options: Options, shadows: Mapping[str, Metric]) -> Purse | 
     """
     if not shadows:
         return None
-    own = options.shadow_budget
-    return purse_for(options, shadows) if own is None else purse_of(own, options.replica_share, shadows)
+    own = settings.judge.shadow_budget
+    return purse_for(settings, shadows) if own is None else purse_of(own, settings.judge.replica_share, shadows)
 
 
-def purse_for(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
+def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> Purse | None:
     """Return what the judges of some of a configuration's metrics may be paid; budgets of its other metrics are left out.
 
     Raises:
         ConfigurationError: a budget is in USD while a model has no price; or the share is none.
     """
-    own = [budget for budget in options.budget if budget.metric is None or _name_now(budget.metric, metrics) in metrics]
-    return purse_of(own, options.replica_share, metrics)
+    own = [
+        budget
+        for budget in settings.judge.budget
+        if budget.metric is None or _name_now(budget.metric, metrics) in metrics
+    ]
+    return purse_of(own, settings.judge.replica_share, metrics)
 
 
 def pacer_of(purse: Purse | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
@@ -85,7 +88,7 @@ def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
         raise ConfigurationError(
             f"judge.budget names {budget.metric!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
         )
-    return replace(budget, metric=name)
+    return budget.model_copy(update={"metric": name})
 
 
 def _name_now(metric: str, metrics: Mapping[str, Metric]) -> str:

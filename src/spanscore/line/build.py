@@ -1,10 +1,9 @@
-"""Options → parts: the one place where the parts of a scorer are put together."""
+"""Configuration → parts: the one place where the parts of a scorer are put together."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from math import inf
 
@@ -24,7 +23,6 @@ from spanscore.line.delivery import LastOfUnit
 from spanscore.line.feedback import feedback_of
 from spanscore.line.gauges import gauges_of
 from spanscore.line.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
-from spanscore.line.options import Options
 from spanscore.line.remote_scoring import handover_of, left_to_the_other, refusal_of
 from spanscore.line.screens import check_screens
 from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
@@ -50,8 +48,10 @@ from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.scoring.redactors import redactor_in
 from spanscore.scoring.shadows import Shadows
 from spanscore.scoring.workers import Engine
+from spanscore.settings.tree import ScorerSettings
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.sinks.registry import SINKS
@@ -96,42 +96,44 @@ class Line:
         disabled: the environment stops scoring in this process.
     """
 
-    def __init__(self, metrics: Sequence[Metric], options: Options, providers: Providers) -> None:
-        options = left_to_the_other(options)
+    def __init__(self, metrics: Sequence[Metric], settings: ScorerSettings, providers: Providers) -> None:
+        settings = left_to_the_other(settings)
         number = next(_numbers)
-        self.of_units: Mapping[str, Metric] = checked_metrics(metrics, options)
-        self.of_sessions = checked_session_metrics(options.session_metrics, self.of_units, options.shadows)
+        self.of_units: Mapping[str, Metric] = checked_metrics(metrics, settings)
+        self.of_sessions = checked_session_metrics(settings.sessions.metrics, self.of_units, settings.judge.shadows)
         self.metrics: Mapping[str, Metric] = {**self.of_units, **self.of_sessions}
         for name in self.metrics:
             refuse_taken_name(name)
         self.name = f"OnlineScorer {number} ({', '.join(self.metrics)})"
-        self.shadowing = checked_shadows(options.shadows, self.of_units)
-        self.options = replace(options, rates=checked_rates(options, self.metrics))
+        self.shadowing = checked_shadows(settings.judge.shadows, self.of_units)
+        rates = checked_rates(settings.sampling.rates, self.metrics)
+        sampling = settings.sampling.model_copy(update={"rates": rates})
+        self.settings = settings.model_copy(update={"sampling": sampling})
         self.providers = providers
-        self.content = exports_content(options.capture_content)
+        self.content = exports_content(settings.capture.content)
         self.disabled = _is_disabled()
         self._tracer: Tracer | None = None
         self.over = self.closed = False
-        self.sinks = CompositeSink(SINKS.each(options.sinks, content=self.content))
+        self.sinks = CompositeSink(SINKS.each(settings.outputs.sinks, content=self.content))
         self.prepared: list[Callable[[], None]] = [self._open_sinks]
         self.receivers: list[Receiver] = []
         self.points_beside: Points = dict
         self._make_parts()
 
     def _make_parts(self) -> None:
-        options = self.options
-        self.compared = compared_values_of(options, self.metrics, self.providers.resource, self._show_id)
+        settings = self.settings
+        self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
         self.ledger = ledger_of(self.of_units, self.compared)
         self.shadow_ledger = Ledger(self.shadowing)
         self.pairs = Pairs(self.shadowing, self.shadow_ledger)
-        self.purse = purse_of(options.budget, options.replica_share, self.metrics)
-        self.shadow_purse = shadow_purse_of(options, self.shadowing)
+        self.purse = purse_of(settings.judge.budget, settings.judge.replica_share, self.metrics)
+        self.shadow_purse = shadow_purse_of(settings, self.shadowing)
         self.accounts = self._accounts()
         self.judge_check: JudgeCheckRuns | None = None
         self.telemetry = telemetry_of(
-            options,
+            settings,
             self,
-            gauges_of(self, has_spool=options.spool is not None),
+            gauges_of(self, has_spool=settings.spool is not None),
             metrics=self.metrics,
             shadowing=self.shadowing,
             accounts=self.accounts,
@@ -139,48 +141,48 @@ class Line:
             compared=self.compared,
         )
         self.event_queue: EventQueue[Receiver] = EventQueue(
-            soft=options.event_queue_size, soft_bytes=options.event_queue_bytes
+            soft=settings.limits.event_queue_size, soft_bytes=settings.limits.event_queue_bytes
         )
         self.duty = DutyCycle()
         self.queue: Queue = queue_of(
-            options,
+            settings,
             lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR),
             self.providers.resource,
             self.metrics,
         )
         self.delivery = delivery_of(self.queue, self.providers)
-        rates = {name: options.rates_of(name)[0] for name in self.of_units}
-        check_screens(options.rules, [*self.of_units.values()], rates)
-        key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
+        rates = {name: settings.sampling.rates_of(name)[0] for name in self.of_units}
+        check_screens(settings.sampling.rules, [*self.of_units.values()], rates)
+        key = DEFAULT_KEY if settings.sampling.key is None else settings.sampling.key
         self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
         self.sampler = RateSampler(
             rates,
-            sessions={name: options.rates_of(name)[0] for name in self.of_sessions},
-            rules=options.rules,
+            sessions={name: settings.sampling.rates_of(name)[0] for name in self.of_sessions},
+            rules=settings.sampling.rules,
             key=key,
             pacer=self.pacer,
-            feedback_rate=0.0 if options.feedback_sampling is None else options.feedback_sampling.rate,
-            head_sampling_rate=options.head_sampling_rate,
+            feedback_rate=0.0 if settings.sampling.feedback is None else settings.sampling.feedback.rate,
+            head_sampling_rate=settings.sampling.head_sampling_rate,
             service=self.providers.service_name,
         )
         self.hold: SpanBuffer = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge))
         self.evaluation = self._evaluation(self.metrics, self.purse)
-        self.box = Timebox(options.hook_timeout, suppressed_context)
-        self.hooks = Hooks(options.redactor, options.sample_filter).within(self.box)
+        self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
+        self.hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter).within(self.box)
         self.judge_check = judge_check_runs(
-            options.judge_check,
+            settings.judge_check,
             self.metrics,
             evaluation=lambda watched: self._evaluation(watched, self.purse),
             prepare=as_judges_see(self.hooks, self.box),
             telemetry=self.telemetry,
         )
-        self.collector = collector_of(options.collect, self.metrics, self.telemetry)
-        pipeline = Pipeline(dialects_of(options, self.box), self.hooks, self.box, options.kinds)
-        own = self.queue is options.queue  # of a size that we do not know
+        self.collector = collector_of(settings.collect, self.metrics, self.telemetry)
+        pipeline = Pipeline(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
+        own = self.queue is settings.limits.job_queue  # of a size that we do not know
         self.lanes = Lanes(
-            {name: None if options.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
+            {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
             capacity=lambda: self.queue.capacity,
-            max_bytes=inf if own else options.queue_bytes,
+            max_bytes=inf if own else settings.limits.queue_bytes,
         )
         self.engine = Engine(
             self.queue,
@@ -191,12 +193,12 @@ class Line:
             ended=None if self.collector is None else self.collector.scored,
             came=lambda job: self.span_thread.leave(lambda: self._note_takeover(job)),
             shadows=self._shadows() if self.shadowing else None,
-            workers=options.workers,
+            workers=settings.limits.workers,
             turns=self.duty.turns(self.lanes.fill),
         )
-        self.handover = handover_of(options, pipeline, self.queue, self.providers, self.ledger, self._post)
+        self.handover = handover_of(settings, pipeline, self.queue, self.providers, self.ledger, self._post)
         self.keeping = Keeping(self.queue)
-        self.known = KnownUnits(RecentUnits(options.listed_metadata))
+        self.known = KnownUnits(RecentUnits(settings.listed_metadata))
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = self._revisions()
         self.sessions = self._sessions()
@@ -216,24 +218,24 @@ class Line:
         return Accounts(self.metrics.values(), self.purse, shadows=shadows, shadow_purse=self.shadow_purse)
 
     def _evaluation(self, metrics: Mapping[str, Metric], purse: Purse | None) -> Evaluation:
-        options = self.options
+        settings = self.settings
         return Evaluation(
             metrics,
             purse=purse,
-            timeout_s=options.timeout,
-            at_once=options.workers,
-            transcribes=options.trace_judges,
-            quotes=options.trace_judges and self.content,
+            timeout_s=settings.limits.timeout,
+            at_once=settings.limits.workers,
+            transcribes=settings.judge.trace,
+            quotes=settings.judge.trace and self.content,
             disabled=self.disabled,
         )
 
     def _shadows(self) -> Shadows:
-        options = self.options
+        settings = self.settings
         return Shadows(
             self.shadowing,
             self._evaluation(self.shadowing, self.shadow_purse),
             ledger=self.shadow_ledger,
-            room=MemoryQueue(options.queue_size, options.queue_bytes),
+            room=MemoryQueue(settings.limits.queue_size, settings.limits.queue_bytes),
             post=lambda settled: self.span_thread.leave(lambda: self._settle_beside(settled)),
         )
 
@@ -287,7 +289,7 @@ class Line:
     @property
     def most_scores(self) -> int:
         """Attributes that scores add to a unit's span, at most."""
-        return _PER_METRIC * len(self.of_units) if "span" in self.options.outputs else 0
+        return _PER_METRIC * len(self.of_units) if self.settings.outputs.span else 0
 
     def _units(self) -> Units:
         return Units(
@@ -305,14 +307,14 @@ class Line:
             keeping=self.keeping,
             shadows=self.shadow_ledger,
             known=self.known,
-            refusal=refusal_of(self.queue, self.options),
+            refusal=refusal_of(self.queue, self.settings),
         )
 
     def _parking(self) -> Parking:
-        hold_s = self.options.hold
+        hold_s = self.settings.outputs.hold
         return Parking(
             self.hold,
-            attach="span" in self.options.outputs and bool(self.of_units),
+            attach=self.settings.outputs.span and bool(self.of_units),
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
         )
@@ -332,7 +334,7 @@ class Line:
     def _sessions(self) -> SessionLine:
         return SessionLine(
             self.of_sessions,
-            table=SessionTable(bounds_of(self.options.sessions)),
+            table=SessionTable(bounds_of(self.settings.sessions)),
             sampler=self.sampler,
             ledger=ledger_of(self.of_sessions, self.compared),
             queue=self.queue,
@@ -343,7 +345,7 @@ class Line:
             post=self.event_queue.post,
             on_the_way=self._on_the_way,
             shown=self._show_id,
-            max_open=self.options.sessions.max_open,
+            max_open=self.settings.sessions.max_open,
         )
 
     def _on_the_way(self, conversation_id: str | None) -> set[UnitKey]:
@@ -419,9 +421,11 @@ class Line:
     def _open_sinks(self) -> None:
         """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
         parts = {"providers": self.providers, "content": self.content, "telemetry": self.telemetry}
-        if self.options.trace_judges:
-            self.sinks.prepend([JudgeSpans(self.providers, to_evaluation="evaluation_span" in self.options.outputs)])
-        self.sinks.prepend(SINKS.each([name for name in SINKS.built_in if name in self.options.outputs], **parts))
+        if self.settings.judge.trace:
+            self.sinks.prepend([JudgeSpans(self.providers, to_evaluation=self.settings.outputs.evaluation_span)])
+        self.sinks.prepend(
+            SINKS.each([name for name in SINKS.built_in if name in self.settings.outputs.places], **parts)
+        )
         if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())
 

@@ -1,4 +1,4 @@
-"""Options → what collects failing units, where that is asked for; and the row that ``status()`` has of it."""
+"""Settings → what collects failing units, where that is asked for; and the row that ``status()`` has of it."""
 
 from __future__ import annotations
 

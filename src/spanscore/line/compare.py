@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from spanscore.line.options import Options
 from spanscore.otel.compared_values import ComparedValues
 from spanscore.protocols import Metric
+from spanscore.settings.tree import ScorerSettings
 from spanscore.units.compared_ledger import ComparedLedger
 from spanscore.units.ledger import Ledger
 
@@ -15,7 +15,7 @@ __all__ = ["compared_values_of", "ledger_of"]
 
 
 def compared_values_of(
-    options: Options,
+    settings: ScorerSettings,
     metrics: Mapping[str, Metric],
     resource: Callable[[], Mapping[str, Any]],
     shown: Callable[[str], str | None],
@@ -26,10 +26,10 @@ def compared_values_of(
         resource: gives that of the application.
         shown: of a value that somebody may have typed, returns what may leave.
     """
-    if options.compare is None or "instruments" not in options.outputs:
+    if settings.compare is None or not settings.outputs.instruments:
         return None
     evaluator_versions = {name: metric.evaluator_version for name, metric in metrics.items()}
-    return ComparedValues(options.compare.by, resource, evaluator_versions, shown)
+    return ComparedValues(settings.compare.by, resource, evaluator_versions, shown)
 
 
 def ledger_of(metrics: Iterable[str], compared: ComparedValues | None) -> Ledger:

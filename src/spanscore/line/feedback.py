@@ -25,7 +25,7 @@ from spanscore.units.score_batch import ShadowBatch, has_span
 
 if TYPE_CHECKING:
     from spanscore.line.build import Line
-    from spanscore.settings.feedback import FeedbackSampling
+    from spanscore.settings.sampling import FeedbackSampling
 
 __all__ = ["FeedbackJudging", "feedback_of"]
 
@@ -36,7 +36,7 @@ JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 
 def feedback_of(line: Line) -> FeedbackJudging | None:
     """Return what judges the units that labels are about; None where none is kept."""
-    settings = line.options.feedback_sampling
+    settings = line.settings.sampling.feedback
     if settings is None:
         return None
     made = FeedbackJudging(line, settings)
@@ -59,22 +59,22 @@ class FeedbackJudging:
     """
 
     def __init__(self, line: Line, settings: FeedbackSampling) -> None:
-        options = line.options
+        limits = line.settings.limits
         self._line = line
         self._metrics = tuple(line.of_units)
         self._below = settings.below
         self.ledger = Ledger(self._metrics)
         self.kept = KeptSamples(
             line.sampler.for_feedback,
-            within_ns=int(settings.within_s * 1e9),
-            max_bytes=settings.most_bytes,
+            within_ns=int(settings.max_age * 1e9),
+            max_bytes=settings.max_bytes,
             on_kept=self.judge_waiting,
         )
         self.asked = Shadows(
             self._metrics,
             line.evaluation,
             ledger=self.ledger,
-            room=MemoryQueue(options.queue_size, options.queue_bytes),
+            room=MemoryQueue(limits.queue_size, limits.queue_bytes),
             post=lambda settled: line.span_thread.leave(lambda: self.settled_beside(settled)),
             source=semconv.SOURCE_FEEDBACK,
         )

@@ -7,7 +7,6 @@ from functools import partial
 
 from spanscore.codec.copies import units_of
 from spanscore.codec.wire import taken_apart
-from spanscore.line.options import Options
 from spanscore.line.spool import spool_of
 from spanscore.model.job import JobResult
 from spanscore.model.score import Outcome
@@ -24,6 +23,7 @@ from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.jobs import Pipeline
 from spanscore.settings.kafka import confluent_config
 from spanscore.settings.remote_scoring import RemoteScoring
+from spanscore.settings.tree import ScorerSettings
 from spanscore.units.ledger import Ledger
 
 __all__ = ["handing_over"]
@@ -31,7 +31,7 @@ __all__ = ["handing_over"]
 
 def handing_over(
     remote_scoring: RemoteScoring,
-    options: Options,
+    settings: ScorerSettings,
     pipeline: Pipeline,
     queue: Queue,
     providers: Providers,
@@ -44,7 +44,7 @@ def handing_over(
         redactor=hooks.redactor,
         samples=lambda sampled: pipeline.job(sampled).samples,
         filters=hooks.keep is not None,
-        dimensions=checked_dimensions(options.dimensions),
+        dimensions=checked_dimensions(settings.monitoring.dimensions),
         box=pipeline.box,
         resource=providers.resource,
     )
@@ -62,6 +62,6 @@ def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
 
 
 def _carrier(remote_scoring: RemoteScoring) -> Carrier:
-    if remote_scoring.topic is None:
+    if remote_scoring.kafka is None:
         return OtlpCarrier(remote_scoring)
-    return KafkaCarrier(confluent_config(remote_scoring.topic, "remote_scoring.kafka"), remote_scoring.topic.topic)
+    return KafkaCarrier(confluent_config(remote_scoring.kafka, "remote_scoring.kafka"), remote_scoring.kafka.topic)

@@ -308,7 +308,7 @@ def judge_check_runs(
     return JudgeCheckRuns(
         watched,
         cases_of(judge_check, watched),
-        every_s=judge_check.every_s,
+        every_s=judge_check.every,
         first=FirstAnswers(judge_check.baseline_path),
         lock=ProcessLock(judge_check.lock_path(metric.evaluator_version for metric in watched.values())),
         evaluation=evaluation({build_check_name(name): metric for name, metric in watched.items()}),

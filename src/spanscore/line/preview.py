@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from spanscore.line.tables import Fitting
 from spanscore.model.job import BASE
 from spanscore.sampling.preview import PreviewTally, TakenUnit, TakerCount
-from spanscore.sampling.rules import Rule
 from spanscore.settings.printable import format_count, printable, printable_lines
+from spanscore.settings.sampling import Rule
 
 __all__ = ["NOTHING", "Preview", "TakerPreview", "UnitCost", "UnitPreview", "preview_of"]
 
@@ -216,9 +216,9 @@ def _describe_unknown(tally: PreviewTally, rules: Sequence[Rule]) -> Iterator[st
 
 def _because(tally: PreviewTally, rule: Rule) -> str:
     if lacking := tally.unlisted(rule):
-        return f"metadata {', '.join(lacking)} is not kept; capture_metadata=[{', '.join(map(repr, lacking))}] keeps it"
-    if rule.score is not None:
-        return f"it looks at the score of {rule.score['metric']}, which is not known of them"
+        return f"metadata {', '.join(lacking)} is not kept; capture.metadata: [{', '.join(lacking)}] keeps it"
+    if rule.when.score is not None:
+        return f"it looks at the score of {rule.when.score.metric}, which is not known of them"
     return "sampling left them out when they began, and all that is known of them is their root, or its ids"
 
 

@@ -11,11 +11,11 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.accounts import models_of
 from spanscore.line.checked import checked_rates
-from spanscore.line.options import Options
 from spanscore.line.preview import NOTHING, Preview, UnitCost, preview_of
 from spanscore.sampling.preview import PreviewTally
 from spanscore.sampling.rates import DEFAULT_KEY
-from spanscore.sampling.rules import Rule
+from spanscore.settings.sampling import Rule
+from spanscore.settings.tree import ScorerSettings
 from spanscore.units.recent import RecentUnit
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = ["costs_so_far", "recent_preview", "tally_of"]
 
 
 def tally_of(
-    options: Options,
+    settings: ScorerSettings,
     rates: Mapping[str, float],
     rules: Sequence[Rule],
     metadata: Sequence[str] | None = None,
@@ -35,8 +35,8 @@ def tally_of(
     return PreviewTally(
         rates,
         rules,
-        key=DEFAULT_KEY if options.sampling_key is None else options.sampling_key,
-        head_sampling_rate=options.head_sampling_rate,
+        key=DEFAULT_KEY if settings.sampling.key is None else settings.sampling.key,
+        head_sampling_rate=settings.sampling.head_sampling_rate,
         metadata=metadata,
         service=service,
     )
@@ -55,20 +55,22 @@ def recent_preview(
     Raises:
         ConfigurationError: a rate is none, or of no metric; or what is given is no rule.
     """
-    chosen = line.options.rules if rules is None else tuple(rules)
+    chosen = line.settings.sampling.rules if rules is None else tuple(rules)
     if strange := next((rule for rule in chosen if not isinstance(rule, Rule)), None):
-        raise ConfigurationError(f"rules holds {strange!r}; write [spanscore.Rule(0.5, 'slow', slower_than=2.0)]")
+        raise ConfigurationError(
+            f"rules holds {strange!r}; write [Rule(rate=0.5, when=RuleCondition(slower_than=2.0))]"
+        )
     own = _rates(line, rate, rates)
-    tally = tally_of(line.options, own, chosen, line.known.recent.metadata, line.providers.service_name)
+    tally = tally_of(line.settings, own, chosen, line.known.recent.metadata, line.providers.service_name)
     for unit in line.known.recent.units():
         tally.add(unit.facts, _began_ns(unit))
     return preview_of(tally, rates=own, rules=chosen, costs=costs_so_far(line), notes=_notes(line))
 
 
 def _rates(line: Line, rate: float | None, rates: Mapping[str, float] | None) -> dict[str, float]:
-    options = Options(rates=dict(rates or {}))
-    checked = checked_rates(options, line.of_units)
-    return {name: checked.get(name, line.options.rates_of(name)[0] if rate is None else rate) for name in line.of_units}
+    checked = checked_rates(rates or {}, line.of_units)
+    in_force = line.settings.sampling
+    return {name: checked.get(name, in_force.rates_of(name)[0] if rate is None else rate) for name in line.of_units}
 
 
 def _began_ns(unit: RecentUnit) -> int | None:

@@ -1,18 +1,17 @@
-"""Options → what hands units over to another process, where that is asked for, and what this one then leaves to it."""
+"""Configuration → what hands units over to another process, where that is asked for, and what this one then leaves to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spanscore.errors import ConfigurationError
-from spanscore.line.options import Options
 from spanscore.model.job import JobResult
 from spanscore.otel.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.remote_scoring.carrier import REMOTE_SCORING
 from spanscore.scoring.jobs import Pipeline
+from spanscore.settings.tree import ScorerSettings
 from spanscore.units.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -21,28 +20,29 @@ if TYPE_CHECKING:
 __all__ = ["handover_of", "left_to_the_other", "refusal_of"]
 
 
-def left_to_the_other(options: Options) -> Options:
+def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
     """Return the options of a process that asks no judge: where units are scored, the others are in force.
 
     Raises:
         ConfigurationError: one of them needs scores or samples in this process.
     """
-    if options.remote_scoring is not None:
-        for what, needs in _needs(options).items():
+    if settings.remote_scoring is not None:
+        for what, needs in _needs(settings).items():
             if needs:
                 raise ConfigurationError(f"{what} cannot stand beside remote_scoring: {needs}")
-    elif options.spool is None or options.spool.score_here:
-        return options
-    elif options.feedback_sampling:
+    elif settings.spool is None or settings.spool.score_here:
+        return settings
+    elif settings.sampling.feedback:
         raise ConfigurationError(
             "sampling.feedback cannot stand beside spool.score_here: false: what is said of a unit comes here, and nothing is "
             "judged here"
         )
-    return replace(options, shadows=(), budget=(), shadow_budget=None, judge_check=None, collect=None)
+    judge = settings.judge.model_copy(update={"shadows": (), "budget": (), "shadow_budget": None})
+    return settings.model_copy(update={"judge": judge, "judge_check": None, "collect": None})
 
 
 def handover_of(
-    options: Options,
+    settings: ScorerSettings,
     pipeline: Pipeline,
     queue: Queue,
     providers: Providers,
@@ -56,33 +56,35 @@ def handover_of(
         ledger: counts the copies that grow too old in a spool.
         post: as of ``Handover``.
     """
-    if options.remote_scoring is None:
+    if settings.remote_scoring is None:
         return None
     from spanscore.line.handing_over import handing_over
 
-    return handing_over(options.remote_scoring, options, pipeline, queue, providers, ledger, post)
+    return handing_over(settings.remote_scoring, settings, pipeline, queue, providers, ledger, post)
 
 
-def refusal_of(queue: Queue, options: Options) -> Callable[[], str | None]:
+def refusal_of(queue: Queue, settings: ScorerSettings) -> Callable[[], str | None]:
     """Return what says why a queue takes no further unit: that of all before none has got to the other process is enough."""
-    if options.remote_scoring is not None:
+    if settings.remote_scoring is not None:
         return lambda: REMOTE_SCORING
     return queue.refusal if isinstance(queue, DurableQueue) else lambda: None
 
 
-def _needs(options: Options) -> Mapping[str, str]:
+def _needs(settings: ScorerSettings) -> Mapping[str, str]:
     """Return what is asked for → why it takes a process that scores; empty where it is not asked for."""
-    screens = [rule.name for rule in options.rules if rule.score is not None]
+    screens = [rule.name for rule in settings.sampling.rules if rule.when.score is not None]
     return {
-        "session_metrics": "a conversation is scored by all its turns, and only those that a metric takes go there"
-        if options.session_metrics
+        "sessions.metrics": "a conversation is scored by all its turns, and only those that a metric takes go there"
+        if settings.sessions.metrics
         else "",
         "sampling.feedback": "what is said of a unit comes here, and its sample would be there"
-        if options.feedback_sampling
+        if settings.sampling.feedback
         else "",
         "spool.score_here: false": "the spool's units go to a worker, or those of remote_scoring to a serve; leave out one"
-        if options.spool is not None and not options.spool.score_here
+        if settings.spool is not None and not settings.spool.score_here
         else "",
-        "queue": "units wait to be handed over, and no job is made" if options.queue != "memory" else "",
+        "limits.job_queue": "units wait to be handed over, and no job is made"
+        if settings.limits.job_queue != "memory"
+        else "",
         "sampling.rules": f"{screens[0]} looks at a score, which is only known there" if screens else "",
     }

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
-from spanscore.sampling.rules import Rule
 from spanscore.scoring.asked import asks_a_judge
+from spanscore.settings.sampling import Rule
 
 __all__ = ["check_screens"]
 
@@ -23,11 +23,11 @@ def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mappi
     """
     by_name = {metric.name: metric for metric in metrics}
     for rule in rules:
-        if rule.score is not None:
-            why = _why_not(by_name.get(rule.score["metric"]), rates)
+        if rule.when.score is not None:
+            why = _why_not(by_name.get(rule.when.score.metric), rates)
             if why:
                 raise ConfigurationError(
-                    f"the sampling rule {rule.name} looks at the score of {rule.score['metric']}, {why}"
+                    f"the sampling rule {rule.name} looks at the score of {rule.when.score.metric}, {why}"
                 )
 
 

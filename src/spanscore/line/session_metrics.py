@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from spanscore.codec.redaction import redacted
@@ -36,7 +35,7 @@ def checked_session_metrics(
     for name, metric in named.items():
         if name in of_units:
             raise ConfigurationError(
-                f"{name!r} is among metrics and session_metrics: it scores units or sessions; give one of them another name="
+                f"{name!r} is among metrics and sessions.metrics: it scores units or sessions; give one of them another name="
             )
         if _MULTI_TURN not in metric.requires:
             raise ConfigurationError(
@@ -51,7 +50,7 @@ def checked_session_metrics(
 
 def bounds_of(sessions: Sessions) -> SessionBounds:
     """Return what a session is."""
-    bounds = {field.name: getattr(sessions, field.name) for field in fields(sessions) if field.name != "idle_timeout"}
+    bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
     return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
 
 

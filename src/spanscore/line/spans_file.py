@@ -1,4 +1,4 @@
-"""Options → the file that gets the spans of a scorer, where one is asked for."""
+"""Configuration → the file that gets the spans of a scorer, where one is asked for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from spanscore import semconv
 from spanscore.line.build import exports_content
-from spanscore.line.options import Options
 from spanscore.otel.spans_file import SpansFile
+from spanscore.settings.tree import ScorerSettings
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["spans_file_of"]
 
 
-def spans_file_of(options: Options) -> SpansFile | None:
-    """Return the file of ``spans_to``; None if there is none. Without ``capture_content`` no text of users gets there."""
-    if options.spans_to is None:
+def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
+    """Return the file of ``spans_to``; None if there is none. Without ``capture.content`` no text of users gets there."""
+    if settings.outputs.spans_to is None:
         return None
-    as_line = _line if exports_content(options.capture_content) else _line_without_texts
-    return SpansFile(Path(options.spans_to).expanduser().resolve(), as_line)
+    as_line = _line if exports_content(settings.capture.content) else _line_without_texts
+    return SpansFile(Path(settings.outputs.spans_to).expanduser().resolve(), as_line)
 
 
 def _line(spans: Sequence[ReadableSpan]) -> str:

@@ -1,4 +1,4 @@
-"""Options → the queue of a scorer, and with a spool what goes with it."""
+"""Configuration → the queue of a scorer, and with a spool what goes with it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.line.delivery import Delivery
-from spanscore.line.options import Options
 from spanscore.otel.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.runtime.log import log_once
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.queues import QUEUES
 from spanscore.settings.spool import Spool
+from spanscore.settings.tree import ScorerSettings
 
 if TYPE_CHECKING:  # SQLite is loaded where there is a spool
     from spanscore.spool.spool_file import SpoolFile
@@ -22,7 +22,7 @@ __all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of"]
 
 
 def queue_of(
-    options: Options,
+    settings: ScorerSettings,
     unreadable: Callable[[], None],
     resource: Callable[[], Mapping[str, Any]],
     metrics: Collection[str],
@@ -37,16 +37,20 @@ def queue_of(
     Raises:
         ConfigurationError: a spool stands beside another queue, or cannot be opened.
     """
-    if options.remote_scoring is not None:
-        return RoomOfCopies(options, None if options.spool is None else _open(options.spool))
-    if options.spool is None:
-        made: Queue = QUEUES.one(options.queue, capacity=options.queue_size, max_bytes=options.queue_bytes)
+    if settings.remote_scoring is not None:
+        return RoomOfCopies(settings, None if settings.spool is None else _open(settings.spool))
+    if settings.spool is None:
+        made: Queue = QUEUES.one(
+            settings.limits.job_queue, capacity=settings.limits.queue_size, max_bytes=settings.limits.queue_bytes
+        )
         return made
-    if options.queue != "memory":
-        raise ConfigurationError("spool and queue are both given: units wait in one place; leave out one of them")
+    if settings.limits.job_queue != "memory":
+        raise ConfigurationError(
+            "spool and limits.job_queue are both given: units wait in one place; leave out one of them"
+        )
     from spanscore.scoring.spool_queue import SpoolQueue
 
-    file = _open(options.spool)
+    file = _open(settings.spool)
 
     def report(because: str) -> None:
         log_once(f"spool row {because}", f"a row of the spool {file.path} was put aside: {because}")
@@ -54,9 +58,9 @@ def queue_of(
 
     return SpoolQueue(
         file,
-        in_memory=options.queue_size,
-        max_bytes=options.queue_bytes,
-        scores_here=options.spool.score_here,
+        in_memory=settings.limits.queue_size,
+        max_bytes=settings.limits.queue_bytes,
+        scores_here=settings.spool.score_here,
         unreadable=report,
         resource=resource,
         metrics=metrics,
@@ -70,8 +74,8 @@ class RoomOfCopies(MemoryQueue):
         spool: where their copies wait; None = in memory.
     """
 
-    def __init__(self, options: Options, spool: SpoolFile | None) -> None:
-        super().__init__(options.queue_size, options.queue_bytes)
+    def __init__(self, settings: ScorerSettings, spool: SpoolFile | None) -> None:
+        super().__init__(settings.limits.queue_size, settings.limits.queue_bytes)
         self.spool = spool
 
 

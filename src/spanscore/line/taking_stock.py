@@ -86,10 +86,10 @@ def status_of(
 
 def _rates(line: Line, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
     """Return the least and the most of each metric's rate: 1 for a submitted sample; no rule raises one of sessions."""
-    rates = {name: line.options.rates_of(name) for name in line.metrics}
+    rates = {name: line.settings.sampling.rates_of(name) for name in line.metrics}
     if unsampled := line.sum_of("unsampled"):
         rates = {name: (1.0 if eligible[name] <= unsampled else least, 1.0) for name, (least, _) in rates.items()}
-    return rates | {name: (line.options.rates_of(name)[0],) * 2 for name in line.of_sessions}
+    return rates | {name: (line.settings.sampling.rates_of(name)[0],) * 2 for name in line.of_sessions}
 
 
 def _outcomes(counted: Counted, metrics: Iterable[str]) -> dict[str, dict[str, int]]:

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 
 from spanscore import semconv
 from spanscore.line.accounts import Accounts, models_of
-from spanscore.line.options import Options
 from spanscore.otel.compared_values import ComparedValues
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.otel.instruments import Reading, Telemetry
 from spanscore.otel.points import Points
 from spanscore.otel.sums import checked_dimensions
 from spanscore.protocols import Counts, Metric
+from spanscore.settings.tree import ScorerSettings
 
 __all__ = ["telemetry_of"]
 
 
 def telemetry_of(
-    options: Options,
+    settings: ScorerSettings,
     counts: Counts,
     gauges: Mapping[str, Reading],
     *,
@@ -33,14 +33,14 @@ def telemetry_of(
     Raises:
         ConfigurationError: metrics and dimensions are too many, or a dimension has the name of an attribute of ours.
     """
-    if "instruments" not in options.outputs:
+    if not settings.outputs.instruments:
         return None
-    dimensions = options.dimensions
+    dimensions = settings.monitoring.dimensions
     telemetry = Telemetry(
         None, counts, gauges, points=points, waits=accounts.tell_waits, dimensions=dimensions, compared=compared
     )
-    of_sessions = {metric.name for metric in options.session_metrics}
-    beside = 0 if options.feedback_sampling is None else len(metrics.keys() - of_sessions)
+    of_sessions = {metric.name for metric in settings.sessions.metrics}
+    beside = 0 if settings.sampling.feedback is None else len(metrics.keys() - of_sessions)
     declared = checked_dimensions(dimensions)
     refuse_too_many([*metrics.values()], declared, len(shadowing) + beside, compared=compared is not None)
     telemetry.declare(metrics.values())

@@ -16,7 +16,6 @@ from spanscore.dialects.translations.building import wire_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.line.boxed import dialects_of
 from spanscore.line.explained import ExplainedPart, ExplainedSpan, ExplainedUnit
-from spanscore.line.options import Options
 from spanscore.model.job import SampledUnit
 from spanscore.model.sample import AIMessage, Samples, ToolCall
 from spanscore.model.score import Outcome
@@ -26,6 +25,8 @@ from spanscore.runtime.timebox import Timebox
 from spanscore.scoring.evaluation import absent_fields
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
+from spanscore.scoring.redactors import redactor_in
+from spanscore.settings.tree import ScorerSettings
 
 if TYPE_CHECKING:
     from spanscore.line.build import Line
@@ -45,7 +46,9 @@ _KEY_OF: Final = {
 _NOT_WHOLE: Final = (
     "units.max_spans, units.max_bytes and units.max_age bound a unit: raise the one that this trace is above"
 )
-_NOT_CAPTURED: Final = f"capture.content: true (capture_content=True, or {semconv.CAPTURE_CONTENT_ENV}=true) exports it"
+_NOT_CAPTURED: Final = (
+    f"capture.content: true (Capture(content=True), or {semconv.CAPTURE_CONTENT_ENV}=true) exports it"
+)
 _BY_REASON: Final = {
     "the run failed": "capture.score_failed: true scores what a model said in a run that failed",
     "the stream was abandoned": "capture.score_abandoned: true scores what was said of a stream that its reader left",
@@ -68,9 +71,9 @@ class UnitExplainer:
         texts: whether parts have their texts.
     """
 
-    def __init__(self, options: Options, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
-        self._pipeline = Pipeline(dialects_of(options, Timebox()), kinds=options.kinds)
-        self._hooks = Hooks(options.redactor, options.sample_filter)
+    def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
+        self._pipeline = Pipeline(dialects_of(settings, Timebox()), kinds=settings.units.kinds)
+        self._hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter)
         self._metrics = metrics
         self._texts = texts
 
@@ -111,8 +114,8 @@ def recent_explained(line: Line, trace_id: str | int) -> list[dict[str, Any]]:
     """
     decided = line.units.explain(trace_id)
     by_key = {unit.key: unit for unit in line.units.recent_units()}
-    explainer = UnitExplainer(line.options, [*line.of_units.values()], texts=False)
-    translator = Translator(line.options.translations)
+    explainer = UnitExplainer(line.settings, [*line.of_units.values()], texts=False)
+    translator = Translator(line.settings.units.translations)
     for entry in decided:
         unit = by_key.get(UnitKey(int(entry["trace_id"], 16), int(entry["span_id"], 16)))
         if unit is None or any(metric["outcome"] is None for metric in entry["metrics"].values()):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from spanscore.monitoring import promql
 from spanscore.monitoring.names import label
 from spanscore.monitoring.recorded import WINDOW
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "ALL",
@@ -110,7 +110,7 @@ def filled(template: str, parts: Mapping[str, str]) -> str:
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
-def streams_of(shared: MonitoringSettings) -> list[Stream]:
+def streams_of(shared: Monitoring) -> list[Stream]:
     """Return all units, then each listed segment."""
     return [Stream(), *(Stream(key, value) for key, values in shared.dimensions.items() for value in values)]
 

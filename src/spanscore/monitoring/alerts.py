@@ -15,7 +15,7 @@ from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed
 from spanscore.monitoring.silence import silence
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
 __all__ = ["alerts_of"]
 
@@ -24,7 +24,7 @@ def alerts_of(
     plans: Sequence[DropPlan],
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
-    shared: MonitoringSettings,
+    shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> list[Alert]:
     """Return every alert, once for all metrics: on drops, thresholds, judges and silence; on accounts, budgets and backlogs.
@@ -42,7 +42,7 @@ def _of_metrics(
     plans: Sequence[DropPlan],
     settings: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
-    shared: MonitoringSettings,
+    shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan],
 ) -> Iterator[Alert]:
     if plans:

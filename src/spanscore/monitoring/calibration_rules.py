@@ -16,7 +16,7 @@ from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.names import label
 from spanscore.monitoring.recorded import WRITTEN, among
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "CORRECTED",
@@ -51,7 +51,7 @@ def refuse_unknown(calibrations: Mapping[str, SavedCalibration], metrics: Sequen
             )
 
 
-def corrected_records(saved: SavedCalibration, shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[dict[str, Any]]:
     """Yield the rules of one calibration; each sees what those before it have recorded."""
     window = promql.duration(max(shared.windows))
     own = promql.matching({promql.METRIC: saved.metric, promql.EVALUATOR_VERSION: saved.evaluator_version})

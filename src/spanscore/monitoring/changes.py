@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import OF_METRIC, Alert, labels_of, listed, of_metric
 from spanscore.monitoring.recorded import WRITTEN, steady_window
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
 __all__ = ["WAS", "changed"]
 
@@ -19,7 +19,7 @@ turns.
 """
 
 
-def changed(settings: Mapping[str, AlertSettings], shared: MonitoringSettings) -> Alert:
+def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
     """Return the notice that an evaluator version is new beside another one; it ends by itself after ``steady_window``.
 
     Args:

@@ -25,7 +25,7 @@ from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, told_by
 from spanscore.monitoring.wording import FOR_SEGMENT, figures_of, mean_of
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 
 __all__ = ["KEPT", "DropPlan", "drop", "least_of", "plan_records", "plans_of", "threshold"]
 
@@ -100,7 +100,7 @@ class DropPlan:
 def plans_of(
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
-    shared: MonitoringSettings,
+    shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> list[DropPlan]:
     """Return how the drops of each metric with a baseline are watched; all, judge checks and listed services share the budget.
@@ -114,7 +114,7 @@ def plans_of(
     return [_plan(metric, one, shared, shares * max(1, len(shared.services))) for metric, one in dropping]
 
 
-def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, shares: int) -> DropPlan:
+def _plan(metric: Metric, alert: AlertSettings, shared: Monitoring, shares: int) -> DropPlan:
     baseline = baseline_of(metric.name, alert)
     assert baseline is not None  # those without one have no plan
     baseline.refuse_overlap(metric.name, max(shared.windows))
@@ -134,7 +134,7 @@ def least_of(alert: AlertSettings) -> int:
     return alert.min_scores or budget.MIN_SCORES
 
 
-def _critical_z(window_s: float, alert: AlertSettings, shared: MonitoringSettings, shares: int) -> float:
+def _critical_z(window_s: float, alert: AlertSettings, shared: Monitoring, shares: int) -> float:
     return budget.critical_z(
         window_s=window_s,
         interval_s=shared.interval,
@@ -143,7 +143,7 @@ def _critical_z(window_s: float, alert: AlertSettings, shared: MonitoringSetting
     )
 
 
-def plan_records(plans: Sequence[DropPlan], shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict[str, Any]]:
     """Yield the rules that record what is normal, and which windows see a drop; none without a plan."""
     if not plans:
         return
@@ -193,7 +193,7 @@ def _critical(plans: Sequence[DropPlan], window: float) -> Iterator[str]:
         yield f"0 * {recorded.TOLERANCE}{where} + {z * z:.4g}"
 
 
-def drop(plans: Sequence[DropPlan], shared: MonitoringSettings, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Alert:
+def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[JudgeCheckPlan] = ()) -> Alert:
     """Return the alert on a drop, one of a metric, service, series and segment, whatever windows see it."""
     own, lengths = f"{recorded.DROP}{{{promql.OWN}}}", sorted(shared.windows)
     one_of = f"without ({recorded.WINDOW})"
@@ -235,7 +235,7 @@ def _runbook(plan: DropPlan) -> str:
     return f" Runbook: {literal(plan.settings.runbook)}" if plan.settings.runbook else ""
 
 
-def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], shared: MonitoringSettings) -> Alert:
+def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
     """Return the alert on metrics below their threshold."""
     window = recorded.steady_window(shared)
     where = f'{{{recorded.WINDOW}="{window}"}}'

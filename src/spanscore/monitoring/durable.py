@@ -9,7 +9,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, Alert, by_label, labels_of
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import steady_window
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = ["BRIEF_S", "GROWING", "OLD", "WAITED_S", "durable", "durable_records"]
 
@@ -32,7 +32,7 @@ def durable_records() -> Iterator[tuple[str, str]]:
     yield WORKER_LAG, f"sum by ({_OF_SERVICE}) ({each})"
 
 
-def durable(shared: MonitoringSettings) -> Iterator[Alert]:
+def durable(shared: Monitoring) -> Iterator[Alert]:
     """Yield the alerts; where there is no spool and no worker, none can fire."""
     yield _spool()
     yield _dead_letters()
@@ -86,7 +86,7 @@ def _lagging() -> Alert:
     )
 
 
-def _skipped(shared: MonitoringSettings) -> Alert:
+def _skipped(shared: Monitoring) -> Alert:
     window = steady_window(shared)
     return Alert(
         name="SpanscoreWorkerSkipped",

@@ -11,12 +11,12 @@ from spanscore.monitoring.alert import ALL
 from spanscore.monitoring.durable import BRIEF_S, GROWING, OLD, WAITED_S
 from spanscore.monitoring.recorded import steady_window
 from spanscore.monitoring.rule_case import MOST_STEPS, STEPS, RuleTest, series_of
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = ["durable_cases"]
 
 
-def durable_cases(shared: MonitoringSettings, absent: Sequence[Mapping[str, str]]) -> Iterator[RuleTest]:
+def durable_cases(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> Iterator[RuleTest]:
     """Yield the tests; of a backlog only where the rules are not evaluated too often for it.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled
 from spanscore.monitoring.links import links_of, times_of
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = ["provisioned"]
 
@@ -30,14 +30,14 @@ EVERYTHING = -1e9
 SERVICE = "{{ if $labels.service_name }}{{ $labels.service_name }}{{ else }}{{ $labels.job }}{{ end }}"
 
 
-def provisioned(found: Sequence[Alert], shared: MonitoringSettings) -> dict[str, Any]:
+def provisioned(found: Sequence[Alert], shared: Monitoring) -> dict[str, Any]:
     """Return the tree of a file below ``provisioning/alerting``."""
     interval = STEP_S * ceil(shared.interval / STEP_S)
     group = {"orgId": 1, "name": "spanscore", "folder": "spanscore", "interval": promql.duration(interval)}
     return {"apiVersion": 1, "groups": [{**group, "rules": [_rule(alert, shared) for alert in found]}]}
 
 
-def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
+def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
     title = " ".join(
         [alert.name, *(value for name, value in alert.labels.items() if name in _TITLED and "{" not in value)]
     )

@@ -13,7 +13,7 @@ from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import steady_window
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "AT_REST",
@@ -42,7 +42,7 @@ BINDING_S, BINDING = 21_600.0, 0.5
 """For how long a budget may take more than half of the scores, and the factor on the rates at which it does."""
 
 
-def failing(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
+def failing(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     """Return the alert on a judge that fails."""
     window = steady_window(shared)
     by_weight: dict[bool, list[str]] = {}
@@ -62,7 +62,7 @@ def failing(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
     )
 
 
-def declining(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
+def declining(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     """Return the alert on a judge that declines."""
     window = steady_window(shared)
     share = promql.declined_share(window, listed(metric.name for metric in metrics))
@@ -123,7 +123,7 @@ REMEDIES: Mapping[str, str] = {
 """Why units are lost → what to do."""
 
 
-def lost(shared: MonitoringSettings) -> Alert:
+def lost(shared: Monitoring) -> Alert:
     """Return the alert on units that are lost, by reason."""
     window = steady_window(shared)
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
@@ -138,7 +138,7 @@ def lost(shared: MonitoringSettings) -> Alert:
     )
 
 
-def mixed(shared: MonitoringSettings) -> Alert:
+def mixed(shared: Monitoring) -> Alert:
     """Return the alert on units without ``ot=th`` beside units with it, unless their head sampler's share is configured."""
     window = steady_window(shared)
     unknown, stated = (
@@ -156,7 +156,7 @@ def mixed(shared: MonitoringSettings) -> Alert:
     )
 
 
-def unaccounted(shared: MonitoringSettings) -> Alert:
+def unaccounted(shared: Monitoring) -> Alert:
     """Return the alert on units without an outcome."""
     window = promql.duration(AT_REST * shared.interval)
     name = promql.UNACCOUNTED

@@ -18,7 +18,7 @@ from spanscore.monitoring import promql, recorded
 from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, labels_of, literal, of_metric, streams_of
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 from spanscore.settings.judge_check import JudgeCheck
 
 __all__ = [
@@ -87,7 +87,7 @@ def judge_check_plans(
     judge_check: JudgeCheck | None,
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
-    shared: MonitoringSettings,
+    shared: Monitoring,
 ) -> list[JudgeCheckPlan]:
     """Return how the judges are watched; none without a judge check.
 
@@ -100,7 +100,7 @@ def judge_check_plans(
     dropping = [one for one in metrics if alerts.get(one.name, _UNWATCHED).baseline is not None and one.scale.range]
     shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(watched)
     shares *= max(1, len(shared.services))
-    return [_plan(name, judge_check.every_s, alerts.get(name, _UNWATCHED), shares) for name in watched]
+    return [_plan(name, judge_check.every, alerts.get(name, _UNWATCHED), shares) for name in watched]
 
 
 _UNWATCHED = AlertSettings()

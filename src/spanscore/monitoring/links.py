@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, Alert, Figure, literal
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 from spanscore.settings.durations import seconds_of
 
 __all__ = ["links_of", "times_of"]
@@ -18,7 +18,7 @@ BEFORE = 2
 """Windows that a link shows: that of the alert, and the one before."""
 
 
-def links_of(alert: Alert, shared: MonitoringSettings) -> dict[str, str]:
+def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
     """Return annotation → address, a template, for those that are set; ``{from}`` and ``{to}`` are left to fill in.
 
     An alert over all metrics has no ``{metric}`` parameter.

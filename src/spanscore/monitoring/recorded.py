@@ -15,7 +15,7 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.monitoring import budget, promql
 from spanscore.monitoring.names import label
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "BASELINE",
@@ -113,7 +113,7 @@ def among(recorded: str, expression: str) -> str:
 # --- estimates --------------------------------------------------------------------------------------------------
 
 
-def estimate_records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+def estimate_records(shared: Monitoring) -> Iterator[dict[str, Any]]:
     """Yield the rules that record each window's sums, its estimates, what its means lack, and which series are written.
 
     One rule records all sums of a window: so they are increases over the same samples, even if a scrape arrives meanwhile.
@@ -131,7 +131,7 @@ def estimate_records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
     yield {"record": WRITTEN, "expr": written([promql.duration(one) for one in sorted(shared.windows)])}
 
 
-def steady_window(shared: MonitoringSettings) -> str:
+def steady_window(shared: Monitoring) -> str:
     """Return the shortest window of an hour or more, else the shortest: for shares and thresholds."""
     return promql.duration(min((one for one in shared.windows if one >= _HOUR_S), default=min(shared.windows)))
 
@@ -227,7 +227,7 @@ def _normal_on(day: int, hours: Sequence[float]) -> str:
     return f"({chosen})\nand on () day_of_week() == {day}"
 
 
-def normal_by_hour_records(metrics: Sequence[str], shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterator[dict[str, Any]]:
     """Yield what is normal over each window, for the metrics of which ``NORMAL_NOW`` is recorded.
 
     The mean is weighted by what was scored in each part of the window: if quiet hours are better or worse than busy ones, the

@@ -10,7 +10,7 @@ from spanscore.monitoring.alert import PATIENCE
 from spanscore.monitoring.health import AT_REST
 from spanscore.monitoring.names import series
 from spanscore.monitoring.recorded import SEGMENT
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = ["MOST_STEPS", "STEPS", "RuleTest", "series_of", "unit_test"]
 
@@ -40,7 +40,7 @@ class RuleTest(NamedTuple):
     more: Mapping[str, Sequence[tuple[Mapping[str, str], float]]] = {}
 
 
-def unit_test(case: RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
+def unit_test(case: RuleTest, shared: Monitoring) -> dict[str, Any]:
     """Return it as promtool reads it."""
     alerts = f'ALERTS{{alertstate="firing",alertname=~"{case.of}"}}'
     fires = f"count by (alertname, metric, window, {SEGMENT}, reason) ({alerts})"

@@ -27,7 +27,7 @@ from spanscore.monitoring.rule_case import MOST_STEPS, STEPS, RuleTest, series_o
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 from spanscore.settings.durations import seconds_of
 
 __all__ = ["unit_tests"]
@@ -49,7 +49,7 @@ def unit_tests(
     plans: Sequence[DropPlan],
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
-    shared: MonitoringSettings,
+    shared: Monitoring,
     judge_checks: Sequence[JudgeCheckPlan] = (),
 ) -> dict[str, Any]:
     """Return the tree of a test file.
@@ -70,7 +70,7 @@ class _Traffic:
         plans: Sequence[DropPlan],
         alerts: Mapping[str, AlertSettings],
         metrics: Sequence[Metric],
-        shared: MonitoringSettings,
+        shared: Monitoring,
     ) -> None:
         self._alerts = alerts
         self._metrics = metrics
@@ -375,7 +375,7 @@ def _growing(rates: Sequence[float]) -> str:
     return " ".join([*stretches, f"{total:.12g}"])
 
 
-def _watched(plan: DropPlan, shared: MonitoringSettings) -> list[float]:
+def _watched(plan: DropPlan, shared: Monitoring) -> Sequence[float]:
     """Return the windows that a test can wait for: one that is longer says nothing before it is full."""
     most = SOME_STEPS * shared.interval
     if plan.baseline.offset_s:  # but for such a baseline: what was before is as full as what is

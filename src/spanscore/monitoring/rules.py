@@ -29,7 +29,7 @@ from spanscore.monitoring.silence import silences
 from spanscore.monitoring.yaml_files import as_yaml
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, Monitoring
 from spanscore.settings.judge_check import JudgeCheck
 
 __all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
@@ -45,7 +45,7 @@ _SERVICE = "service {{ or $labels.service_name $labels.job }}"
 def rule_files(
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
-    shared: MonitoringSettings | None = None,
+    shared: Monitoring | None = None,
     judge_check: JudgeCheck | None = None,
 ) -> dict[str, str]:
     """Return path → text.
@@ -59,7 +59,7 @@ def rule_files(
         ConfigurationError: an alert or a calibration names no metric, a file of either cannot be read, a drop or threshold is
             asked of a metric without a quality, or there are more metrics and segments than can be told apart.
     """
-    shared = shared or MonitoringSettings()
+    shared = shared or Monitoring()
     _check(alerts, metrics)
     refuse_too_many(metrics, shared.dimensions)
     calibrations = calibrations_of(shared.calibrations)
@@ -96,7 +96,7 @@ def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> No
             )
 
 
-def _rules(records: Sequence[dict[str, Any]], found: Sequence[Alert], shared: MonitoringSettings) -> dict[str, Any]:
+def _rules(records: Sequence[dict[str, Any]], found: Sequence[Alert], shared: Monitoring) -> dict[str, Any]:
     """Return one group: its rules are evaluated one after the other, so each sees what those before it have recorded."""
     rules = [*records, *(_alert(one, shared) for one in found)]
     return {"groups": [{"name": "spanscore", "interval": promql.duration(shared.interval), "rules": rules}]}
@@ -111,14 +111,14 @@ def _numbers(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> 
             yield constant(THRESHOLD, own.threshold, metric.name)
 
 
-def _accounts(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+def _accounts(shared: Monitoring) -> Iterator[dict[str, Any]]:
     """Yield silences, backlogs, what is unaccounted for, the budgets."""
     yield from ({"record": name, "expr": expression} for name, expression in (*silences(shared), *durable_records()))
     yield {"record": promql.UNACCOUNTED, "expr": promql.unaccounted()}
     yield {"record": promql.LOWEST_FACTOR, "expr": promql.lowest_factor()}
 
 
-def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
+def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
     figures = {name: _asked(figure) for name, figure in {**times_of(alert), **alert.figures}.items()}
     value = {
         "value": '{{ $value | printf "%.3g" }}',

@@ -17,7 +17,7 @@ from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import MIN_SCORES, steady_window
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "ABSENT",
@@ -53,17 +53,17 @@ REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
 REPLICAS = (*promql.GROUP, promql.INSTANCE)
 
 
-def looked_back(shared: MonitoringSettings) -> float:
+def looked_back(shared: Monitoring) -> float:
     """Return the seconds over which a score counts as just now."""
     return min(*shared.windows, max(4 * shared.interval, SEEN_S))
 
 
-def shortest(shared: MonitoringSettings) -> float:
+def shortest(shared: Monitoring) -> float:
     """Return the seconds of silence before which nothing is said."""
     return shared.no_scores_after or SHORTEST_S
 
 
-def silences(shared: MonitoringSettings) -> Iterator[tuple[str, str]]:
+def silences(shared: Monitoring) -> Iterator[tuple[str, str]]:
     """Yield record and expression: how many scores an hour each service and replica had, and for how long it has had none."""
     there = f"\nand {promql.now(semconv.ELIGIBLE, by=REPLICAS)}"
     of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, MEMORY, "")
@@ -76,13 +76,13 @@ def silences(shared: MonitoringSettings) -> Iterator[tuple[str, str]]:
         yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{remembered})"
 
 
-def silence(metrics: Sequence[Metric], shared: MonitoringSettings) -> Iterator[Alert]:
+def silence(metrics: Sequence[Metric], shared: Monitoring) -> Iterator[Alert]:
     """Yield the alerts on metrics without scores."""
     yield _unscored(metrics, shared)
     yield _silent(listed(metric.name for metric in metrics), shared)
 
 
-def _unscored(metrics: Sequence[Metric], shared: MonitoringSettings) -> Alert:
+def _unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     window = steady_window(shared)
     by_condition: dict[bool, list[str]] = {}
     for metric in metrics:
@@ -107,7 +107,7 @@ def _ended(window: str, where: str, *, conditional: bool) -> str:
     return promql.increase(semconv.EVALUATIONS, window, asked, REPLICAS)
 
 
-def _silent(where: str, shared: MonitoringSettings) -> Alert:
+def _silent(where: str, shared: Monitoring) -> Alert:
     why = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: _is_absent(shared)}
     no_score = f"No score of {OF_METRIC} for {{lasting}}"
     texts = {
@@ -127,7 +127,7 @@ def _silent(where: str, shared: MonitoringSettings) -> Alert:
     )
 
 
-def _is_silent_replica(where: str, shared: MonitoringSettings) -> str:
+def _is_silent_replica(where: str, shared: Monitoring) -> str:
     least = shortest(shared)
     due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
     service = f"on ({', '.join(promql.GROUP)})"
@@ -143,7 +143,7 @@ def _hands_over(window: str) -> str:
     return f"{promql.increase(semconv.EVALUATIONS, window, left, REPLICAS)} > 0"
 
 
-def _is_silent(where: str, shared: MonitoringSettings) -> str:
+def _is_silent(where: str, shared: Monitoring) -> str:
     due = f"clamp({EXPECTED * 3_600} / {SCORES_PER_HOUR}, {SHORTEST_S:g}, {LONGEST_S:g})"
     limit = f"{shared.no_scores_after:g}" if shared.no_scores_after else due
     return f"{_of(SILENT_SECONDS, where, shared.services)} >= {limit}"
@@ -159,7 +159,7 @@ def _of(counter: str, where: str, services: Sequence[str]) -> str:
     return f"({' or '.join(f'{counter}{{{where}{where and chr(44)}{one}}}' for one in matchers)})"
 
 
-def _is_absent(shared: MonitoringSettings) -> str:
+def _is_absent(shared: Monitoring) -> str:
     return "\nor ".join(map(_has_nothing, shared.services or [""]))
 
 

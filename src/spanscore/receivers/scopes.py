@@ -130,7 +130,7 @@ class Scopes:
         if heard != scope:
             self.unheard[scope] = heard
             ours = heard == semconv.CAPTURE_SCOPE
-            way = "OnlineScorer(capture=False)" if ours else f"units.ignore_scopes with {heard!r}"
+            way = "capture=Capture(enabled=False)" if ours else f"units.ignore_scopes with {heard!r}"
             log_once(
                 f"unheard {scope}",
                 f"{heard} and {scope} both trace {library} in {self._place}; each run is scored once, on the spans of {heard}."

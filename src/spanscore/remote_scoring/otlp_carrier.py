@@ -51,7 +51,7 @@ class OtlpCarrier:
 
     def reset(self) -> None:
         """Forget every copy, and the connections: in a forked child."""
-        self._client = OtlpClient(self._endpoint, key="remote_scoring.endpoint", timeout_s=self._settings.timeout_s)
+        self._client = OtlpClient(self._endpoint, key="remote_scoring.endpoint", timeout_s=self._settings.timeout)
         self._lock = Lock()
         self._wake = Event()
         self._thread: Thread | None = None
@@ -74,9 +74,9 @@ class OtlpCarrier:
         """Return what is wrong with the way there, in few words; empty while nothing is."""
         return self._outgoing.trouble
 
-    def close(self, timeout_s: float) -> None:
+    def close(self, timeout: float) -> None:
         """Send what waits for as long as there is time, and end."""
-        until = self._clock() + timeout_s
+        until = self._clock() + timeout
         self._outgoing.hurry(self._clock())
         self._wake.set()
         while self._thread is not None and len(self._outgoing) and self._clock() < until:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,14 +15,14 @@ from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
 from spanscore.dialects.translations.genai import conventional
 from spanscore.errors import SampleError
 from spanscore.line.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit
-from spanscore.line.options import Options
+from spanscore.line.from_config import override
 from spanscore.line.unit_explainer import UnitExplainer
 from spanscore.model.foreign import type_name
 from spanscore.model.span import NoContent, SpanData
 from spanscore.protocols import Metric
 from spanscore.receivers.scopes import Role
 from spanscore.replay.reading import StoredUnit, UnitReader, reading_settings
-from spanscore.settings.serving import WireUnits
+from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.files import take_line
 from spanscore.sources.gathering import GatheredTraces
 from spanscore.sources.stored import StoredTrace
@@ -59,8 +59,8 @@ def explain(
             ``spanscore replay`` yields; mixed, in any order.
         config: file of a configuration whose keys are in force; None = the defaults are.
         texts: whether question, answer, contexts and calls have their texts, redacted; else they have their places alone.
-        options: of ``OnlineScorer`` that say how spans are read, such as ``extract``, ``scopes``, ``ignore_scopes``, ``kinds``
-            or ``translations``; they replace those of ``config``.
+        options: arguments of ``OnlineScorer`` on how spans are read: ``extract``, ``units``, ``capture`` and ``redactor``. They
+            replace the keys of ``config``.
 
     Returns:
         One per trace, in the order of their first spans.
@@ -69,8 +69,8 @@ def explain(
         ConfigurationError: the configuration or an option is wrong.
         SampleError: a line is not OTLP-JSON, or a span is not valid.
     """
-    chosen, units = reading_settings(None if config is None else Path(config))
-    explainer = TraceExplainer(replace(chosen, **options), units, texts=texts)
+    chosen = override(reading_settings(None if config is None else Path(config)), options)
+    explainer = TraceExplainer(chosen, texts=texts)
     with GatheredTraces() as gathered:
         for number, span in enumerate(spans, 1):
             _gather(gathered, span, f"item {number}")
@@ -123,8 +123,7 @@ class TraceExplainer:
     """Explains one trace after the other. One thread.
 
     Args:
-        options: which spans are read, and how.
-        units: what a unit may hold.
+        settings: which spans are read, and how.
         metrics: whose fields are looked for; empty = question and answer alone.
         texts: whether parts have their texts.
 
@@ -132,12 +131,10 @@ class TraceExplainer:
         reader: makes the units.
     """
 
-    def __init__(
-        self, options: Options, units: WireUnits, metrics: Sequence[Metric] = (), *, texts: bool = True
-    ) -> None:
-        self.reader = UnitReader(options, units)
-        self._unit_explainer = UnitExplainer(options, metrics, texts=texts)
-        self._ignored = tuple(options.ignore_scopes)
+    def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
+        self.reader = UnitReader(settings)
+        self._unit_explainer = UnitExplainer(settings, metrics, texts=texts)
+        self._ignored = tuple(settings.units.ignore_scopes)
 
     def trace(self, trace: StoredTrace) -> ExplainedTrace:
         """Return a whole trace with its explanation."""

@@ -10,8 +10,6 @@ from pathlib import Path
 from spanscore import semconv
 from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
 from spanscore.dialects.translations.registry import Translator
-from spanscore.line.configuration import Configuration, given_in
-from spanscore.line.options import Options
 from spanscore.model.span import SpanData, Unit
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.reading import units_of
@@ -19,15 +17,13 @@ from spanscore.receivers.otlp.streams import bounds_of
 from spanscore.receivers.scopes import Role
 from spanscore.replay.evaluated import EvaluatedUnit, EvaluatedUnits
 from spanscore.settings.reading import read_settings
-from spanscore.settings.serving import WireUnits
+from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.stored import StoredTrace
 from spanscore.units.traces import ClosedUnit, TraceTable
 
 __all__ = ["NO_CONTENT", "StoredUnit", "UnitReader", "reading_settings"]
 
-NO_CONTENT = (
-    "none with content: capture_content was off; set capture_content=True, in a configuration capture: {content: true}"
-)
+NO_CONTENT = "none with content: capture.content was off; set capture=Capture(content=True), in a configuration capture: {content: true}"
 """Of the units of a file, and what to do so that the next ones have some."""
 
 
@@ -57,8 +53,7 @@ class UnitReader:
     """Reads one trace after the other. One thread.
 
     Args:
-        options: which spans are read, and how.
-        units: what a unit may hold.
+        settings: which spans are read, and how.
         known: of scores, beside what the traces themselves say.
 
     Attributes:
@@ -68,13 +63,13 @@ class UnitReader:
         orphans: spans that may be of a unit whose root is not there.
     """
 
-    def __init__(self, options: Options, units: WireUnits, known: EvaluatedUnits | None = None) -> None:
-        self.translator = Translator(options.translations)
+    def __init__(self, settings: ScorerSettings, known: EvaluatedUnits | None = None) -> None:
+        self.translator = Translator(settings.units.translations)
         self.mended: Counter[str] = Counter()
         self.orphans = 0
-        self.claims = WireClaims(self.translator, listed=options.scopes, ignored=options.ignore_scopes)
+        self.claims = WireClaims(self.translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes)
         self._known = known or EvaluatedUnits()
-        bounds = bounds_of(units)
+        bounds = bounds_of(settings.units)
         self._table = TraceTable(bounds, follows=lambda root: True, stands_alone=self.claims.stands_alone)
         self._over_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1
 
@@ -113,17 +108,13 @@ class UnitReader:
         return next((name for span in read if (name := self.translator.reads(span)) is not None), "")
 
 
-def reading_settings(config: Path | None) -> tuple[Options, WireUnits]:
-    """Return the options of a configuration file and what a unit may hold; the defaults if there is no file.
+def reading_settings(config: Path | None) -> ScorerSettings:
+    """Return the settings of a configuration file; the defaults if there is no file.
 
     Raises:
         ConfigurationError: the configuration is wrong.
     """
-    if config is None:
-        return Options(), WireUnits()
-    read = read_settings(config, Configuration)
-    with read.as_written.told():
-        return Options.of(given_in(read.settings)), read.settings.units
+    return ScorerSettings() if config is None else read_settings(config).settings
 
 
 def _joined(first: EvaluatedUnit | None, second: EvaluatedUnit | None) -> EvaluatedUnit:

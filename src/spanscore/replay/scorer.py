@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,33 +12,18 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore.errors import ConfigurationError
-from spanscore.line.configuration import Configuration, given_in, metrics_in, overridden
-from spanscore.line.options import Options
+from spanscore.line.from_config import scorer_arguments
 from spanscore.protocols import Metric, Sink
 from spanscore.scorer import OnlineScorer
 from spanscore.settings.budget import Budget
+from spanscore.settings.judging import JudgeSettings
+from spanscore.settings.outputs import Outputs
 from spanscore.settings.reading import read_settings
-from spanscore.settings.serving import WireUnits
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["ReplayScorer", "refuse_unready", "replay_scorer"]
 
-_NOT_LIVE: Final[Mapping[str, Any]] = {
-    "capture": False,
-    "capture_metrics": False,
-    "judge_check": None,
-    "collect": None,
-    "feedback_sampling": None,
-    "shadows": (),
-    "shadow_budget": (),
-    "session_metrics": (),
-    "queue": "memory",
-    "queue_size": 1_000,
-    "queue_bytes": 1_000_000_000,
-}
-"""Option → what it is here. The queue has room for all that are under way, which are few: none is to be lost for it."""
-
-_EMITTING: Final[Mapping[str, Any]] = {"outputs": ("evaluation_span",)}
+_QUEUE_BYTES: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +31,12 @@ class ReplayScorer:
     """What a replay scores with.
 
     Attributes:
-        options: that are in force.
-        units: what a unit may hold.
+        settings: what is in force.
         notes: what of the configuration is not in force, a sentence each.
     """
 
     scorer: OnlineScorer
-    options: Options
-    units: WireUnits
+    settings: ScorerSettings
     notes: Sequence[str]
 
 
@@ -77,22 +60,17 @@ def replay_scorer(
     Raises:
         ConfigurationError: the configuration is wrong, or scores conversations alone.
     """
-    read = read_settings(config, Configuration)
+    read = read_settings(config)
     settings = read.settings
     if answers is not None and settings.judge.cache in (None, "", "memory"):
         judge = settings.judge.model_copy(update={"cache": str(answers)})
         settings = settings.model_copy(update={"judge": judge})
     with read.as_written.told():
-        chosen = _read_options(settings)
-        made = _make_metrics(config, settings, chosen) if metrics is None else {"metrics": metrics}
-        own = _EMITTING if emits else _silent()
-        beside = {"sinks": [*(chosen["sinks"] if emits else ()), *sinks], "budget": _budgets(chosen["budget"])}
-        arguments = {**made, **overridden(chosen, {**_NOT_LIVE, **own, **beside})}
+        arguments = _arguments(config, settings, metrics)
+        notes = [*_notes(arguments)]
+        arguments |= _without_live_parts(arguments, sinks, emits=emits)
         scorer = OnlineScorer(**arguments)
-    options = Options.of(
-        {option.name: arguments[option.name] for option in fields(Options) if option.name in arguments}
-    )
-    return ReplayScorer(scorer, options, settings.units, [*_notes(chosen, made)])
+    return ReplayScorer(scorer, ScorerSettings.of(arguments), notes)
 
 
 def refuse_unready(config: Path) -> None:
@@ -101,46 +79,70 @@ def refuse_unready(config: Path) -> None:
     Raises:
         ConfigurationError: they cannot; the message names the key, the library or the setting.
     """
-    read = read_settings(config, Configuration)
+    read = read_settings(config)
     judge = read.settings.judge.model_copy(update={"cache": None})
     settings = read.settings.model_copy(update={"judge": judge})
     with read.as_written.told():
-        _make_metrics(config, settings, _read_options(settings))
+        _arguments(config, settings)
 
 
-def _read_options(settings: Settings) -> dict[str, Any]:
-    """Return the options of a configuration, without those by which other processes would score: the judge is made here."""
-    return {**given_in(settings), "spool": None, "remote_scoring": None}
-
-
-def _make_metrics(config: Path, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
-    made = metrics_in(settings, given)
-    if not made["metrics"]:
+def _arguments(config: Path, settings: Configuration, metrics: Sequence[Metric] | None = None) -> dict[str, Any]:
+    """Return a configuration as arguments of ``OnlineScorer``, without the sections by which other processes would score."""
+    arguments = scorer_arguments(settings.model_copy(update={"spool": None, "remote_scoring": None}), metrics)
+    if not arguments["metrics"]:
         raise ConfigurationError(f"{config} scores whole conversations alone, and these are not replayed")
-    return made
+    return arguments
+
+
+def _without_live_parts(arguments: Mapping[str, Any], sinks: Sequence[Sink], *, emits: bool) -> dict[str, Any]:
+    """Return the arguments of ``OnlineScorer`` that a replay has otherwise: nothing of what belongs to live traffic.
+
+    The queue has room for all units that are under way, which are few: none is to be lost for it.
+    """
+    outputs, judge, limits = arguments["outputs"], arguments["judge"], arguments["limits"]
+    silent: dict[str, Any] = {} if emits else _silent()
+    own = {"queue_size": 1_000, "queue_bytes": _QUEUE_BYTES, "job_queue": "memory"}
+    return {
+        "judge": JudgeSettings(
+            budget=_budgets(judge.budget), replica_share=judge.replica_share, trace=judge.trace and emits
+        ),
+        "sampling": arguments["sampling"].model_copy(update={"feedback": None}),
+        "capture": arguments["capture"].model_copy(update={"enabled": False, "metrics": False}),
+        "outputs": Outputs(
+            span=False,
+            evaluation_span=emits,
+            event=False,
+            instruments=False,
+            hold=outputs.hold,
+            sinks=[*(outputs.sinks if emits else ()), *sinks],
+            spans_to=outputs.spans_to,
+        ),
+        "limits": limits.model_copy(update=own),
+        "sessions": arguments["sessions"].model_copy(update={"metrics": ()}),
+        "judge_check": None,
+        "collect": None,
+        **silent,
+    }
 
 
 def _budgets(given: Sequence[Budget]) -> Sequence[Budget]:
     """Return budgets that lower no rate: the configuration's rates decide, and the rest of a window ends
     ``budget_exhausted``.
     """
-    return [replace(budget, lowers_rates=False) for budget in given]
+    return [budget.model_copy(update={"lowers_rates": False}) for budget in given]
 
 
-def _silent() -> Mapping[str, Any]:
-    """Return options by which nothing leaves the process, whatever the environment says of exporters."""
+def _silent() -> dict[str, Any]:
+    """Return providers by which nothing leaves the process, whatever the environment says of exporters."""
     return {
-        "outputs": (),
-        "trace_judges": False,
         "tracer_provider": TracerProvider(),
         "meter_provider": NoOpMeterProvider(),
         "logger_provider": NoOpLoggerProvider(),
     }
 
 
-def _notes(given: Mapping[str, Any], made: Mapping[str, Any]) -> Any:
-    if made.get("session_metrics"):
-        named = ", ".join(metric.name for metric in made["session_metrics"])
-        yield f"conversations are not replayed: {named} scores none"
-    if made.get("shadows"):
+def _notes(arguments: Mapping[str, Any]) -> Iterator[str]:
+    if of_sessions := arguments["sessions"].metrics:
+        yield f"conversations are not replayed: {', '.join(metric.name for metric in of_sessions)} scores none"
+    if arguments["judge"].shadows:
         yield "second judges are not asked"

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, zip_longest
-from typing import Any, Final
+from typing import Final
 
 from spanscore.model.job import BASE, Decision
 from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
-from spanscore.sampling.rules import Rule
+from spanscore.sampling.rules import matches
+from spanscore.settings.sampling import HeadSampling, Rule
 
 __all__ = ["PreviewTally", "TakenUnit", "TakerCount"]
 
@@ -108,7 +109,7 @@ class PreviewTally:
         rules: Sequence[Rule] = (),
         *,
         key: bytes = DEFAULT_KEY,
-        head_sampling_rate: float | Mapping[str, Any] = 1.0,
+        head_sampling_rate: HeadSampling | float = 1.0,
         service: Callable[[], str] = str,
         metadata: Collection[str] | None = None,
     ) -> None:
@@ -145,7 +146,7 @@ class PreviewTally:
         """Return the keys of metadata at which a rule looks and that the units would not show."""
         if self._metadata is None:
             return ()
-        return tuple(key for key in rule.metadata or {} if key not in self._metadata)
+        return tuple(key for key in rule.when.metadata or {} if key not in self._metadata)
 
     def _sampler(self, unknown: tuple[int, ...]) -> RateSampler:
         """Return one without the rules of which it is not known whether they are for a unit: to it, they are for all."""
@@ -179,13 +180,13 @@ class PreviewTally:
 
     def _holds(self, rule: Rule, facts: SamplingContext) -> bool | None:
         """Return whether a rule is for a unit; None where a fact at which it looks is not known, and no other says no."""
-        if rule.score is not None and rule.score["metric"] not in (facts.scores or {}):
+        if rule.when.score is not None and rule.when.score.metric not in (facts.scores or {}):
             facts = facts._replace(scores=None)
         if self.unlisted(rule):
             facts = facts._replace(metadata=None)
-        if not rule.matches(facts):
+        if not matches(rule, facts):
             return False
-        asked = (fact for asks, fact in _LOOKS_AT.items() if getattr(rule, asks) not in (None, False, {}))
+        asked = (fact for asks, fact in _LOOKS_AT.items() if getattr(rule.when, asks) not in (None, False, {}))
         return None if any(getattr(facts, fact) is None for fact in asked) else True
 
 

@@ -24,15 +24,15 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
 from spanscore.model.span import SamplingContext
 from spanscore.sampling.pacing import BudgetPacer
-from spanscore.sampling.rules import Rule
+from spanscore.sampling.rules import matches
 from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold, upstream_of
-from spanscore.settings.upstream import upstream_shares
+from spanscore.settings.sampling import HeadSampling, Rule, head_shares
 
 __all__ = ["DEFAULT_KEY", "RateSampler"]
 
@@ -96,7 +96,7 @@ class RateSampler:
         key: bytes = DEFAULT_KEY,
         pacer: BudgetPacer | None = None,
         feedback_rate: float = 0.0,
-        head_sampling_rate: float | Mapping[str, Any] = 1.0,
+        head_sampling_rate: HeadSampling | float = 1.0,
         service: Callable[[], str] = str,
     ) -> None:
         for name, rate in [*rates.items(), *sessions.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
@@ -109,9 +109,9 @@ class RateSampler:
         most = max(sessions.values(), default=0.0)
         self._session_threshold = threshold(most) if most > 0 else None
         self._rules = tuple(rules)
-        self.gate_metrics = frozenset(rule.score["metric"] for rule in rules if rule.score is not None)
+        self.gate_metrics = frozenset(rule.when.score.metric for rule in rules if rule.when.score is not None)
         self._pacer = pacer
-        by_service, default = upstream_shares(head_sampling_rate)
+        by_service, default = head_shares(head_sampling_rate)
         self._upstream = threshold(default), CONFIGURED if default < 1 else UNKNOWN
         self._upstream_of_service = {name: (threshold(share), CONFIGURED) for name, share in by_service.items()}
         self._service = service
@@ -130,7 +130,7 @@ class RateSampler:
             return True
         t = self._most_threshold
         if self._rules:
-            t = threshold(max(self._most, *(rule.rate for rule in self._rules if rule.matches(facts)), 0.0))
+            t = threshold(max(self._most, *(rule.rate for rule in self._rules if matches(rule, facts)), 0.0))
         if not facts.trace_state:  # the usual case, on the application's thread
             return self._hashed(facts) >= t
         draw = self._draw(facts)
@@ -151,7 +151,7 @@ class RateSampler:
         if facts.decided is not None and (decided := facts.decided.get(metric)) is not None:
             return Decision(decided.take, probability(decided.threshold), decided.threshold, decided.rule)
         rates = [(BASE, self._rates.get(metric, 0.0))]
-        rates += [(rule.name, rule.rate) for rule in self._rules if rule.matches(facts)]
+        rates += [(rule.name, rule.rate) for rule in self._rules if matches(rule, facts)]
         rule, rate = max(rates, key=itemgetter(1))  # the first of equals: no rule gets the credit for what needed none
         return self._paced(self._draw(facts), metric, rate, rule, tuple(rates))
 
@@ -168,7 +168,7 @@ class RateSampler:
 
     def matches(self, facts: SamplingContext) -> bool:
         """Whether some rule is for it."""
-        return any(rule.matches(facts) for rule in self._rules)
+        return any(matches(rule, facts) for rule in self._rules)
 
     def certain(self, facts: SamplingContext, metric: str) -> Decision:
         """Decide for a unit that was submitted to be scored, whatever the rate: it stands for what upstream left out."""

@@ -28,7 +28,7 @@ from spanscore.runtime.log import log_internal_error, log_once
 from spanscore.runtime.threads import start_daemon
 from spanscore.service.confluent_kafka_member import PREFETCH, Fetched, trouble_of
 from spanscore.settings.kafka import KafkaSettings, confluent_config
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -68,7 +68,7 @@ class LogsTopic:
         waiting: partition of spans → messages that wait for records, and None for the end behind them.
     """
 
-    def __init__(self, settings: Settings, spans: OtlpSpans, reach_end: Callable[[int], None]) -> None:
+    def __init__(self, settings: Configuration, spans: OtlpSpans, reach_end: Callable[[int], None]) -> None:
         assert settings.kafka is not None
         self.name = settings.kafka.logs_topic
         self.wrong = ""

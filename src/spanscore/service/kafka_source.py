@@ -26,7 +26,7 @@ from spanscore.service.confluent_kafka_logs import LogsTopic
 from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Hearing, Trouble
 from spanscore.service.topic import Left, Topic
 from spanscore.service.worker_plan import is_keyed_by_conversation
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["KafkaSource"]
 
@@ -60,7 +60,7 @@ class KafkaSource:
 
     name = "kafka"
 
-    def __init__(self, scorer: OnlineScorer, settings: Settings) -> None:
+    def __init__(self, scorer: OnlineScorer, settings: Configuration) -> None:
         assert settings.kafka is not None  # else there is nothing to be read
         if find_spec("confluent_kafka") is None:
             raise MissingExtraError("confluent-kafka", "kafka")
@@ -374,7 +374,7 @@ class KafkaSource:
 
     def _share(self) -> None:
         self._line.share_of_limits(len(self._next) / max(self._member.all, len(self._next), 1))
-        if self._line.of_sessions and not self._is_keyed and self._line.options.sessions.replicas != "any":
+        if self._line.of_sessions and not self._is_keyed and self._line.settings.sessions.replicas != "any":
             is_shared = len(self._next) < self._member.all
             self._topic.share(_SHARED.format(self._kafka.group, self._kafka.topic) if is_shared else "")
 

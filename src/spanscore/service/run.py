@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from spanscore.errors import ConfigurationError
-from spanscore.line.configuration import Configuration
 from spanscore.otel.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer
 from spanscore.service.door import Door
@@ -29,7 +28,8 @@ from spanscore.service.lifetime import (
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
 from spanscore.settings.faults import refuse_problems
 from spanscore.settings.reading import read_settings
-from spanscore.settings.serving import ServeSettings, WireUnits
+from spanscore.settings.serving import ServeSettings
+from spanscore.settings.units import Units
 
 if TYPE_CHECKING:
     from spanscore.receivers.otlp.spans import OtlpSpans
@@ -56,7 +56,7 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     Raises:
         ConfigurationError: something is wrong, before anything is accepted; the message says what to do.
     """
-    settings = read_settings(config, Configuration).settings
+    settings = read_settings(config).settings
     chosen = _overridden(settings.serve, overrides)
     refuse_problems(config, problems(chosen))
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # of a client that fails its handshake it would print a line each
@@ -70,7 +70,7 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
         scorer.shutdown(0.0)  # of one that was drained it does nothing
 
 
-def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits) -> tuple[Door, Proxy | None]:
+def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[Door, Proxy | None]:
     """Return what answers requests for a scorer, and what sends them on; None = nothing does."""
     spans = scorer._otlp_spans(units)
     spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse whoever does not send it
@@ -83,7 +83,7 @@ def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits) -> tu
     return Door(spans, inflated=chosen.limits.inflated, onward=proxy), proxy
 
 
-def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: WireUnits) -> Callable[[], bool] | None:
+def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
     """Return what waits until the units of a request outlive the process; None where none can close with a request."""
     line = scorer._line  # what feeds a scorer is a part of it
     if line.delivery is None or units.idle_timeout:
@@ -91,7 +91,7 @@ def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: WireUnits) -> Callable[
     return lambda: spans.wait_until_safe(line.when_safe, _FOR_DISK_S)
 
 
-def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: Say) -> None:
+def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) -> None:
     from spanscore.service.listeners import Listeners  # what it takes is known to be there
 
     door, proxy = door_of(scorer, chosen, units)

@@ -13,7 +13,6 @@ from typing import Final
 
 from spanscore import semconv
 from spanscore.errors import SourceUnavailable
-from spanscore.line.configuration import Configuration
 from spanscore.line.spool import spool_of as file_of
 from spanscore.scorer import OnlineScorer
 from spanscore.service.lifetime import (
@@ -30,7 +29,7 @@ from spanscore.service.worker_plan import problems, spool_of
 from spanscore.settings.durations import duration
 from spanscore.settings.faults import refuse_problems
 from spanscore.settings.reading import read_settings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["checked", "environment_of", "wait_for_disk", "worker"]
 
@@ -59,18 +58,18 @@ def worker(config: Path, *, wait_s: float, say: Say) -> None:
         scorer.shutdown(0.0)  # of one that was drained it does nothing
 
 
-def checked(config: Path, processes: int = 1) -> Settings:
+def checked(config: Path, processes: int = 1) -> Configuration:
     """Return what a configuration says for so many processes.
 
     Raises:
         ConfigurationError: something in it is wrong, or missing here.
     """
-    settings = read_settings(config, Configuration).settings
+    settings = read_settings(config).settings
     refuse_problems(config, problems(settings, processes))
     return settings
 
 
-def environment_of(place: int, processes: int, settings: Settings) -> Iterator[tuple[str, str]]:
+def environment_of(place: int, processes: int, settings: Configuration) -> Iterator[tuple[str, str]]:
     """Yield what one process of several is told by its environment: no two can serve one page, or spend one budget.
 
     Args:
@@ -104,7 +103,7 @@ def wait_for_disk(
         pause(_LOOK_AGAIN_S)
 
 
-def _work(scorer: OnlineScorer, settings: Settings, wait_s: float, say: Say) -> None:
+def _work(scorer: OnlineScorer, settings: Configuration, wait_s: float, say: Say) -> None:
     sources = [*_sources(scorer, settings)]
     for source in sources:
         source.start(wait_s)
@@ -118,7 +117,9 @@ def _work(scorer: OnlineScorer, settings: Settings, wait_s: float, say: Say) -> 
         say(line)
 
 
-async def _until_signal(scorer: OnlineScorer, sources: Sequence[StreamSource], settings: Settings, say: Say) -> float:
+async def _until_signal(
+    scorer: OnlineScorer, sources: Sequence[StreamSource], settings: Configuration, say: Say
+) -> float:
     """Read until a signal says otherwise; return when the drain is to be over, on the steady clock."""
     signals = Signals()
     spare_collections()
@@ -132,7 +133,7 @@ async def _until_signal(scorer: OnlineScorer, sources: Sequence[StreamSource], s
     return until
 
 
-def _sources(scorer: OnlineScorer, settings: Settings) -> Iterator[StreamSource]:
+def _sources(scorer: OnlineScorer, settings: Configuration) -> Iterator[StreamSource]:
     if settings.kafka is not None:
         from spanscore.service.kafka_source import KafkaSource
 
@@ -150,7 +151,7 @@ def _spool_fault(scorer: OnlineScorer) -> str:
     return "" if spool is None or spool.room(0) is None else spool.state().fault or ""
 
 
-def _reading(settings: Settings, sources: Iterable[StreamSource]) -> Iterator[str]:
+def _reading(settings: Configuration, sources: Iterable[StreamSource]) -> Iterator[str]:
     if (spool := spool_of(settings)) is not None:
         yield f"spool: {spool.path}"
     for source in sources:

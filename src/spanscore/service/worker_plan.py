@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.util import find_spec
 
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.line.configuration import value_at
 from spanscore.metrics.catalog.configured import per_session
 from spanscore.settings.kafka import confluent_config
-from spanscore.settings.spool import Spool, spool_in
-from spanscore.settings.tree import Settings
+from spanscore.settings.spool import Spool
+from spanscore.settings.tree import Configuration
 
 __all__ = ["is_keyed_by_conversation", "problems", "reads", "spool_of", "told"]
 
@@ -27,18 +25,18 @@ _CUT = (
 )
 
 
-def reads(settings: Settings) -> bool:
+def reads(settings: Configuration) -> bool:
     """Whether there is anything in a configuration that a worker could read."""
     return settings.kafka is not None or spool_of(settings) is not None
 
 
-def spool_of(settings: Settings) -> Spool | None:
+def spool_of(settings: Configuration) -> Spool | None:
     """Return the spool as a worker has it: it scores what it reads."""
-    spool = spool_in(value_at(settings, "spool"))
-    return None if spool is None else replace(spool, score_here=True)
+    spool = settings.spool
+    return None if spool is None else spool.model_copy(update={"score_here": True})
 
 
-def told(settings: Settings) -> Iterator[str]:
+def told(settings: Configuration) -> Iterator[str]:
     """Yield what ``worker`` would do, a line each."""
     if (spool := spool_of(settings)) is not None:
         yield f"scores what is in the spool {spool.path}"
@@ -47,17 +45,17 @@ def told(settings: Settings) -> Iterator[str]:
         yield f"reads the topic {kafka.topic} of {where} ({kafka.security.protocol}), in the group {kafka.group}"
         if kafka.logs_topic is not None:
             yield f"joins the content of log records in the topic {kafka.logs_topic} to their spans"
-    if value_at(settings, "remote_scoring") is not None:
+    if settings.remote_scoring is not None:
         yield "sends nothing to another process: it is the one that scores"
 
 
-def is_keyed_by_conversation(settings: Settings) -> bool:
+def is_keyed_by_conversation(settings: Configuration) -> bool:
     """Whether one worker reads all turns of a conversation, as the configuration states it."""
     is_keyed = settings.kafka is not None and settings.kafka.key == "conversation"
-    return is_keyed or value_at(settings, "sessions.replicas") == "sticky"
+    return is_keyed or settings.sessions.replicas == "sticky"
 
 
-def problems(settings: Settings, processes: int = 1) -> Iterator[ConfigurationError]:
+def problems(settings: Configuration, processes: int = 1) -> Iterator[ConfigurationError]:
     """Yield what is wrong, or missing here, before anything is read.
 
     Args:
@@ -68,7 +66,7 @@ def problems(settings: Settings, processes: int = 1) -> Iterator[ConfigurationEr
         yield ConfigurationError(_NOTHING)
     if settings.kafka is None:
         return
-    alone = value_at(settings, "sessions.replicas") == "one" and not is_keyed_by_conversation(settings)
+    alone = settings.sessions.replicas == "one" and not is_keyed_by_conversation(settings)
     if processes > 1 and alone and any(per_session(settings)):
         yield ConfigurationError(_CUT.format(processes))
     if find_spec("confluent_kafka") is None:

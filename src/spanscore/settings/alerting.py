@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from math import nan
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from spanscore.settings.kinds import InnerShare, PositiveSeconds, Rate, SettingsPart, WebAddress, seconds_in, share_in
+from spanscore.settings.kinds import (
+    FrozenDict,
+    InnerShare,
+    Items,
+    PositiveSeconds,
+    Rate,
+    SettingsPart,
+    Table,
+    WebAddress,
+    seconds_in,
+    share_in,
+)
 
-__all__ = ["AlertSettings", "HourOfWeekBaseline", "MonitoringSettings", "OffsetBaseline"]
+__all__ = ["AlertSettings", "HourOfWeekBaseline", "Monitoring", "OffsetBaseline"]
 
 
 class HourOfWeekBaseline(SettingsPart):
@@ -96,12 +108,12 @@ class AlertSettings(SettingsPart):
     z: Annotated[float, Field(gt=0)] | None = None
     evaluator_version: str | None = None
     severity: Annotated[str, Field(min_length=1)] = "warning"
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: Table[str, str] = Field(default_factory=FrozenDict)
     runbook: WebAddress | None = None
 
     @field_validator("labels")
     @classmethod
-    def _are_free(cls, labels: dict[str, str]) -> dict[str, str]:
+    def _are_free(cls, labels: Mapping[str, str]) -> Mapping[str, str]:
         wrong = [name for name in labels if name in OURS or not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name)]
         if wrong:
             raise ValueError(
@@ -116,7 +128,7 @@ class AlertSettings(SettingsPart):
         return self
 
 
-class MonitoringSettings(SettingsPart):
+class Monitoring(SettingsPart):
     """What sums are told apart by, and what all alerts share.
 
     Attributes:
@@ -135,17 +147,18 @@ class MonitoringSettings(SettingsPart):
             is recorded as humans would tell it, too. Alerts are not corrected.
     """
 
-    dimensions: dict[str, list[str]] = Field(default_factory=dict)
+    section: ClassVar[str] = "monitoring"
+    dimensions: Table[str, Items[str]] = Field(default_factory=FrozenDict)
     interval: PositiveSeconds = 60.0
-    windows: list[PositiveSeconds] = Field(default=[300.0, 900.0, 3_600.0, 21_600.0, 86_400.0], min_length=1)
+    windows: Annotated[Items[PositiveSeconds], Field(min_length=1)] = (300.0, 900.0, 3_600.0, 21_600.0, 86_400.0)
     no_scores_after: PositiveSeconds | None = None
-    services: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    services: Items[Annotated[str, Field(min_length=1)]] = ()
     max_failed: InnerShare = 0.1
     dashboard_url: WebAddress = (
         "http://localhost:3000/d/spanscore-metric?var-metric={metric}&var-service={service}&from={from}&to=now"
     )
     trace_url: WebAddress | None = None
-    calibrations: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    calibrations: Items[Annotated[str, Field(min_length=1)]] = ()
 
     @field_validator("interval")
     @classmethod
@@ -163,7 +176,7 @@ class MonitoringSettings(SettingsPart):
 
     @field_validator("dimensions")
     @classmethod
-    def _has_values(cls, dimensions: dict[str, list[str]]) -> dict[str, list[str]]:
+    def _has_values(cls, dimensions: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
         empty = [key for key, values in dimensions.items() if not values]
         if empty:
             raise ValueError(f"{empty[0]} lists no values; write for example {{user_tier: [gold, free]}}")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from spanscore.errors import ConfigurationError
-from spanscore.settings.durations import seconds_of
+from spanscore.settings.durations import DURATION, seconds_of
+from spanscore.settings.kinds import SettingsPart
 
-__all__ = ["UNITS", "Budget", "BudgetUnit", "Paid", "Spent", "checked_budgets", "checked_share"]
+__all__ = ["UNITS", "Budget", "BudgetUnit", "Paid", "Spent", "checked_budgets"]
 
 BudgetUnit = Literal["usd", "tokens", "calls"]
 UNITS: Final[tuple[BudgetUnit, ...]] = ("usd", "tokens", "calls")
@@ -45,9 +48,31 @@ class Paid(NamedTuple):
     reserved: Spent = Spent()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What judges may be paid per window, in one unit. Several may hold at once.
+def _check_window(per: str | float) -> str | float:
+    try:
+        fits = _SHORTEST_S <= _seconds(per) <= _LONGEST_S
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{per!r}; allowed is 1m to 30d")
+    return per
+
+
+def _seconds(per: str | float) -> float:
+    return seconds_of(per) if isinstance(per, str) else float(per)
+
+
+_Amount = Annotated[float, Field(gt=0, allow_inf_nan=False), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
+_PER: Final = {
+    "anyOf": [
+        {"type": "number", "minimum": _SHORTEST_S, "maximum": _LONGEST_S},
+        {"type": "string", "pattern": f"^{DURATION}$"},
+    ]
+}
+
+
+class Budget(SettingsPart):
+    """What judges may be paid per window: one of ``usd``, ``tokens`` and ``calls``. Several budgets may hold at once.
 
     At one that is spent nothing more is sent; one in usd or tokens may be overrun by as much as an answer is longer than any
     before it. The first twentieth of the first window knows of no cost yet, and lowers no rate unless it ends early.
@@ -57,36 +82,34 @@ class Budget:
 
     Attributes:
         usd: US dollars; needs the prices of the models that are asked.
-        tokens: read and written.
+        tokens: tokens that are read and written.
         calls: requests that may be billed, repeated ones included.
-        per: the window, ``"1m"`` to ``"30d"``, or its seconds. Windows are aligned to UTC.
+        per: the window, ``1m`` to ``30d``, or its seconds. Windows are aligned to UTC.
         metric: the one metric that it is for; None = all of the scorer together.
         lowers_rates: False for stored samples, whose rates stay as they are: the rest of a window ends ``budget_exhausted``.
-
-    Raises:
-        ConfigurationError: not exactly one unit is given, or it is not above 0, or the window is too short or too long.
+            Python only.
     """
 
-    usd: float | None = None
-    tokens: float | None = None
-    calls: float | None = None
-    per: str | float
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": [unit], "properties": {unit: {"not": {"type": "null"}}}} for unit in UNITS]
+        }
+    )
+    section: ClassVar[str] = "judge.budget"
+    usd: _Amount | None = None
+    tokens: _Amount | None = None
+    calls: _Amount | None = None
+    per: Annotated[str | float, AfterValidator(_check_window), WithJsonSchema(_PER)]
     metric: str | None = None
-    lowers_rates: bool = True
+    lowers_rates: SkipJsonSchema[bool] = True
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check_unit(self) -> Self:
         given = [unit for unit in UNITS if getattr(self, unit) is not None]
         if len(given) != 1:
-            told = " and ".join(given) or "none"
-            raise ConfigurationError(f"a budget has exactly one of {', '.join(UNITS)}; this one has {told}")
-        given_amount = getattr(self, self.unit)
-        if not _is_number(given_amount) or not 0 < given_amount < float("inf"):
-            told = f"{given_amount:g}" if _is_number(given_amount) else repr(given_amount)
-            raise ConfigurationError(f"a budget's {self.unit} is {told}; allowed is any number above 0")
-        if not isinstance(self.per, str) and not _is_number(self.per):
-            raise ConfigurationError(f"a budget's per is {self.per!r}; allowed is 1m to 30d")
-        if not _SHORTEST_S <= self.window_s <= _LONGEST_S:
-            raise ConfigurationError(f"a budget's per is {self.per!r}; allowed is 1m to 30d")
+            found = " and ".join(given) or "none"
+            raise ValueError(f"a budget has exactly one of {', '.join(UNITS)}; this one has {found}")
+        return self
 
     @property
     def unit(self) -> BudgetUnit:
@@ -101,12 +124,7 @@ class Budget:
     @property
     def window_s(self) -> float:
         """How long a window is, in seconds."""
-        if not isinstance(self.per, str):
-            return float(self.per)
-        try:
-            return seconds_of(self.per)
-        except ValueError as error:
-            raise ConfigurationError(f"a budget's per is {self.per!r}; allowed is 1m to 30d") from error
+        return _seconds(self.per)
 
     @property
     def window(self) -> str:
@@ -119,16 +137,11 @@ class Budget:
 
     def part(self, share: float) -> Budget:
         """Return the part of it that is one replica's; ``share`` is in (0, 1]."""
-        amounts: dict[str, Any] = {self.unit: self.amount * share}
-        return replace(self, **amounts)
+        return self.model_copy(update={self.unit: self.amount * share})
 
     def __str__(self) -> str:
         whose = "" if self.metric is None else f" of {self.metric}"
         return f"{self.amount:g} {self.unit} per {self.window}{whose}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def checked_budgets(given: object) -> tuple[Budget, ...]:
@@ -140,16 +153,3 @@ def checked_budgets(given: object) -> tuple[Budget, ...]:
     if not isinstance(given, Sequence) or not all(isinstance(one, Budget) for one in given):
         raise ConfigurationError(f"budget is {given!r}; allowed is a list of them, such as [Budget(usd=2, per='1h')]")
     return tuple(given)
-
-
-def checked_share(share: float) -> float:
-    """Return the part of every budget that is this process's.
-
-    Raises:
-        ConfigurationError: it is not above 0 and at most 1.
-    """
-    if not isinstance(share, int | float) or not 0 < share <= 1:
-        raise ConfigurationError(
-            f"judge.replica_share is {share!r}; allowed is above 0, up to 1: 0.25 for one of four replicas"
-        )
-    return share

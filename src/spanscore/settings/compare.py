@@ -1,43 +1,26 @@
-"""Compare: by what the sums are told apart so that two releases can be compared on live traffic."""
+"""By what the sums are told apart so that two releases can be compared on live traffic."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator
 
 from spanscore import semconv
-from spanscore.errors import ConfigurationError
 from spanscore.settings.kinds import SettingsPart
 
-__all__ = ["Compare", "CompareSettings", "compare_in"]
+__all__ = ["Compare"]
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """What tells two releases apart: the sums are kept per value of it, and ``spanscore compare`` reads them.
-
-    Attributes:
-        by: an attribute of the resource (``service.version``), a key of the run's metadata, an attribute of the unit's root
-            (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.evaluator.version``. The first eight values
-            that come are told apart; any other is ``other``, none at all ``unknown``. They leave as a label: of metadata and
-            attributes by way of the redactor.
-
-    Raises:
-        ConfigurationError: ``by`` is no text, is empty, or holds prompts or answers.
-    """
-
-    by: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.by, str) or not self.by.strip():
-            raise ConfigurationError(f"compare.by is {self.by!r}; name what differs: 'service.version'")
-        if semconv.is_content(self.by):
-            raise ConfigurationError(f"compare.by is {self.by!r}, which quotes what users write, and would be a label")
+def _check_attribute(name: str) -> str:
+    if not name.strip():
+        raise ValueError(f"{name!r} is no name; write what differs: 'service.version'")
+    if semconv.is_content(name):
+        raise ValueError(f"{name!r} quotes what users write, and would be a label")
+    return name
 
 
-class CompareSettings(SettingsPart):
+class Compare(SettingsPart):
     """Two releases on live traffic: the sums are kept per value of what tells them apart, for ``spanscore compare``.
 
     Attributes:
@@ -47,9 +30,5 @@ class CompareSettings(SettingsPart):
             attributes by way of the redactor.
     """
 
-    by: Annotated[str, Field(min_length=1)]
-
-
-def compare_in(given: CompareSettings | None) -> Compare | None:
-    """Return what a configuration says of it."""
-    return None if given is None else Compare(given.by)
+    section: ClassVar[str] = "compare"
+    by: Annotated[str, AfterValidator(_check_attribute)]

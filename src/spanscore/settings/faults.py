@@ -17,7 +17,7 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.meant import did_you_mean
 from spanscore.settings.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
 from spanscore.settings.printable import printable
-from spanscore.settings.ready_forms import Place, paths_in, ready_form, section_at, yaml_of
+from spanscore.settings.ready_forms import Place, file_fields, paths_in, ready_form, section_at, yaml_of
 from spanscore.settings.renamed import renamed_key
 
 __all__ = ["Place", "place_of", "refuse_problems", "told", "written_place", "wrong_settings"]
@@ -100,14 +100,16 @@ def written_place(place: Place) -> str:
 
 
 def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
-    place, kind = place_of(entry), entry["type"]
+    place, kind = place_of(entry), _kind(entry)
+    if not place:  # what does not fit together in a whole section
+        return _wrong(entry)
     key = written_place(place)
     if place[0] == "metrics":  # pydantic says of it which types it could have
         return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, entry['input'], given)}"
     if kind == "extra_forbidden":
         return f"{key}: {_unknown(place, entry['input'], tree)}"
     if kind in ("model_type", "model_attributes_type"):
-        fields = list(section_at(tree, place).model_fields)
+        fields = file_fields(section_at(tree, place))
         ready = ready_form(place, entry["input"], tree) if place else ""
         such = f"such as {ready or f'{_last_name(place)}: {{{fields[0]}: …}}'}" if place else ""
         return f"{key}: {_kind_of(entry['input'])}{given}; write keys with values, {such}. Keys are {', '.join(fields)}"
@@ -119,7 +121,7 @@ def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
 def _unknown(place: Place, value: Any, tree: type[BaseModel]) -> str:
     if new := renamed_key(place):
         return f"is now {new}"
-    allowed = list(section_at(tree, place[:-1]).model_fields)
+    allowed = file_fields(section_at(tree, place[:-1]))
     return f"no such setting{_meant(str(place[-1]), tree, allowed, ready_form(place, value, tree))}"
 
 
@@ -143,8 +145,14 @@ def _listed(value: Any) -> str:
     return f"; here: {yaml_of({'metrics': entries})}" if entries else ""
 
 
+def _kind(entry: Any) -> str:
+    """Return pydantic's type of an error; of a value that is no sequence, it has two."""
+    kind: str = entry["type"]
+    return "list_type" if kind in ("sequence_str", "is_instance_of") else kind
+
+
 def _wrong(entry: Any) -> str:
-    kind = entry["type"]
+    kind = _kind(entry)
     if kind not in _WORDS:
         return str(entry["msg"].removeprefix("Value error, "))
     return _WORDS[kind].format(**{name: _bound(bound) for name, bound in entry.get("ctx", {}).items()})
@@ -181,7 +189,7 @@ _WORDS: Final[Mapping[str, str]] = {
 
 def _example(entry: Any, place: Place) -> str:
     """Return how it is written; empty where what is wrong says so."""
-    kind, name = entry["type"], _last_name(place)
+    kind, name = _kind(entry), _last_name(place)
     if kind in ("less_than", "less_than_equal") and next(iter(entry["ctx"].values())) == 1:
         return "; 5 per cent are 0.05, or 5%"
     if kind in ("string_type", "bool_parsing", "bool_type"):

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field
+from pydantic.json_schema import SkipJsonSchema
 
-from spanscore.settings.budget import UNITS, Budget
-from spanscore.settings.durations import DURATION
-from spanscore.settings.kinds import AlsoWritten, Count, PerMinute, PositiveSeconds, Rate, SettingsPart, Size
+from spanscore.settings.budget import Budget
+from spanscore.settings.kinds import (
+    AlsoWritten,
+    Count,
+    FrozenDict,
+    Items,
+    MetricObjects,
+    PerMinute,
+    PositiveSeconds,
+    Rate,
+    SettingsPart,
+    Share,
+    Size,
+    Table,
+)
 
-__all__ = ["AskedSettings", "BudgetSettings", "ByName", "JudgeSettings", "PriceSettings", "ShadowSettings"]
+__all__ = ["OF_SCORER", "AskedSettings", "ByName", "JudgeSettings", "PriceSettings", "ShadowSettings"]
 
 
 class PriceSettings(SettingsPart):
@@ -43,7 +56,7 @@ class AskedSettings(SettingsPart):
     base_url: str | None = None
     api_key_env: str | None = None
     api_key_file: str | None = None
-    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+    model_kwargs: Table[str, Any] = Field(default_factory=FrozenDict)
     max_concurrency: Count | None = None
     timeout: PositiveSeconds | None = None
     queue_timeout: PositiveSeconds | None = None
@@ -60,6 +73,8 @@ class AskedSettings(SettingsPart):
         return bool(self.api_key_env or self.api_key_file or self.base_url)
 
 
+OF_SCORER = ("budget", "replica_share", "trace", "shadows", "shadow_budget")
+"""Fields of ``judge`` that a scorer reads; the others make the judge of metrics that a file names."""
 _PROVIDERS = {"gpt-": "openai", "chatgpt-": "openai", "claude-": "anthropic", "gemini-": "google_genai"}
 """How the models of a provider begin."""
 
@@ -89,50 +104,28 @@ class JudgeSettings(AskedSettings):
             of its own.
         prices: model as its provider names it in the answer, or a pattern (``gpt-4o*``, the longest wins) → what it costs; a
             dated name has the price of the undated one. What is not in it has no cost.
+        budget: what judges may be paid, several at once: ``[{usd: 2, per: 1h}]``. The rates are lowered so that it lasts.
+        replica_share: this process's part of every budget, (0, 1]: 0.25 for one of four replicas.
+        trace: whether each call of a judge is a span of the scope ``spanscore.judge``: in a trace of its score, whose id
+            is ``spanscore.score.id``, linked to the evaluation span; with prompt and answer only by ``capture.content``.
+        shadows: metrics of the same names with another judge or prompt. Each scores the units of its namesake, beside it, on
+            evaluation spans of its own and in the source ``shadow``, which is in no mean, alert or unit's span; ``status()``
+            compares them. Only ``flush`` and ``shutdown`` wait for it. Python only: a file has ``shadow`` beside a metric's
+            parameters.
+        shadow_budget: what their judges may be paid, counted apart; None = as much again as ``budget``. Python only: a file has
+            ``budget`` in a metric's ``shadow``.
     """
 
+    section: ClassVar[str] = "judge"
     model: str = "lexical"
-    fallback: list[Annotated[(AskedSettings, *ByName)]] = Field(default_factory=list)
+    fallback: Items[Annotated[(AskedSettings, *ByName)]] = ()
     cache: str | None = None
-    prices: dict[str, PriceSettings] = Field(default_factory=dict)
-
-
-_Amount = Annotated[float, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
-_PER = {
-    "anyOf": [{"type": "number", "minimum": 60, "maximum": 30 * 86_400}, {"type": "string", "pattern": f"^{DURATION}$"}]
-}
-
-
-class BudgetSettings(SettingsPart):
-    """What judges may be paid per window: one of ``usd``, ``tokens`` and ``calls``, of one metric or of all together.
-
-    Which values they may have, ``Budget`` itself says, in Python too.
-    """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": [unit], "properties": {unit: {"not": {"type": "null"}}}} for unit in UNITS]
-        }
-    )
-
-    usd: _Amount | None = None
-    tokens: _Amount | None = None
-    calls: _Amount | None = None
-    per: Annotated[str | float, WithJsonSchema(_PER)]
-    metric: str | None = None
-
-    @model_validator(mode="after")
-    def _can_be(self) -> Self:
-        self.budget()
-        return self
-
-    def budget(self) -> Budget:
-        """Return it as a scorer takes it.
-
-        Raises:
-            ConfigurationError: it cannot be.
-        """
-        return Budget(**self.model_dump())
+    prices: Table[str, PriceSettings] = Field(default_factory=FrozenDict)
+    budget: Items[Budget] = ()
+    replica_share: Share = 1.0
+    trace: bool = False
+    shadows: MetricObjects = ()
+    shadow_budget: SkipJsonSchema[Items[Budget] | None] = None
 
 
 class ShadowSettings(AskedSettings):
@@ -147,4 +140,4 @@ class ShadowSettings(AskedSettings):
 
     model: str = ""
     cache: str | None = None
-    budget: list[BudgetSettings] | None = None
+    budget: Items[Budget] | None = None

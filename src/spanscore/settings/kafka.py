@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.settings.kinds import PositiveSeconds, Seconds, SettingsPart
+from spanscore.settings.kinds import FrozenDict, Items, PositiveSeconds, Seconds, SettingsPart, Table
 
 __all__ = ["KafkaSecurity", "KafkaSettings", "KafkaTopic", "ValueInFile", "confluent_config"]
 
@@ -52,7 +53,7 @@ class ValueInFile(SettingsPart):
     file: str
 
 
-def _client(properties: dict[str, Any]) -> dict[str, Any]:
+def _client(properties: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, value in properties.items():
         if name in _SECURITY:
             raise ValueError(f"{name} is set by security; write it there")
@@ -67,7 +68,7 @@ def _client(properties: dict[str, Any]) -> dict[str, Any]:
 
 _ClientJson: Final = {"type": "object", "additionalProperties": {"type": ["boolean", "number", "string", "object"]}}
 ClientProperties = Annotated[
-    dict[str, bool | int | float | str | ValueInFile], AfterValidator(_client), WithJsonSchema(_ClientJson)
+    Table[str, bool | int | float | str | ValueInFile], AfterValidator(_client), WithJsonSchema(_ClientJson)
 ]
 
 
@@ -115,10 +116,10 @@ class KafkaTopic(SettingsPart):
             ``{file: PATH}``.
     """
 
-    brokers: list[Broker] = Field(min_length=1)
+    brokers: Annotated[Items[Broker], Field(min_length=1)]
     topic: TopicName = "otlp_spans"
-    security: KafkaSecurity = KafkaSecurity()
-    client: ClientProperties = Field(default_factory=dict)
+    security: KafkaSecurity = KafkaSecurity.model_construct()
+    client: ClientProperties = Field(default_factory=FrozenDict)
 
 
 class KafkaSettings(KafkaTopic):

@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic.json_schema import SkipJsonSchema
 
+from spanscore.errors import ConfigurationError
+from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
+from spanscore.runtime.plugins import Entry
 from spanscore.settings.durations import DURATION, seconds_of
 from spanscore.settings.sizes import SIZE, bytes_of
 
 __all__ = [
     "PERCENT",
     "AlsoWritten",
+    "AnyPath",
     "Count",
-    "FilePath",
+    "ExtractorPart",
+    "FilterFunction",
+    "FrozenDict",
     "InnerShare",
+    "Items",
+    "MetricObjects",
     "Named",
+    "NormalizerPart",
     "PerMinute",
     "PositiveSeconds",
+    "QueuePart",
     "Rate",
+    "RedactorPart",
     "Seconds",
     "SettingsPart",
     "Share",
+    "SinkPart",
     "Size",
+    "Table",
     "TaskCount",
     "WebAddress",
     "is_web_address",
@@ -111,27 +136,137 @@ WebAddress = Annotated[
 """What a person may click on in a notification."""
 
 
-FilePath = Annotated[str, Field(min_length=1)]
-"""Of a file, seen from the working directory."""
+if TYPE_CHECKING:
+    AnyPath = str | Path
+else:
+    AnyPath = Annotated[
+        str, BeforeValidator(lambda path: str(path) if isinstance(path, Path) else path), Field(min_length=1)
+    ]
+"""Path of a file, seen from the working directory; a text, whatever was given."""
 
 Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST), AlsoWritten("string", SIZE)]
 """In bytes."""
 
 
-def _named(value: Any) -> Any:
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+Items = Annotated[Sequence[T], AfterValidator(tuple)]
+"""Several values, in their order; a tuple, whatever was given."""
+
+
+class FrozenDict(dict[K, V]):
+    """A dict that cannot be changed; unlike ``MappingProxyType`` it can be copied, pickled and written as JSON."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a section of the configuration cannot be changed; make another with model_copy(update={…})")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __deepcopy__(self, _: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
+
+Table = Annotated[Mapping[K, V], AfterValidator(FrozenDict)]
+"""Names with values; read-only."""
+
+
+def _check_named(value: Any) -> Any:
     named = {value: None} if isinstance(value, str) else value
-    if not isinstance(named, dict) or not all(isinstance(params, dict | None) for params in named.values()):
+    if not isinstance(named, Mapping) or not all(isinstance(params, Mapping | None) for params in named.values()):
         raise ValueError("write a name, alone or with its parameters: my_pkg:Name, or {'my_pkg:Name': {key: value}}")
     return value
 
 
-Named = Annotated[str | dict[str, dict[str, Any] | None], BeforeValidator(_named)]
+def _check_part(value: Any) -> Any:
+    if isinstance(value, str | Mapping | list | tuple | int | float):  # as a file has it
+        return _check_named(value)
+    return value  # an object of the user's own
+
+
+def _objects(of: str, is_object: Callable[[Any], bool]) -> Any:
+    """Return the check of a field that Python alone can give."""
+
+    def check(value: Any) -> Any:
+        if not all(map(is_object, value if isinstance(value, list | tuple) else [value])):
+            raise ValueError(f"takes {of}, which only Python can give")
+        return tuple(value) if isinstance(value, list) else value
+
+    return AfterValidator(check)
+
+
+Named = Annotated[str | dict[str, dict[str, Any] | None], BeforeValidator(_check_named)]
 """A part that is found by its name."""
+_NAMED_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [{"type": "object", "additionalProperties": True}, {"type": "null"}],
+                },
+            },
+        ]
+    }
+)
+if TYPE_CHECKING:
+    SinkPart = Sink | Entry
+    ExtractorPart = SampleExtractor | Entry
+    NormalizerPart = SpanNormalizer | Entry
+    QueuePart = Queue | Entry
+    RedactorPart = Redactor | Entry | None
+    MetricObjects = Sequence[Metric]
+    FilterFunction = Filter | None
+else:  # the objects are the user's own, of any class: pydantic has no schema of them, and a registry checks them
+    _Part = Annotated[Any, AfterValidator(_check_part), _NAMED_SCHEMA]
+    SinkPart = ExtractorPart = NormalizerPart = QueuePart = _Part
+    RedactorPart = Annotated[_Part | None, Field()]
+    MetricObjects = SkipJsonSchema[Annotated[Any, _objects("metrics", lambda value: hasattr(value, "name"))]]
+    FilterFunction = SkipJsonSchema[Annotated[Any, _objects("a function", lambda v: v is None or callable(v))]]
 
 
-class SettingsPart(BaseModel):
-    """A section: keys with values, and no other keys."""
+if TYPE_CHECKING:
+    _Section = BaseModel
+else:
+
+    class _RaisesConfigurationError(type(BaseModel)):
+        """Turns the error of pydantic, where Python code makes a section, into a ``ConfigurationError``."""
+
+        def __call__(cls, *args: Any, **fields: Any) -> Any:
+            try:
+                return super().__call__(*args, **fields)
+            except ValidationError as error:
+                raise cls._refuse(error) from None
+
+    class _Section(BaseModel, metaclass=_RaisesConfigurationError):
+        """Sections inherit the metaclass. A type checker would take the signature of its ``__call__`` for theirs."""
+
+
+class SettingsPart(_Section):
+    """A section: keys with values, and no other keys.
+
+    A section of a configuration file and an argument of ``OnlineScorer`` are the same object.
+
+    Raises:
+        ConfigurationError: a key or a value is wrong; the message has a line for each, with what is allowed.
+    """
 
     # An application that reads no file builds none of them: 2 ms of its start.
     # A key of the judge is called ``model_kwargs``, which older pydantics would keep for themselves.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, protected_namespaces=())
+    section: ClassVar[str] = ""
+    """Where it stands in a configuration file: ``sampling.feedback``."""
+
+    @classmethod
+    def _refuse(cls, error: ValidationError) -> Exception:
+        from spanscore.settings.faults import told  # only where something is wrong
+
+        lines = [
+            (f"{cls.section}.{line}" if place else f"{cls.section}: {line}") if cls.section else line
+            for place, line in told(error.errors(include_url=False), cls).items()
+        ]
+        return ConfigurationError("; ".join(lines))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import pydantic
 from pydantic import BeforeValidator, model_validator
@@ -19,7 +19,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.settings.credentials import HOW_TO_GIVE, credentials_in
 from spanscore.settings.environment import AsWritten, FromEnvironment
 from spanscore.settings.faults import Place, told, written_place, wrong_settings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["PartialSettings", "examine_settings", "read_settings"]
 
@@ -27,13 +27,12 @@ _ANY_METRIC = "exact_match"
 _DEPTH = 2
 """Section and key: what is wrong deeper down leaves the whole key at its default."""
 
-S = TypeVar("S", bound=Settings)
 _Entry: TypeAlias = str | dict[str, dict[str, Any] | None]
-"""As ``Settings.metrics`` lists it."""
+"""As ``Configuration.metrics`` lists it."""
 
 
 @dataclass(frozen=True, slots=True)
-class PartialSettings(Generic[S]):
+class PartialSettings:
     """What a file and the environment say, and what in them is wrong.
 
     Attributes:
@@ -43,25 +42,25 @@ class PartialSettings(Generic[S]):
         as_written: makes of a message what may be shown: what came from the environment (``${NAME}``) may not.
     """
 
-    settings: S
+    settings: Configuration
     errors: tuple[str, ...]
     all_metrics: bool
     as_written: AsWritten = field(default_factory=AsWritten)
 
 
-def read_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
-    """Read a YAML file and the environment; ``tree`` is what may stand in them. Nothing in what is returned is wrong.
+def read_settings(path: str | Path) -> PartialSettings:
+    """Read a YAML file and the environment. Nothing in the result is wrong.
 
     Raises:
         ConfigurationError: the file is not there, or a key or value is wrong; the message names each with what is allowed.
     """
-    read = examine_settings(path, tree)
+    read = examine_settings(path)
     if read.errors:
         raise wrong_settings(path, read.errors)
     return read
 
 
-def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
+def examine_settings(path: str | Path) -> PartialSettings:
     """Read a YAML file and the environment as far as they can be read: what is wrong is told and left out.
 
     Raises:
@@ -71,16 +70,16 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
 
     written = read_yaml(Path(path))
     environment = FromEnvironment()
-    given = _long_forms(environment.filled(written.values), tree)
+    given = _long_forms(environment.filled(written.values))
     as_written = AsWritten(environment.texts)
     faults = {**written.faults, **environment.faults, **_credentials(written.values)}
     wrong = {place[:_DEPTH] for place in faults}
     first = True
     while True:
         try:
-            settings = _validated(given, tree, wrong)
+            settings = _validated(given, wrong)
         except pydantic.ValidationError as error:
-            found = told(error.errors(include_url=False), tree, as_written)
+            found = told(error.errors(include_url=False), Configuration, as_written)
             faults |= found if first else {}  # what is wrong afterwards is what leaving out left behind
             first, left = False, {place[:_DEPTH] for place in found}
             if left <= wrong:
@@ -92,13 +91,13 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
             return PartialSettings(settings, _lines(faults, as_written), all_metrics, as_written)
 
 
-def _long_forms(given: dict[str, Any], tree: type[Settings]) -> dict[str, Any]:
+def _long_forms(given: dict[str, Any]) -> dict[str, Any]:
     """Return sections that are written as one value with their keys, so that a variable of the environment can set another.
 
     A value that has no long form stays: the validation of the tree finds its fault.
     """
-    for name in given.keys() & tree.model_fields.keys():
-        for short in tree.model_fields[name].metadata:
+    for name in given.keys() & Configuration.model_fields.keys():
+        for short in Configuration.model_fields[name].metadata:
             if isinstance(short, BeforeValidator):
                 with suppress(ValueError):
                     given[name] = short.func(given[name])  # type: ignore[call-arg]  # ours take the value alone
@@ -123,12 +122,12 @@ def _of_shadows(metrics: Any) -> Iterator[Place]:
                 yield from credentials_in(parameters.get("shadow"), ("metrics", position, name, "shadow"))
 
 
-def _beside(file: Path, metrics: Iterable[_Entry]) -> list[_Entry]:
+def _beside(file: Path, metrics: Iterable[_Entry]) -> tuple[_Entry, ...]:
     """Return metrics whose fitted prompts are found: a path of them is seen from the configuration file."""
-    return [
+    return tuple(
         entry if isinstance(entry, str) else {name: _located(file, given) for name, given in entry.items()}
         for entry in metrics
-    ]
+    )
 
 
 def _located(file: Path, parameters: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -138,8 +137,8 @@ def _located(file: Path, parameters: dict[str, Any] | None) -> dict[str, Any] | 
     return {**parameters, "prompts": {**prompts, "file": str(file.parent / Path(prompts["file"]).expanduser())}}
 
 
-def _validated(given: dict[str, Any], tree: type[S], wrong: Set[Place]) -> S:
-    class FromFile(BaseSettings, tree):  # type: ignore[misc, valid-type]  # of its own, as its sources differ
+def _validated(given: dict[str, Any], wrong: Set[Place]) -> Configuration:
+    class FromFile(BaseSettings, Configuration):  # of its own, as its sources differ
         model_config = SettingsConfigDict(
             env_prefix=semconv.SETTINGS_ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
         )
@@ -150,13 +149,17 @@ def _validated(given: dict[str, Any], tree: type[S], wrong: Set[Place]) -> S:
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return sources["env_settings"], InitSettingsSource(settings_cls, init_kwargs=given)
 
+        @classmethod
+        def _refuse(cls, error: pydantic.ValidationError) -> Exception:
+            return error  # which says where the wrong values are, so that they can be left out
+
         @model_validator(mode="before")
         @classmethod
         def _without_what_is_wrong(cls, merged: dict[str, Any]) -> dict[str, Any]:
             return _without(merged, wrong)
 
     try:
-        return FromFile()
+        return FromFile()  # type: ignore[call-arg]  # its sources give the metrics
     except SettingsError as error:
         raise ConfigurationError(_of_a_variable(error)) from error
 

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
 
 from spanscore.errors import ConfigurationError
 from spanscore.settings.credentials import may_be_credential, without_credentials
 from spanscore.settings.printable import printable
 
-__all__ = ["Place", "paths_in", "ready_form", "section_at", "yaml_of"]
+__all__ = ["Place", "file_fields", "paths_in", "ready_form", "section_at", "yaml_of"]
 
 Place: TypeAlias = tuple[int | str, ...]
 """Keys and positions, from the top of the tree down."""
@@ -25,6 +26,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+
 """A text that YAML reads as itself without quotes; words that it reads as something else aside."""
 _NOT_TEXT: Final = {"true", "false", "yes", "no", "on", "off", "null"}
 _MAPPING: Final = re.compile(r"\b(?:dict|Mapping)\[")
+_FOR_PYTHON: Final = get_args(SkipJsonSchema[int])[1]
+"""Note of a field that no JSON Schema has, as only Python can give it."""
 _SOME_METRIC: Final = "faithfulness"
 
 
@@ -58,12 +61,22 @@ def section_at(tree: type[BaseModel], place: Place) -> type[BaseModel]:
     return tree
 
 
+def file_fields(section: type[BaseModel]) -> list[str]:
+    """Return the keys of a section that a file may have: those that only Python can give are left out."""
+    return [name for name, field in section.model_fields.items() if not _is_for_python(field)]
+
+
+def _is_for_python(field: FieldInfo) -> bool:
+    return any(type(note) is type(_FOR_PYTHON) for note in field.metadata)
+
+
 def paths_in(tree: type[BaseModel], above: str = "") -> Iterator[str]:
     """Yield every key below a section, with the sections above it: ``sampling.rate``."""
-    for name, field in tree.model_fields.items():
+    for name in file_fields(tree):
         yield f"{above}{name}"
-        inner = _model(field.annotation)
-        if inner is not None and get_origin(field.annotation) not in (dict, list):
+        annotation = tree.model_fields[name].annotation
+        inner = _model(annotation)
+        if inner is not None and get_origin(annotation) not in (Mapping, Sequence):
             yield from paths_in(inner, f"{above}{name}.")
 
 

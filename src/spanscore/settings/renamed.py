@@ -13,7 +13,11 @@ NEW_KEYS: Final[Mapping[str, str]] = {
     "attach": "outputs",
     "canary": "judge_check",
     "canary.file": "judge_check.golden_set",
+    "capture.response": "capture.extract.response",
+    "capture.retrieved_contexts": "capture.extract.retrieved_contexts",
     "capture.steps": "capture.all_runs",
+    "capture.user_input": "capture.extract.user_input",
+    "dialects": "units.dialects",
     "elsewhere": "remote_scoring",
     "judge.attempts": "judge.max_attempts",
     "judge.max_wait": "judge.queue_timeout",
@@ -26,29 +30,46 @@ NEW_KEYS: Final[Mapping[str, str]] = {
     "limits.inbox_bytes": "limits.event_queue_bytes",
     "limits.queue": "limits.queue_size",
     "monitoring.segments": "monitoring.dimensions",
+    "queue": "limits.job_queue",
     "sampling.feedback.within": "sampling.feedback.max_age",
     "sampling.upstream_probability": "sampling.head_sampling_rate",
     "sessions.idle": "sessions.idle_timeout",
+    "sinks": "outputs.sinks",
+    "spans_to": "outputs.spans_to",
     "units.foreign_scores": "units.external_scores",
     "units.quiet": "units.idle_timeout",
 }
 """Key of a configuration file → its present name; ``*`` stands for the name of a metric."""
 
-NEW_OPTIONS: Final[Mapping[str, str]] = {
+_FIELDS: Final[Mapping[str, str]] = {
+    "capture_content": "capture.content",
+    "capture_context": "capture.context",
+    "capture_metadata": "capture.metadata",
+    "capture_metrics": "capture.metrics",
+    "feedback_sampling": "sampling.feedback",
+    "queue": "limits.job_queue",
+    "sampling_key": "sampling.key",
+    "session_metrics": "sessions.metrics",
+    "trace_judges": "judge.trace",
+}
+_SINCE_0_2: Final[Mapping[str, str]] = {
     "attach": "outputs",
     "canary": "judge_check",
     "elsewhere": "remote_scoring",
-    "hooks_timeout": "hook_timeout",
-    "inbox_bytes": "event_queue_bytes",
-    "inbox_size": "event_queue_size",
+    "hooks_timeout": "limits.hook_timeout",
+    "inbox_bytes": "limits.event_queue_bytes",
+    "inbox_size": "limits.event_queue_size",
     "keep": "sample_filter",
     "labels": "feedback_scales",
-    "segments": "dimensions",
-    "share": "replica_share",
-    "steps": "all_runs",
-    "upstream_probability": "head_sampling_rate",
+    "segments": "monitoring.dimensions",
+    "share": "judge.replica_share",
+    "steps": "capture.all_runs",
+    "upstream_probability": "sampling.head_sampling_rate",
 }
-"""Option of ``OnlineScorer`` → its present name."""
+NEW_OPTIONS: Final[Mapping[str, str]] = {**_FIELDS, **_SINCE_0_2}
+"""Argument of ``OnlineScorer`` in release 0.2 → its present name, or the field of a section that it is now.
+
+Arguments that became a field of the same name are found in the sections."""
 
 
 def renamed_key(place: Sequence[int | str]) -> str | None:

@@ -1,13 +1,13 @@
-"""The sections of services: where spans arrive, how they become units, where a proxy sends them on, and how a worker ends."""
+"""The sections of services: where spans arrive, where a proxy sends them on, and how a worker ends."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from spanscore.settings.kinds import Count, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
+from spanscore.settings.kinds import Items, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
 
 __all__ = [
     "ForwardSettings",
@@ -15,7 +15,6 @@ __all__ = [
     "RequestLimits",
     "ServeSettings",
     "TlsSettings",
-    "WireUnits",
     "WorkerSettings",
     "listen_address",
 ]
@@ -83,7 +82,7 @@ class ForwardSettings(SettingsPart):
     """
 
     endpoint: WebAddress
-    headers: list[str] = Field(default_factory=list)
+    headers: Items[str] = ()
     timeout: PositiveSeconds = 10.0
 
 
@@ -135,7 +134,7 @@ class ServeSettings(SettingsPart):
     token_file: str | None = None
     token_env: str | None = None
     insecure: bool = False
-    limits: RequestLimits = RequestLimits()
+    limits: RequestLimits = RequestLimits.model_construct()
     drain: Seconds = 30.0
 
 
@@ -147,30 +146,3 @@ class WorkerSettings(SettingsPart):
     """
 
     drain: Seconds = 30.0
-
-
-class WireUnits(SettingsPart):
-    """Whose spans are read, and when those that arrive from elsewhere are a whole unit.
-
-    Attributes:
-        idle_timeout: a unit whose root is there closes when no span of it has come for this long.
-        orphan_wait: spans whose parent never comes wait for this long after the latest span of their trace.
-        max_age: a unit that is older closes incomplete.
-        max_spans: of a unit, claimed ones; one with more closes incomplete.
-        max_bytes: of a unit's spans; likewise.
-        traces: open ones with spans that may be of a unit; more are refused until some have closed.
-        bytes: of spans that wait, likewise.
-        late: of a span that comes after its unit was closed: ``count`` it, or ``rescore`` the unit, as its next revision.
-        external_scores: whether scores that others made, and that come with spans and logs, are counted beside ours: in the
-            source ``external``, which no alert and no mean of ours reads.
-    """
-
-    idle_timeout: Seconds = 2.0
-    orphan_wait: Seconds = 60.0
-    max_age: PositiveSeconds = 3_600.0
-    max_spans: Count = 2_000
-    max_bytes: Size = 16_000_000
-    traces: Count = 100_000
-    bytes: Size = 512_000_000
-    late: Literal["count", "rescore"] = "count"
-    external_scores: bool = True

@@ -1,90 +1,108 @@
-"""The configuration tree: plain values with their defaults and bounds.
-
-The keys of a scorer's options are not among them, but for those that others read, too: ``line/configuration.py`` adds them.
-"""
+"""The sections of a configuration put together: what a scorer is made of, and what a file may hold."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from spanscore.settings.alerting import AlertSettings, MonitoringSettings
-from spanscore.settings.judging import ByName, JudgeSettings
+from spanscore.errors import ConfigurationError
+from spanscore.settings.alerting import AlertSettings, Monitoring
+from spanscore.settings.capture import Capture
+from spanscore.settings.collect import Collect
+from spanscore.settings.compare import Compare
+from spanscore.settings.judge_check import JudgeCheck
+from spanscore.settings.judging import OF_SCORER, ByName, JudgeSettings
 from spanscore.settings.kafka import KafkaSettings
-from spanscore.settings.kinds import AlsoWritten, Count, Rate, Seconds, SettingsPart, Share
-from spanscore.settings.serving import ServeSettings, WireUnits, WorkerSettings
+from spanscore.settings.kinds import (
+    AlsoWritten,
+    FilterFunction,
+    FrozenDict,
+    Items,
+    RedactorPart,
+    SettingsPart,
+    Table,
+)
+from spanscore.settings.limits import Limits
+from spanscore.settings.outputs import Outputs
+from spanscore.settings.remote_scoring import RemoteScoring
+from spanscore.settings.renamed import NEW_OPTIONS
+from spanscore.settings.sampling import Sampling
+from spanscore.settings.serving import ServeSettings, WorkerSettings
+from spanscore.settings.sessions import Sessions
+from spanscore.settings.spool import Spool
+from spanscore.settings.units import Units
 
-__all__ = ["AttachSettings", "MetricsEndpointSettings", "PlaceSettings", "RuleSettings", "Settings"]
+__all__ = ["SHORT_FORMS", "Configuration", "MetricsEndpointSettings", "ScorerSettings"]
 
-
-class ScoreBelow(SettingsPart):
-    """Units to which a metric that asks no judge gave a lower quality; a unit without its score is none of them.
-
-    Attributes:
-        metric: its name; the other metrics wait for its score.
-        below: quality, (0, 1].
-    """
-
-    metric: str
-    below: Share
-
-
-class RuleWhen(SettingsPart):
-    """Which units a rule is for; what is left out matches all, and of ``metadata`` all must match."""
-
-    status: Literal["error", "ok"] | None = None
-    workflow: str | None = None
-    slower_than: Seconds | None = None
-    metadata: dict[str, Any] | None = None
-    any_error: bool = False
-    min_tool_calls: Count | None = None
-    model: str | None = None
-    score: ScoreBelow | None = None
+SHORT_FORMS: Final = {"sample_rate": "sampling.rate", "budget": "judge.budget", "extract": "capture.extract"}
+"""Argument of ``OnlineScorer`` that is short for a key of a section → that key."""
 
 
-class RuleSettings(SettingsPart):
-    """Score units that match ``when`` at ``rate``, where that is larger than the metric's own rate.
+class ScorerSettings(SettingsPart):
+    """Everything that can be chosen about a scorer but its metrics and OpenTelemetry's providers.
 
     Attributes:
-        when: which units; what is left out matches all.
-        rate: probability in [0, 1].
-        name: stands on the score as ``spanscore.sampling.rule``; None = ``rule_`` and its position, from 1.
+        service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
+        redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
+            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
+            several threads. A function, or by name: ``my_pkg.privacy:redact``, a function, or a class with parameters.
+        sample_filter: samples for which it is false are not scored (``filtered``). Python only.
+        feedback_scales: name → the words that ``feedback()`` takes under it, worst first
+            (``{"user_feedback": ["bad", "ok", "good"]}``). Under a name without a scale it takes True, False and numbers from 0
+            to 1.
     """
 
-    when: RuleWhen
-    rate: Rate
-    name: str | None = None
+    judge: Annotated[JudgeSettings, *ByName] = JudgeSettings.model_construct()
+    sampling: Sampling = Sampling.model_construct()
+    capture: Capture = Capture.model_construct()
+    outputs: Outputs = Outputs.model_construct()
+    limits: Limits = Limits.model_construct()
+    units: Units = Units.model_construct()
+    sessions: Sessions = Sessions.model_construct()
+    monitoring: Monitoring = Monitoring.model_construct()
+    judge_check: JudgeCheck | None = None
+    compare: Compare | None = None
+    collect: Collect | None = None
+    spool: Spool | None = None
+    remote_scoring: RemoteScoring | None = None
+    feedback_scales: Table[str, Items[str | int]] = Field(default_factory=FrozenDict)
+    service_name: str | None = None
+    redactor: RedactorPart = None
+    sample_filter: FilterFunction = None
 
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """Return the settings that are among the arguments of ``OnlineScorer``, its short forms in their sections.
 
-class AttachSettings(SettingsPart):
-    """Where scores land.
+        Raises:
+            ConfigurationError: a value is wrong, or a short form is given beside the key for which it is short.
+        """
+        sections = {name: arguments[name] for name in cls.model_fields if arguments.get(name) is not None}
+        for name, key in SHORT_FORMS.items():
+            section, _, field = key.partition(".")
+            if arguments.get(name) is None:
+                continue
+            other = sections.get(section, {})
+            fields = (
+                other if isinstance(other, dict) else {name: getattr(other, name) for name in other.model_fields_set}
+            )
+            if field in fields:
+                raise ConfigurationError(f"{name} is short for {key}, which is given, too; give one of them")
+            sections[section] = {**fields, field: arguments[name]}
+        settings = cls(**sections)
+        if unread := sorted(settings.judge.model_fields_set - set(OF_SCORER)):
+            raise ConfigurationError(
+                f"judge.{unread[0]} is for metrics that a file names; here each metric has its judge: Faithfulness(judge(…))"
+            )
+        return settings
 
-    Attributes:
-        span: on the unit's own span, as attributes.
-        evaluation_span: on a span per score, below the unit's and linked to it; late scores too.
-        event: as a log event ``gen_ai.evaluation.result``.
-        instruments: in counters, gauges and histograms; without them there are no alerts.
-    """
-
-    span: bool = True
-    evaluation_span: bool = True
-    event: bool = True
-    instruments: bool = True
-
-
-class PlaceSettings(SettingsPart):
-    """Where question, answer and contexts are found, as key paths.
-
-    Attributes:
-        user_input: of the question, such as ``input.request``; None = where it usually is.
-        response: of the answer, such as ``output.reply``; None = likewise.
-        retrieved_contexts: of texts or documents, such as ``output.docs``; None = likewise.
-    """
-
-    user_input: str | None = None
-    response: str | None = None
-    retrieved_contexts: str | None = None
+    @property
+    def listed_metadata(self) -> tuple[str, ...]:
+        """Keys of metadata that are named somewhere: of a closed unit no others are kept."""
+        of_rules = (key for rule in self.sampling.rules for key in rule.when.metadata or ())
+        return tuple(dict.fromkeys([*self.capture.metadata, *self.monitoring.dimensions, *of_rules]))
 
 
 class MetricsEndpointSettings(SettingsPart):
@@ -103,7 +121,7 @@ def _port(value: Any) -> Any:
     return {"port": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-_Metrics = list[str | dict[str, dict[str, Any] | None]]
+_Metrics = Items[str | dict[str, dict[str, Any] | None]]
 _OF_ALL = {"judge": "; a second one, beside it, is a metric's shadow", "embeddings": ""}
 """What metrics are handed, and none has of its own."""
 
@@ -117,8 +135,8 @@ def _without_a_judge_of_its_own(metrics: _Metrics) -> _Metrics:
     return metrics
 
 
-class Settings(SettingsPart):
-    """What is not an option of a scorer: the metrics, what they ask, and what is made of their scores.
+class Configuration(ScorerSettings):
+    """What may stand in a configuration file: a scorer's sections, its metrics by name, and what services and alerts need.
 
     Attributes:
         metrics: what is scored: names, each alone or with its parameters; at least one. A metric of your own is
@@ -133,13 +151,12 @@ class Settings(SettingsPart):
         kafka: topic that ``spanscore worker`` reads; null = none.
     """
 
-    metrics: Annotated[_Metrics, AfterValidator(_without_a_judge_of_its_own)] = Field(min_length=1)
-    judge: Annotated[JudgeSettings, *ByName] = JudgeSettings()
+    python_names: ClassVar[Mapping[str, str]] = {**SHORT_FORMS, **NEW_OPTIONS}
+    """Arguments of ``OnlineScorer`` that stand elsewhere in a file, for the messages of misplaced keys."""
+    metrics: Annotated[_Metrics, AfterValidator(_without_a_judge_of_its_own), Field(min_length=1)]
     embeddings: str | None = None
     serve_metrics: Annotated[MetricsEndpointSettings | None, BeforeValidator(_port), AlsoWritten("integer")] = None
-    monitoring: MonitoringSettings = MonitoringSettings()
-    alerts: dict[str, AlertSettings] = Field(default_factory=dict)
-    serve: ServeSettings = ServeSettings()
-    worker: WorkerSettings = WorkerSettings()
-    units: WireUnits = WireUnits()
+    alerts: Table[str, AlertSettings] = Field(default_factory=FrozenDict)
+    serve: ServeSettings = ServeSettings.model_construct()
+    worker: WorkerSettings = WorkerSettings.model_construct()
     kafka: KafkaSettings | None = None

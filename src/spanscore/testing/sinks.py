@@ -11,7 +11,7 @@ __all__ = ["MemorySink"]
 
 
 class MemorySink:
-    """A ``Sink`` for tests: hand it to ``OnlineScorer(sinks=[…])`` and read ``emitted`` after ``flush``.
+    """A ``Sink`` for tests: hand it to ``Outputs(sinks=[…])`` and read ``emitted`` after ``flush``.
 
     Attributes:
         emitted: (unit, its scores), in the order in which they left.

@@ -38,7 +38,7 @@ Links = dict[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``settings.serving.WireUnits``, times in nanoseconds; ``bytes`` and ``traces`` are for the caller to hold."""
+    """``settings.serving.Units``, times in nanoseconds; ``bytes`` and ``traces`` are for the caller to hold."""
 
     quiet_ns: int = 2_000_000_000
     orphan_wait_ns: int = 60_000_000_000

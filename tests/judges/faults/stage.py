@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from tests.servers.faulty_openai import FaultyOpenAI
 
 from spanscore import OnlineScorer, semconv
+from spanscore.config import Outputs
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
 from spanscore.model.sample import SingleTurnSample
@@ -88,8 +89,7 @@ class Stage:
             list(metrics),
             tracer_provider=TracerProvider(shutdown_on_exit=False),
             meter_provider=MeterProvider([self._reader], shutdown_on_exit=False),
-            sinks=[self],
-            hold=0.05,
+            outputs=Outputs(sinks=[self], hold=0.05),
             **options,
         )
         self._began_s = monotonic()

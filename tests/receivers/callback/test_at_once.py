@@ -28,6 +28,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 from tests.live import Trace, a_line, a_trace, identity_holds, open_roots
 
 from spanscore import Rule
+from spanscore.config import RuleCondition
 from spanscore.line.span_thread import SpanThread
 from spanscore.otel import ids
 from spanscore.receivers.callback import capture, handler, recorder
@@ -77,7 +78,10 @@ SCENES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "steps": ({}, {"all_runs": True}),
     "metadata": ({}, {"capture_metadata": ["thread_id", "tier"]}),
     "redactor": ({}, {"redactor": lambda text: text.replace("t", "*")}),
-    "rules": ({}, {"rules": [Rule(name="gold", rate=1e-12, metadata={"tier": "gold"})]}),  # each may be scored
+    "rules": (
+        {},
+        {"rules": [Rule(name="gold", rate=1e-12, when=RuleCondition(metadata={"tier": "gold"}))]},
+    ),  # each may be scored
     "content": ({}, {"capture_content": True}),
 }
 

@@ -18,6 +18,7 @@ from tests.receivers.callback.tree import captured
 
 from spanscore import SingleTurnSample, semconv
 from spanscore.codec.sdk import span_data
+from spanscore.config import Capture, Outputs, Sampling
 
 FLAT = "retrieval.documents."
 
@@ -51,7 +52,7 @@ def test_every_span_tells_openinferences_kind(content: bool) -> None:
         look_up.invoke({"key": "a"})
         return question
 
-    with captured(capture_content=content) as run:
+    with captured(capture=Capture(content=content)) as run:
         (RunnableLambda(answer) | rag()).invoke(QUESTION, config=run.config(run_name="support"))
 
     assert kinds(run) == {
@@ -64,7 +65,7 @@ def test_every_span_tells_openinferences_kind(content: bool) -> None:
 
 def test_steps_are_chains_and_agents_agents() -> None:
     agents = pytest.importorskip("langchain.agents")
-    with captured(all_runs=True) as run:
+    with captured(capture=Capture(all_runs=True)) as run:
         agents.create_agent(model(), name="clerk").invoke({"messages": [HumanMessage("hi")]}, config=run.config())
 
     found = kinds(run)
@@ -100,7 +101,12 @@ def test_every_name_on_a_span_is_one_that_semconv_knows() -> None:
         look_up.invoke({"key": "a"})
         return str(rag().invoke(question))
 
-    with captured(Grounded(), Grounded("dear"), rates={"dear": 0.0}, capture_content=True, all_runs=True) as run:
+    with captured(
+        Grounded(),
+        Grounded("dear"),
+        sampling=Sampling(rates={"dear": 0.0}),
+        capture=Capture(content=True, all_runs=True),
+    ) as run:
         config = run.config(metadata={"thread_id": "t"})
         RunnableLambda(answer).invoke(QUESTION, config=config)
         model().invoke(QUESTION, config=config)
@@ -121,7 +127,7 @@ def flat(span: Any) -> dict[str, Any]:
 
 def test_retrieved_documents_are_written_flat_too_with_what_is_there_of_them() -> None:
     found = [Document("a", id="1", metadata={"score": 0.5}), Document("[b]"), Document("c", metadata={"score": "high"})]
-    with captured(capture_content=True) as run:
+    with captured(capture=Capture(content=True)) as run:
         Shelf(found=found).invoke(QUESTION, config=run.config())
 
     assert flat(run.span("retrieval")) == {
@@ -147,7 +153,7 @@ def test_flat_documents_are_redacted_and_fail_closed() -> None:
 
     seen = []
     for redactor in (str.upper, fails):
-        with captured(capture_content=True, redactor=redactor) as run:
+        with captured(capture=Capture(content=True), redactor=redactor) as run:
             shelf(1).invoke(QUESTION, config=run.config())
         seen.append(flat(run.span("retrieval")))
 
@@ -176,7 +182,11 @@ def test_no_document_costs_a_span_another_attribute(
     if watched:
         trace.provider.add_span_processor(Looks())
     chain = shelf(45) if as_root else shelf(45) | RunnableLambda(str)
-    with captured(trace=trace, capture_content=True, outputs=["span"]) as run:
+    with captured(
+        trace=trace,
+        capture=Capture(content=True),
+        outputs=Outputs(evaluation_span=False, event=False, instruments=False),
+    ) as run:
         chain.invoke(QUESTION, config=run.config())
 
     span = run.span("retrieval")
@@ -188,7 +198,7 @@ def test_no_document_costs_a_span_another_attribute(
 
 def test_the_scores_of_many_metrics_find_their_room(caplog: pytest.LogCaptureFixture) -> None:
     metrics = [Grounded(f"grounded_{n}") for n in range(25)]
-    with captured(*metrics, capture_content=True) as run:
+    with captured(*metrics, capture=Capture(content=True)) as run:
         shelf(45).invoke(QUESTION, config=run.config())
 
     (root,) = run.trace.roots
@@ -198,7 +208,7 @@ def test_the_scores_of_many_metrics_find_their_room(caplog: pytest.LogCaptureFix
 
 
 def test_documents_stand_before_all_else() -> None:
-    with captured(capture_content=True) as run:
+    with captured(capture=Capture(content=True)) as run:
         (shelf(2) | RunnableLambda(str)).invoke(QUESTION, config=run.config())
 
     names = list(run.span("retrieval").attributes)
@@ -207,7 +217,7 @@ def test_documents_stand_before_all_else() -> None:
 
 def test_what_a_judge_reads_is_not_the_flat_form() -> None:
     metric = Grounded()
-    with captured(metric, capture_content=True) as run:
+    with captured(metric, capture=Capture(content=True)) as run:
         rag().invoke(QUESTION, config=run.config())
 
     (sample,) = metric._seen

@@ -12,6 +12,7 @@ from tests.receivers.callback.tree import Captured, captured
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.codec.otlp import json_line, read_spans
 from spanscore.codec.sdk import span_data, structured
+from spanscore.config import Capture
 from spanscore.dialects.translations.registry import Translator
 from spanscore.metrics import ExactMatch
 
@@ -30,7 +31,7 @@ def told(span: Any) -> dict[str, Any]:
 
 
 def test_the_listed_keys_stand_on_the_root_alone_and_structures_nowhere() -> None:
-    with captured(capture_metadata=LISTED) as run:
+    with captured(capture=Capture(metadata=LISTED)) as run:
         root = asked(run)
 
     values = {f"spanscore.metadata.{key}": value for key, value in GIVEN.items() if key in LISTED[:3]}
@@ -51,7 +52,7 @@ def test_their_texts_are_redacted_and_a_redactor_that_fails_leaves_them_out() ->
             raise ValueError(text)
         return text.upper()
 
-    with captured(capture_metadata=(*LISTED, "other"), redactor=shouting) as run:
+    with captured(capture=Capture(metadata=(*LISTED, "other")), redactor=shouting) as run:
         root = asked(run)
 
     assert told(root) == {
@@ -62,14 +63,14 @@ def test_their_texts_are_redacted_and_a_redactor_that_fails_leaves_them_out() ->
 
 
 def test_a_unit_that_is_not_taken_tells_them_too() -> None:
-    with captured(capture_metadata=["user_tier"], sample_rate=0.0) as run:
+    with captured(capture=Capture(metadata=["user_tier"]), sample_rate=0.0) as run:
         root = asked(run)
 
     assert told(root) == {"spanscore.metadata.user_tier": "gold"}
 
 
 def test_they_are_metadata_again_in_a_process_and_over_the_wire() -> None:
-    with captured(capture_metadata=LISTED) as run:
+    with captured(capture=Capture(metadata=LISTED)) as run:
         root = asked(run)
 
     read = {"user_tier": "gold", "seats": 3, "trial": False}
@@ -86,7 +87,7 @@ EXTERNAL = {
 
 @pytest.mark.parametrize("written", EXTERNAL)
 def test_any_application_may_put_them_on_its_own_spans(written: str) -> None:
-    with captured(capture_metadata=["user_tier"]) as run:
+    with captured(capture=Capture(metadata=["user_tier"])) as run:
         data = span_data(asked(run))
     external = {"spanscore.metadata.user_tier": "gold", **EXTERNAL[written]}
 
@@ -99,4 +100,4 @@ def test_any_application_may_put_them_on_its_own_spans(written: str) -> None:
 
 def test_a_text_is_no_list_of_keys() -> None:
     with pytest.raises(ConfigurationError, match=r"capture_metadata is 'user_tier'; write \['user_tier'\]"):
-        OnlineScorer([ExactMatch()], capture_metadata="user_tier")
+        OnlineScorer([ExactMatch()], capture=Capture(metadata="user_tier"))

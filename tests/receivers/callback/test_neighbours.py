@@ -9,6 +9,7 @@ from tests.live import QUESTION, Grounded, a_line, rag
 from tests.sinks.memory import Memory
 
 from spanscore import OnlineScorer, SingleTurnSample
+from spanscore.config import Capture
 from spanscore.receivers.callback import neighbours as module
 from spanscore.receivers.callback.neighbours import announce, neighbours
 
@@ -61,7 +62,7 @@ def test_nothing_is_said_when_there_is_nothing_to_say(caplog):
 
 @pytest.mark.parametrize("attach", ["handler", "install"])
 def test_without_capture_nothing_is_recorded_and_the_answer_is_the_same(attach, patched, caplog):
-    with a_line(capture=False) as (scorer, trace):
+    with a_line(capture=Capture(enabled=False)) as (scorer, trace):
         if attach == "install":
             scorer.install()
         answer = rag().invoke(QUESTION, config={"callbacks": [scorer.handler]} if attach == "handler" else None)
@@ -76,7 +77,7 @@ def test_without_capture_nothing_is_recorded_and_the_answer_is_the_same(attach, 
 def test_without_capture_a_submitted_sample_is_scored_and_measured():
     sample = SingleTurnSample(user_input=QUESTION, response="Paris.", retrieved_contexts=["Paris."])
     memory = Memory()
-    with a_line(capture=False, meter_provider=memory.meter_provider) as (scorer, trace):
+    with a_line(capture=Capture(enabled=False), meter_provider=memory.meter_provider) as (scorer, trace):
         scorer.submit(sample)
         assert scorer.flush(5)
         (scored,) = [

@@ -25,6 +25,7 @@ from tests.live import ANSWER, QUESTION, Grounded, Library, model, open_roots, r
 from tests.receivers.callback.tree import captured, ended, tree
 
 from spanscore import metric
+from spanscore.config import Capture
 
 USAGE = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
 
@@ -194,7 +195,7 @@ def test_a_half_read_stream_does_not_hold_up_others():
 
 
 def test_what_was_said_of_an_abandoned_stream_is_kept():
-    with captured(capture_content=True) as run:
+    with captured(capture=Capture(content=True)) as run:
         stream = chain().stream(QUESTION, config=run.config())
         assert next(stream) + next(stream) == "Paris is "
         stream.close()
@@ -213,7 +214,7 @@ def test_a_partial_answer_is_scored_only_if_asked(asked, outcome):
         seen.append((sample.user_input, sample.response))
         return 1.0
 
-    with captured(partial, score_abandoned=asked) as run:
+    with captured(partial, capture=Capture(score_abandoned=asked)) as run:
         stream = chain().stream(QUESTION, config=run.config())
         assert next(stream) + next(stream) == "Paris is "
         stream.close()

@@ -12,6 +12,8 @@ from langchain_core.tools import tool
 from opentelemetry import trace
 from tests.live import Grounded, a_line
 
+from spanscore.config import Capture
+
 
 def tools(tracer: Any) -> tuple[Any, Any]:
     @tool
@@ -72,7 +74,7 @@ def asynchronous(tracer: Any, config: RunnableConfig) -> None:
 @pytest.mark.parametrize("run", [sync, asynchronous])
 @pytest.mark.parametrize("capture_content", [True, False])
 def test_spans_of_a_tool_are_its_children_and_later_ones_are_not(run: Any, capture_content: bool) -> None:
-    found = spans_of(run, capture_context=True, capture_content=capture_content)
+    found = spans_of(run, capture=Capture(context=True, content=capture_content))
 
     (of_tools,) = [spans for name, spans in found.items() if name.startswith("execute_tool")]
     assert [span.parent.span_id for span in found["SELECT"]] == [span.context.span_id for span in of_tools]
@@ -86,7 +88,7 @@ def test_below_a_span_of_the_application_later_ones_are_its_children_again() -> 
             asynchronous(tracer, config)
         assert not trace.get_current_span().get_span_context().is_valid
 
-    found = spans_of(within_a_request, capture_context=True)
+    found = spans_of(within_a_request, capture=Capture(context=True))
 
     (request,) = found["POST /chat"]
     assert {span.parent.span_id for span in found["between"]} == {request.context.span_id}

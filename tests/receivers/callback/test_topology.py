@@ -19,6 +19,8 @@ from langchain_core.tools import tool
 from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, Library, model, rag
 from tests.receivers.callback.tree import captured, ended, tree
 
+from spanscore.config import Capture
+
 RAG = tree(
     """
     invoke_workflow RunnableSequence completed
@@ -63,7 +65,7 @@ def test_every_way_of_calling_gives_one_tree_per_input(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_steps_get_spans_on_request(way):
     chain = ChatPromptTemplate.from_template("{question}") | model() | StrOutputParser()
-    with captured(all_runs=True) as run:
+    with captured(capture=Capture(all_runs=True)) as run:
         WAYS[way](RunnableLambda(lambda q: {"question": q}) | chain, config=run.config())
 
     assert sorted(run.drawn().split("\n")[1:5]) == [

@@ -17,9 +17,9 @@ from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
 from spanscore.service.door import TRACES, Door, ExportRequest
 from spanscore.service.proxy import Proxy
-from spanscore.settings.serving import ForwardSettings, WireUnits
+from spanscore.settings.serving import ForwardSettings, Units
 
-ENDLESS = WireUnits(idle_timeout=3_600)
+ENDLESS = Units(idle_timeout=3_600)
 TAKEN = Decision(True, 0.25, 3 << 54, "gold users")
 _ids = count(1)
 
@@ -55,7 +55,7 @@ def copy_of(unit: Unit, *metrics: str, samples: Samples | None = None) -> bytes:
     return request_of_unit(unit, dict.fromkeys(metrics, TAKEN), content, {"service.name": "shop"}, samples)
 
 
-def door_of(scorer: Any, *, trusted: bool = True, units: WireUnits = ENDLESS) -> Any:
+def door_of(scorer: Any, *, trusted: bool = True, units: Units = ENDLESS) -> Any:
     door = scorer._otlp_spans(units)
     door.copies.trusted = trusted
     return door
@@ -78,7 +78,7 @@ def test_a_copy_is_scored_at_once_by_what_was_decided_and_by_nothing_else() -> N
 
 def test_who_has_no_token_decides_nothing() -> None:
     with a_line(sample_rate=0.0) as (scorer, _):
-        door_of(scorer, trusted=False, units=WireUnits(idle_timeout=0.05)).take(
+        door_of(scorer, trusted=False, units=Units(idle_timeout=0.05)).take(
             taken_apart(copy_of(make_unit(), "grounded"))
         )
         assert scorer.flush(10)

@@ -15,6 +15,7 @@ from tests.receivers.processor.traced import SCOPE, Answered, ask, running, scor
 from tests.servers.server import poll
 
 from spanscore import Rule, ScoringSpanProcessor, semconv
+from spanscore.config import Limits, Outputs, RuleCondition, Sampling
 from spanscore.context import judging
 
 
@@ -178,7 +179,9 @@ def test_work_that_begins_when_its_parent_has_ended_is_a_unit_of_its_own(others:
 
 
 def test_a_rule_on_the_workflow_is_for_what_ran_and_a_root_is_not_ruled_out_before_it_is_known() -> None:
-    with scoring(sample_rate=0.0, rules=[Rule(1.0, "vip", workflow="math_agent")]) as (scorer, exported, provider):
+    with scoring(
+        sampling=Sampling(rate=0.0, rules=[Rule(rate=1.0, name="vip", when=RuleCondition(workflow="math_agent"))])
+    ) as (scorer, exported, provider):
         tracer = provider.get_tracer(SCOPE)
         with running(tracer, name="math_agent.workflow") as span:
             span.set_attribute(semconv.WORKFLOW_NAME, "math_agent")
@@ -231,7 +234,7 @@ def test_spans_that_are_recorded_only_are_passed_on_and_scored_for_the_instrumen
 
 
 def test_a_full_inbox_refuses_units_and_their_spans_go_on_at_once() -> None:
-    with scoring(event_queue_size=1) as (scorer, exported, provider):
+    with scoring(limits=Limits(event_queue_size=1)) as (scorer, exported, provider):
         scorer._external_spans._event_queue.admits = lambda: False
         ask(provider.get_tracer(SCOPE))
         assert len(exported.names) == 2
@@ -256,7 +259,7 @@ def test_spans_past_the_hard_bound_go_on_at_once_and_their_unit_is_incomplete() 
 
 
 def test_under_a_burst_that_nobody_reads_no_span_is_lost_and_every_unit_is_counted() -> None:
-    with scoring(event_queue_size=5) as (scorer, exported, provider):
+    with scoring(limits=Limits(event_queue_size=5)) as (scorer, exported, provider):
         scorer._line.span_thread.ensure = lambda: None  # type: ignore[method-assign]
         for number in range(40):
             ask(provider.get_tracer(SCOPE), f"run {number}")
@@ -324,7 +327,7 @@ class Waits(Held):
 
 def test_a_unit_whose_judge_is_slow_leaves_at_its_deadline_as_pending() -> None:
     go_on = threading.Event()
-    with scoring(Waits(go_on), hold=0.05) as (_, exported, provider):
+    with scoring(Waits(go_on), outputs=Outputs(hold=0.05)) as (_, exported, provider):
         ask(provider.get_tracer(SCOPE))
         poll(lambda: len(exported.names) == 2, deadline_s=5, what="the spans")
         go_on.set()

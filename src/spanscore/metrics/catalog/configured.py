@@ -1,4 +1,4 @@
-"""Settings → judge and metrics: what a configuration file names, made."""
+"""Configuration → judge and metrics: what a configuration file names, made."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from spanscore.judges.langchain.embeddings import EmbedderLimits
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.runtime import plugins
-from spanscore.settings.judging import AskedSettings
-from spanscore.settings.tree import Settings
+from spanscore.settings.judging import OF_SCORER, AskedSettings
+from spanscore.settings.tree import Configuration
 
 __all__ = [
     "PER",
@@ -40,7 +40,7 @@ _CRITIC: Final = "aspect_critic"
 """The metric that takes the name of its ready aspect."""
 
 
-def judge_of(settings: Settings) -> Judge:
+def judge_of(settings: Configuration) -> Judge:
     """Return the judge that all metrics of a configuration share.
 
     Raises:
@@ -50,9 +50,9 @@ def judge_of(settings: Settings) -> Judge:
     return asked_judge(settings, settings.judge, "judge", fallback=fallback)
 
 
-def asked_judge(settings: Settings, asked: AskedSettings, place: str, **more: Any) -> Judge:
+def asked_judge(settings: Configuration, asked: AskedSettings, place: str, **more: Any) -> Judge:
     """Return a judge as it is to be asked, at a configuration's prices; ``place`` is where that stands, for what it raises."""
-    of_others = {"model", "prices", "budget", "replica_share", "trace", "fallback"}
+    of_others = {"model", "prices", "fallback", *OF_SCORER}
     effects: dict[str, Any] = asked.model_dump(exclude=of_others) | more
     try:
         return judge(asked.model, prices=prices_in(settings), **effects)
@@ -62,7 +62,7 @@ def asked_judge(settings: Settings, asked: AskedSettings, place: str, **more: An
         raise
 
 
-def judge_named(settings: Settings, named: str) -> Judge:
+def judge_named(settings: Configuration, named: str) -> Judge:
     """Return another judge than the configuration's by name, asked as patiently, at the configuration's prices.
 
     Rates and places belong to the account of the configuration's judge.
@@ -73,7 +73,7 @@ def judge_named(settings: Settings, named: str) -> Judge:
     return judge(named, prices=prices_in(settings), **_patience(settings))
 
 
-def embedder_of(settings: Settings, named: str) -> Embedder:
+def embedder_of(settings: Configuration, named: str) -> Embedder:
     """Return embeddings by name, asked as patiently as a configuration's judge, at its prices.
 
     Rates and places belong to the account of the configuration's judge.
@@ -84,12 +84,12 @@ def embedder_of(settings: Settings, named: str) -> Embedder:
     return embedder(named, prices=prices_in(settings), **_patience(settings))
 
 
-def _patience(settings: Settings) -> EmbedderLimits:
+def _patience(settings: Configuration) -> EmbedderLimits:
     asked = settings.judge
     return {"max_attempts": asked.max_attempts, "timeout": asked.timeout, "queue_timeout": asked.queue_timeout}
 
 
-def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:
+def metrics_of(settings: Configuration, *, judge: Judge | None = None) -> list[Metric]:
     """Return the metrics of a configuration, in its order; they share one judge, and one embedder.
 
     Args:
@@ -104,17 +104,17 @@ def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric
     return [create(name, judge=asked, embeddings=vectors, **parameters) for name, parameters in entries(settings)]
 
 
-def prices_in(settings: Settings) -> dict[str, tuple[float, ...]]:
+def prices_in(settings: Configuration) -> dict[str, tuple[float, ...]]:
     """Return a configuration's prices as ``judge(…, prices=…)`` takes them."""
     return {model: price.numbers() for model, price in settings.judge.prices.items()}
 
 
-def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def entries(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the registry name and the parameters of each metric a configuration lists."""
     return ((name, parameters) for name, parameters, _ in listed(settings))
 
 
-def listed(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
+def listed(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """Yield the same with what stands there of a second judge; None = it has none."""
     for name, parameters in plugins.entries(settings.metrics):
         own = {key: value for key, value in parameters.items() if key not in (SHADOW, PER)}
@@ -123,7 +123,7 @@ def listed(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
         yield current_name(name), own, parameters.get(SHADOW)
 
 
-def per_session(settings: Settings) -> Iterator[bool]:
+def per_session(settings: Configuration) -> Iterator[bool]:
     """Yield of each metric a configuration lists whether it scores whole sessions, and not units.
 
     Raises:

@@ -7,7 +7,6 @@ where the model is another provider's, or an address or key is given, none of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pydantic
@@ -19,7 +18,7 @@ from spanscore.protocols import Metric
 from spanscore.settings.budget import Budget
 from spanscore.settings.faults import told
 from spanscore.settings.judging import AskedSettings, ShadowSettings
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import Configuration
 
 __all__ = ["shadow_budget_of", "shadow_settings", "shadows_of"]
 
@@ -28,7 +27,7 @@ _THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured")
 """Keys by which one judge is another than the next; the others say how patiently it is asked."""
 
 
-def shadows_of(settings: Settings) -> list[Metric]:
+def shadows_of(settings: Configuration) -> list[Metric]:
     """Return the metrics of a configuration that have a second judge, with that one.
 
     Raises:
@@ -44,7 +43,7 @@ def shadows_of(settings: Settings) -> list[Metric]:
     return made
 
 
-def shadow_budget_of(settings: Settings, budgets: tuple[Budget, ...]) -> tuple[Budget, ...] | None:
+def shadow_budget_of(settings: Configuration, budgets: tuple[Budget, ...]) -> tuple[Budget, ...] | None:
     """Return what second judges may be paid; None where none has a budget of its own, but as much again as the judge.
 
     Args:
@@ -56,11 +55,11 @@ def shadow_budget_of(settings: Settings, budgets: tuple[Budget, ...]) -> tuple[B
     found: list[Budget] = []
     for metric, own in given:
         of_judge = (budget for budget in budgets if budget.holds_for(metric))
-        found += [replace(one, metric=metric) for one in (of_judge if own is None else (one.budget() for one in own))]
+        found += [one.model_copy(update={"metric": metric}) for one in (of_judge if own is None else own)]
     return tuple(found)
 
 
-def shadow_settings(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any], ShadowSettings]]:
+def shadow_settings(settings: Configuration) -> Iterator[tuple[str, Mapping[str, Any], ShadowSettings]]:
     """Yield the name and parameters of each metric that has a second judge, with how that is asked.
 
     Raises:

@@ -47,7 +47,7 @@ def announce(active: Sequence[str]) -> None:
             _said.add(name)
             _log.warning(
                 "%s also traces LangChain in this process. Its spans stay as they are; each run is scored once, on spanscore's"
-                " own span. OnlineScorer(capture=False) with a ScoringSpanProcessor scores on its spans instead.",
+                " own span. capture=Capture(enabled=False) with a ScoringSpanProcessor scores on its spans instead.",
                 name,
             )
 

@@ -16,7 +16,7 @@ from spanscore.codec.wire import WireSpan
 from spanscore.model.span import UnitKey
 from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.stream_clock import StreamClock
-from spanscore.settings.serving import WireUnits
+from spanscore.settings.units import Units
 from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 
 __all__ = ["OpenStream", "Streams", "TableCounts", "bounds_of"]
@@ -155,7 +155,7 @@ class Streams:
         return [stream.table for stream in [*self._streams.values()]]
 
 
-def bounds_of(units: WireUnits) -> Bounds:
+def bounds_of(units: Units) -> Bounds:
     """Return the bounds of a configuration: times in nanoseconds."""
     return Bounds(
         quiet_ns=int(units.idle_timeout * 1e9),

@@ -1,0 +1,165 @@
+"""A configuration file, the environment and arguments → what makes a scorer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from spanscore.errors import ConfigurationError
+from spanscore.meant import did_you_mean
+from spanscore.metrics.catalog.configured import metrics_of, per_session
+from spanscore.metrics.catalog.registry import under_current_names
+from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
+from spanscore.monitoring.pinned import refused_evaluator_versions
+from spanscore.protocols import Metric
+from spanscore.settings.judging import OF_SCORER, JudgeSettings
+from spanscore.settings.kinds import SettingsPart
+from spanscore.settings.reading import read_settings
+from spanscore.settings.renamed import NEW_OPTIONS
+from spanscore.settings.tree import SHORT_FORMS, Configuration, MetricsEndpointSettings, ScorerSettings
+
+__all__ = ["make_from_file", "override", "scorer_arguments"]
+
+S = TypeVar("S")
+T = TypeVar("T", bound=ScorerSettings)
+_LEXICAL: Final = "lexical"
+"""A judge and embeddings that take no key."""
+_PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
+
+
+def make_from_file(
+    path: str | Path, overrides: Mapping[str, Any], make: Callable[..., S]
+) -> tuple[S, MetricsEndpointSettings | None]:
+    """Return a scorer made of a file and of arguments that override it, and where its metrics are to be served.
+
+    Args:
+        path: path of the file.
+        overrides: arguments of ``OnlineScorer``.
+        make: makes the scorer of the arguments of ``OnlineScorer``.
+
+    Raises:
+        ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
+    """
+    read = read_settings(path)
+    with read.as_written.told():
+        settings = override(read.settings, overrides)
+        providers = {name: overrides[name] for name in _PROVIDERS if name in overrides}
+        return make(**scorer_arguments(settings, overrides.get("metrics")), **providers), settings.serve_metrics
+
+
+def scorer_arguments(settings: Configuration, metrics: Any = None) -> dict[str, Any]:
+    """Return a configuration as arguments of ``OnlineScorer``.
+
+    Args:
+        settings: the configuration.
+        metrics: the metrics of units; None = those of the configuration, made here, with its second judges and its metrics of
+            conversations.
+
+    Raises:
+        ConfigurationError: a metric or a judge cannot be made; or an alert watches an evaluator version that no metric has.
+    """
+    own = settings.judge.model_fields_set.intersection(OF_SCORER)
+    judge: dict[str, Any] = {name: getattr(settings.judge, name) for name in own}
+    if metrics is None:
+        metrics, of_sessions, second = _make_metrics(settings)
+        judge |= second
+        if of_sessions:
+            settings = settings.model_copy(update={"sessions": _replace_fields(settings.sessions, metrics=of_sessions)})
+    sections = {name: getattr(settings, name) for name in ScorerSettings.model_fields}
+    return {"metrics": metrics, **sections, "judge": JudgeSettings(**judge)}
+
+
+def _make_metrics(settings: Configuration) -> tuple[list[Metric], list[Metric], dict[str, Any]]:
+    """Return the metrics of units, those of conversations, and the fields of second judges."""
+    second: dict[str, Any] = {}
+    spool, of_sessions = settings.spool, [*per_session(settings)]
+    if settings.remote_scoring is not None or (spool is not None and not spool.score_here):
+        made = metrics_of(_without_judges(settings))  # their keys and libraries are needed where they are asked
+    else:
+        made, shadows = metrics_of(settings), shadows_of(settings)
+        if problems := list(refused_evaluator_versions(settings.alerts, made, shadows)):
+            raise ConfigurationError("; ".join(problems))
+        if shadows:
+            second = {"shadows": shadows, "shadow_budget": shadow_budget_of(settings, tuple(settings.judge.budget))}
+    units = [metric for metric, whole in zip(made, of_sessions, strict=True) if not whole]
+    return units, [metric for metric, whole in zip(made, of_sessions, strict=True) if whole], second
+
+
+def _without_judges(settings: Configuration) -> Configuration:
+    """Return a configuration of which the judge and the embeddings are never asked."""
+    embeddings = None if settings.embeddings is None else _LEXICAL
+    return settings.model_copy(update={"judge": JudgeSettings(model=_LEXICAL), "embeddings": embeddings})
+
+
+def override(settings: T, overrides: Mapping[str, Any]) -> T:
+    """Return a configuration with arguments of ``OnlineScorer`` in the place of what it says.
+
+    A section replaces the fields that were set in it. ``sample_rate`` replaces the rates of metrics and the rules, too, which
+    would be in force before it; ``metrics`` takes away rates of metrics that are not among them.
+
+    Raises:
+        ConfigurationError: there is no such argument, or a value is wrong.
+    """
+    _check_names(overrides)
+    update: dict[str, Any] = {}
+    for name, value in overrides.items():
+        if name in ScorerSettings.model_fields:
+            update[name] = _merge_section(getattr(settings, name), value)
+    for name, key in SHORT_FORMS.items():
+        if overrides.get(name) is not None:
+            section, _, field = key.partition(".")
+            if field in getattr(overrides.get(section), "model_fields_set", ()):
+                raise ConfigurationError(f"{name} is short for {key}, which is given, too; give one of them")
+            base = update.get(section, getattr(settings, section))
+            if name == "sample_rate":
+                base = _drop_fields(
+                    base, {"rates", "rules"} - getattr(overrides.get(section), "model_fields_set", set())
+                )
+            update[section] = _replace_fields(base, **{field: overrides[name]})
+    if overrides.get("metrics") is not None:  # the file's other metrics are no longer there
+        sampling = update.get("sampling", settings.sampling)
+        names = [metric.name for metric in (*overrides["metrics"], *update.get("sessions", settings.sessions).metrics)]
+        rates = under_current_names(sampling.rates, names)
+        update["sampling"] = _replace_fields(sampling, rates={name: rates[name] for name in names if name in rates})
+    return settings.model_copy(update=update)
+
+
+def _merge_section(section: Any, value: Any) -> Any:
+    """Return a section of the file with the fields that were set in a section that Python gave."""
+    if not isinstance(value, SettingsPart) or type(section) is not type(value):
+        return value
+    return _replace_fields(section, **{name: getattr(value, name) for name in value.model_fields_set})
+
+
+def _replace_fields(section: Any, **fields: Any) -> Any:
+    return type(section)(**{name: getattr(section, name) for name in section.model_fields_set} | fields)
+
+
+def _drop_fields(section: Any, fields: set[str]) -> Any:
+    return type(section)(**{name: getattr(section, name) for name in section.model_fields_set - fields})
+
+
+def _check_names(overrides: Mapping[str, Any]) -> None:
+    names = ["metrics", *SHORT_FORMS, *ScorerSettings.model_fields, *_PROVIDERS]
+    for name in overrides:
+        if name in names:
+            continue
+        if new := NEW_OPTIONS.get(name) or _key_of_field(name):
+            raise ConfigurationError(f"{name} is now {_as_argument(new)}")
+        meant = did_you_mean(name, names)
+        raise ConfigurationError(
+            f"there is no argument {name!r}{f'; {meant}' if meant else '.'} There are {', '.join(names)}"
+        )
+
+
+def _key_of_field(name: str) -> str:
+    """Return the key of the first section that has a field of this name; empty if none has."""
+    sections = {key: type(value) for key, value in ScorerSettings() if isinstance(value, SettingsPart)}
+    return next((f"{key}.{name}" for key, section in sections.items() if name in section.model_fields), "")
+
+
+def _as_argument(key: str) -> str:
+    """Return how a key is written in Python: ``outputs``, or ``limits=Limits(workers=…)``."""
+    section, _, field = key.partition(".")
+    return f"{section}={type(getattr(ScorerSettings(), section)).__name__}({field}=…)" if field else section

@@ -1,0 +1,64 @@
+"""Whose spans are units, who reads them, and when spans that arrive over the wire are a whole unit."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from spanscore.model.span import UNIT_KINDS, UnitKind
+from spanscore.settings.kinds import (
+    Count,
+    ExtractorPart,
+    Items,
+    NormalizerPart,
+    PositiveSeconds,
+    Seconds,
+    SettingsPart,
+    Size,
+)
+
+__all__ = ["Units"]
+
+
+class Units(SettingsPart):
+    """Whose spans are read, and when spans that arrive from other processes are a whole unit.
+
+    Attributes:
+        scopes: beginnings of further instrumentation scopes whose spans a ``ScoringSpanProcessor`` or ``spanscore serve``
+            claims. Of other scopes they claim the spans that have GenAI attributes.
+        ignore_scopes: beginnings of scopes whose spans are left alone, whatever their attributes are.
+        kinds: kinds of units that are scored: ``workflow``, ``agent``, and ``chat``, which is a model called alone, also by
+            a tool in a thread of its own. Units of other kinds are ``filtered``.
+        dialects: sample extractors of your own, each a ``SampleExtractor``, its name, or the name with parameters: they come
+            before the built-in ones in the choice of what reads a unit, which is by its root. One with a parameter ``extract``
+            is given ``capture.extract``.
+        translations: normalizers of your own, which write spans of a library that spanscore does not know in GenAI names; each
+            a ``SpanNormalizer``, its name, or the name with parameters. They come before the built-in ones, on spanscore's
+            span thread.
+        idle_timeout: a unit whose root is there closes when no span of it has come for this long.
+        orphan_wait: spans whose parent never comes wait for this long after the latest span of their trace.
+        max_age: a unit that is older closes incomplete.
+        max_spans: claimed spans of a unit; one with more closes incomplete.
+        max_bytes: size of a unit's spans; one with more closes incomplete.
+        traces: open traces with spans that may be of a unit; more are refused until some have closed.
+        bytes: size of all spans that wait; more are refused until some have closed.
+        late: what happens to a span that comes after its unit was closed: ``count`` it, or ``rescore`` the unit, as its next
+            revision.
+        external_scores: whether scores that others made, and that come with spans and logs, are counted beside ours: in the
+            source ``external``, which no alert and no mean of ours reads.
+    """
+
+    section: ClassVar[str] = "units"
+    scopes: Items[str] = ()
+    ignore_scopes: Items[str] = ()
+    kinds: Items[UnitKind] = UNIT_KINDS
+    dialects: Items[ExtractorPart] = ()
+    translations: Items[NormalizerPart] = ()
+    idle_timeout: Seconds = 2.0
+    orphan_wait: Seconds = 60.0
+    max_age: PositiveSeconds = 3_600.0
+    max_spans: Count = 2_000
+    max_bytes: Size = 16_000_000
+    traces: Count = 100_000
+    bytes: Size = 512_000_000
+    late: Literal["count", "rescore"] = "count"
+    external_scores: bool = True
