@@ -58,7 +58,7 @@ def row_key(unit: Unit) -> RowKey:
 
 
 class SpoolQueue:
-    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``emitted``.
+    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``mark_exported``.
 
     Args:
         spool: holds them.
@@ -93,7 +93,7 @@ class SpoolQueue:
         self._metrics = metrics
         self._passing = MemoryQueue(passing or _PASSING * in_memory, max_bytes // 2)
         self._memory = MemoryQueue(in_memory, max_bytes // 2)
-        self.listen(lambda job, outcome, reason: None)
+        self.on_result(lambda job, outcome, reason: None)
         self.reset()
 
     def reset(self) -> None:
@@ -135,17 +135,17 @@ class SpoolQueue:
         """Give a reserved place back. Any thread."""
         self._passing.cancel(size_bytes)
 
-    def refusal(self) -> str | None:
-        """Return why the spool takes nothing. Any thread."""
+    def rejection_reason(self) -> str | None:
+        """Return why the spool rejects units; None if it takes them. Any thread."""
         return self.spool.room(1)
 
     def is_durable(self, key: UnitKey) -> bool:
         """Whether a unit's job is in memory and on the disk: it is scored here, or where this process ends. Any thread."""
         return key in self._kept
 
-    def listen(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
-        """Say who is told what becomes of each job that is put."""
-        self._told = told
+    def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
+        """Set the callback of each job that is put."""
+        self._on_result = callback
 
     def begin(self) -> None:
         """Take what is nobody's, now and from time to time, where jobs come out here."""
@@ -174,11 +174,11 @@ class SpoolQueue:
             raise
         return job
 
-    def keep(self, job: Job, scores: Sequence[Score], told: Callable[[bool], None]) -> None:
-        """Write all scores of a job so far, and tell when they are on the disk; False: the row is another's by now."""
-        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(told))
+    def save_scores(self, job: Job, scores: Sequence[Score], callback: Callable[[bool], None]) -> None:
+        """Write all scores of a job so far; ``callback`` gets False if another process has the row."""
+        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(callback))
 
-    def emitted(self, units: Sequence[Unit]) -> None:
+    def mark_exported(self, units: Sequence[Unit]) -> None:
         """Delete rows whose scores have been exported; leave rows of which this process lacks metrics. Any thread.
 
         A conversation is not remembered: it may go on under its id in a later life, as a new one.
@@ -215,7 +215,7 @@ class SpoolQueue:
         if put is Put.KEPT and own and not self._closed:
             if not job.unit.revision:
                 self._kept.add(job.unit.key)
-            self._told(job, None, None)
+            self._on_result(job, None, None)
             self._memory.put(job)
             return
         if own:
@@ -224,15 +224,15 @@ class SpoolQueue:
             self._hand_over(job, own=own)
         elif put in _COME_AGAIN:
             self.redelivered += 1
-            self._told(job, Outcome.DELEGATED, _COME_AGAIN[put])
+            self._on_result(job, Outcome.DELEGATED, _COME_AGAIN[put])
         else:
-            self._told(job, Outcome.QUEUE_FULL, reason)
+            self._on_result(job, Outcome.QUEUE_FULL, reason)
 
     def _hand_over(self, job: Job, *, own: bool) -> None:
         if own:  # it was closed meanwhile
             self.spool.give_back([row_key(job.unit)])
         self._more = self.scores_here
-        self._told(job, Outcome.DELEGATED, None)
+        self._on_result(job, Outcome.DELEGATED, None)
 
     # --- what is taken -----------------------------------------------------------------------------------------
 

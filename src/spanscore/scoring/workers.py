@@ -82,7 +82,7 @@ class Engine:
     ) -> None:
         self._turns = turns
         self._queue = queue
-        self._shared = queue if isinstance(queue, DurableQueue) else None
+        self._durable = queue if isinstance(queue, DurableQueue) else None
         self._pipeline = pipeline
         self._evaluation = evaluation
         self._post = post
@@ -107,8 +107,8 @@ class Engine:
         self._resting: asyncio.TimerHandle | None = None
         self._stopped = False
         self.passing.reset()
-        if self._shared is not None:
-            self._shared.listen(self._told)
+        if self._durable is not None:
+            self._durable.on_result(self._told)
         for shadows in self.beside:
             shadows.reset()
 
@@ -118,7 +118,7 @@ class Engine:
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
-        if self._shared is not None:
+        if self._durable is not None:
             self.passing.begin([one.unit for one in sampled if one.decisions])
         loop.call_soon(self._accept, sampled)
 
@@ -128,13 +128,13 @@ class Engine:
 
     def hand_back(self, timeout_s: float) -> None:
         """Begin no more jobs that others may have as well: what waits is theirs. Any thread but the loop's."""
-        if self._shared is not None and self._tasks:
+        if self._durable is not None and self._tasks:
             with suppress(TimeoutError):
                 loop.submit(self._hand_back()).result(timeout_s)
 
     async def _hand_back(self) -> None:
         for job in self._queue.close():
-            if self._shared is not None and not job.delegated:  # else it has not come yet
+            if self._durable is not None and not job.delegated:  # else it has not come yet
                 self._post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
@@ -154,7 +154,7 @@ class Engine:
             shadows.give_up()
         await cancelled_tell()
         for begun in list(self._begun):
-            if self._shared is not None:
+            if self._durable is not None:
                 self._lose(begun, _LEFT)
                 continue
             begun.job.scores += begun.job.unused()
@@ -171,8 +171,8 @@ class Engine:
         if not self._tasks and not self._stopped:
             start = asyncio.get_running_loop().create_task
             self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self._workers)]
-            if self._shared is not None:
-                self._shared.begin()
+            if self._durable is not None:
+                self._durable.begin()
 
     def _accept(self, sampled: Sequence[SampledUnit]) -> None:
         self._start()
@@ -280,7 +280,7 @@ class Engine:
         for jobs in count(1):
             try:
                 job = await self._queue.get()
-                if self._shared is None:  # else it was told when the job had been put
+                if self._durable is None:  # else it was told when the job had been put
                     self._ahead -= 1
                     self._make_jobs()
                 worker = self._begin(job)
@@ -338,12 +338,12 @@ class Engine:
 
     def _tell(self, begun: BegunJob, result: JobResult) -> None:
         """Post scores: where others may have the job, too, when they are kept."""
-        if self._shared is not None or self._ended is not None:
+        if self._durable is not None or self._ended is not None:
             begun.told += result.scores
-        if self._shared is None:
+        if self._durable is None:
             self._publish(begun, result)
             return
-        self._shared.keep(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
+        self._durable.save_scores(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
 
     def _kept(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
         if kept and not begun.lost:

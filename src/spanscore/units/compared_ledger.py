@@ -60,10 +60,10 @@ class ComparedLedger(Ledger):
             self._forget(key)
             return settled
 
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         """Return how units stand, all of one moment."""
         with self._lock:
-            return super().counted()._replace(compared=self.compared())
+            return super().count_units()._replace(compared=self.compared())
 
     def compared(self) -> Mapping[tuple[str, str], Weights]:
         """(metric, compared value) → the weights of the units that the mean of the population lacks."""

@@ -105,7 +105,7 @@ class Decisions:
     def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
         """Return the decisions on a unit that every metric takes."""
         self._noticed(facts)
-        return self._decided(facts, self._metrics, self._sampler.certain)
+        return self._decided(facts, self._metrics, self._sampler.decide_submitted)
 
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
         """Make a unit eligible that another process has chosen, for the metrics that it chose. False: it is open here.

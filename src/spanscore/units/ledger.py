@@ -169,7 +169,7 @@ class Ledger:
             weights[metric] = Weights(so_far.w + w, so_far.w2 + w2)
         return weights
 
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
         with self._lock:
             return Counted(self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded())

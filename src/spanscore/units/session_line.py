@@ -149,7 +149,7 @@ class SessionLine:
 
     # --- SampleObserver ----------------------------------------------------------------------------------------
 
-    def wants(self, facts: SamplingContext) -> bool:
+    def is_interested(self, facts: SamplingContext) -> bool:
         """Whether a unit is a turn of a session that may be scored."""
         return self._sampler.wants_session(facts.conversation_id or "")
 
@@ -157,11 +157,11 @@ class SessionLine:
         """Count a unit without a conversation; and a session that no metric takes, with its first turn. Any thread."""
         if facts.conversation_id == "":
             self.without_id += 1
-        elif facts.conversation_id is not None and not self.wants(facts):
+        elif facts.conversation_id is not None and not self.is_interested(facts):
             with self._lock:
                 self._leave_out(facts.conversation_id)
 
-    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+    def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Take in a turn."""
         session_id, root, now_ns = facts.conversation_id or "", unit.root, self._clock_ns()
         if unit.shared:
@@ -174,7 +174,7 @@ class SessionLine:
 
     # --- the tick ----------------------------------------------------------------------------------------------
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """End what has been idle for long enough, and what was ended and is whole now."""
         self._begin_each(self.table.due(now_ns))
         for session_id, waiting in list(self._ending.items()):
@@ -200,7 +200,7 @@ class SessionLine:
         """End every session when the units that have ended are in: at a shutdown."""
         self._over = True
         self._ending[None] = {*self._on_the_way(None)}
-        self.due(self._clock_ns())
+        self.tick(self._clock_ns())
 
     def give_up(self) -> None:
         """End whatever is open as ``shutdown``."""
@@ -255,7 +255,7 @@ class SessionLine:
 
     def _end_when_whole(self, session_id: str) -> None:
         self._ending[session_id] = {*self._on_the_way(session_id)}
-        self.due(self._clock_ns())
+        self.tick(self._clock_ns())
 
     def _end(self, session_id: str | None, now_ns: int) -> None:
         if session_id is None:

@@ -61,7 +61,7 @@ class Units:
         shadows: counts what second judges are asked; None = there are none.
         parking: keeps spans until they leave.
         known: told of every unit that closes.
-        refusal: says why the queue takes no further unit, None where there is nothing to add.
+        rejection_reason: gives why the queue takes no further unit; None = the queue has no reason to add.
         clock: seconds, the loop's.
     """
 
@@ -82,7 +82,7 @@ class Units:
         keeping: Keeping,
         shadows: Ledger | None = None,
         known: KnownUnits | None = None,
-        refusal: Callable[[], str | None] = lambda: None,
+        rejection_reason: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._metrics = tuple(metrics)
@@ -100,7 +100,7 @@ class Units:
         self._revisions = revisions
         self._keeping = keeping
         self._shadows = shadows or Ledger(())
-        self._refusal = refusal
+        self._rejection_reason = rejection_reason
         self._clock = clock
         self._skipped = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
         self.reset()
@@ -129,7 +129,7 @@ class Units:
 
     # --- UnitListener ------------------------------------------------------------------------------------------
 
-    def shared(self, key: UnitKey, metrics: Set[str]) -> None:
+    def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
         """Note metrics that do not score a unit here, before it is opened."""
         self._shared[key] = frozenset(metrics)
 
@@ -187,7 +187,7 @@ class Units:
             if unit.revision:
                 self._revisions.take(unit)
             return
-        self._ledger.enter(key, unit.eligible)
+        self._ledger.enter(key, unit.eligible_metrics)
         self._parking.ended(key)
         for span_id, span in pending.items():
             self._parking.keep(key, span, now_ns, is_root=span_id == key.span_id)
@@ -197,13 +197,13 @@ class Units:
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
         """Take in a unit whose samples are there already."""
-        self._ledger.enter(unit.key, unit.eligible)
+        self._ledger.enter(unit.key, unit.eligible_metrics)
         self._parking.ended(unit.key)
         if pending is not None:
             self._parking.keep(unit.key, pending, now_ns, is_root=True)
         self._ledger.belongs(unit)
         facts, decisions = unit.facts(), self._decisions
-        decided = decisions.first(facts, unit.eligible) if sampled else decisions.submitted(facts)
+        decided = decisions.first(facts, unit.eligible_metrics) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
@@ -230,7 +230,7 @@ class Units:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
         for unit in self._assembler.due(now_ns):
             for one in self._parking.split(self._left_of(unit), now_ns):
-                self._ledger.enter(one.key, one.eligible)
+                self._ledger.enter(one.key, one.eligible_metrics)
                 self._close(one, now_ns)
             yield_gil()
         if self._chosen:
@@ -336,14 +336,16 @@ class Units:
     def _left_of(self, unit: Unit) -> Unit:
         """Return a unit with the metrics that score it here, if another scorer gives it some."""
         shared = self._shared.pop(unit.key, None)
-        return unit if shared is None else replace(unit, shared=shared, eligible=frozenset(self._metrics) - shared)
+        return (
+            unit if shared is None else replace(unit, shared=shared, eligible_metrics=frozenset(self._metrics) - shared)
+        )
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
         try:
             self._ledger.belongs(unit)
             facts = unit.facts()
             if unit.complete:
-                self._choose(unit, facts, self._decisions.first(facts, unit.eligible), None, now_ns)
+                self._choose(unit, facts, self._decisions.first(facts, unit.eligible_metrics), None, now_ns)
             else:
                 self._keeping.missed(facts, unit, lost)
                 outcomes = self._decisions.lost(facts, lost, reason)
@@ -361,7 +363,8 @@ class Units:
         samples: Samples | None,
         now_ns: int,
     ) -> None:
-        key, all_decided = unit.key, len(decisions) == len(self._metrics if unit.eligible is None else unit.eligible)
+        key, eligible = unit.key, self._metrics if unit.eligible_metrics is None else unit.eligible_metrics
+        all_decided = len(decisions) == len(eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
             self._chosen += self._keeping.to_make(unit, facts, samples, self._clock())
             self._turn_back(key, self._decisions.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
@@ -372,7 +375,7 @@ class Units:
             if not all_decided:  # no score will tell what they wait for
                 others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
             self._keeping.missed(facts, unit, Outcome.QUEUE_FULL)
-            self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self._refusal()), now_ns)
+            self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self._rejection_reason()), now_ns)
             return
         self.notes.chosen(unit.kind, chosen)
         if samples is None:

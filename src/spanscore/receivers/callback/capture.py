@@ -198,7 +198,7 @@ class RunCapture:
         if root.ignored or root.key is None:
             return None
         if root.may is None:
-            root.may = self._sampler.may(self._facts(root, metadata))
+            root.may = self._sampler.could_sample(self._facts(root, metadata))
         root.record_content = root.may or self.content
         if root.record_content:
             root.input = take(input_)

@@ -95,16 +95,16 @@ class UnitCopies:
                 self.again += 1
                 continue
             self._known.add(*ids)
-            if (ours := self._for_us(unit)).eligible:
+            if (ours := self._for_us(unit)).eligible_metrics:
                 yield ours, samples
 
     def _for_us(self, unit: Unit) -> Unit:
         """Return a unit that is eligible for those metrics alone that there are here."""
-        eligible = unit.eligible or frozenset()
+        eligible = unit.eligible_metrics or frozenset()
         for name in sorted(eligible - self._metrics):
             self.lost[f"the metric {printable(name)}, which this scorer does not have"] += 1
             log_once(f"copies for {name}", f"copies of units came to be scored by {printable(name)}, {_NO_METRIC}")
-        return replace(unit, eligible=eligible & self._metrics)
+        return replace(unit, eligible_metrics=eligible & self._metrics)
 
     def _unreadable(self, error: Exception) -> None:
         self.lost["what cannot be read"] += 1

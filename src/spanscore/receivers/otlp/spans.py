@@ -168,7 +168,7 @@ class OtlpSpans:
         done = Event()
 
         def close_and_ask(now_ns: int) -> None:
-            self.due(now_ns)
+            self.tick(now_ns)
             safe(now_ns, done.set)
 
         self.then(close_and_ask)
@@ -260,7 +260,7 @@ class OtlpSpans:
         return None if may else self._claims.shortened(body, root, origin)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
-        return self._sampler.may(SamplingContext(key_of(span), is_trace_root, trace_state))
+        return self._sampler.could_sample(SamplingContext(key_of(span), is_trace_root, trace_state))
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class OtlpSpans:
             except Exception as error:  # noqa: BLE001  (the other requests go on)
                 log_internal_error("read a message", error)
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Hand on the units that are whole, and send on what waits in vain."""
         self._close_all(self.table.due(now_ns), now_ns)
         self._close_all(self.streams.due(now_ns), now_ns, is_stream=True)
@@ -306,14 +306,14 @@ class OtlpSpans:
         """Return the units whose root is there and that wait for further spans."""
         return self.table.waiting() | self.streams.waiting()
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
+    def drain(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit whose root is there; what else would have been one is counted ``shutdown``. Returns none."""
         self._close_all([_shut_down(unit) for unit in self.table.close_all(now_ns)], now_ns)
         self._kept.let_all_go()
         self.streams.at_end()
         return []
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """Return how many roots the span thread has not seen; also the open units once nobody waits for it. Any thread."""
         unread = self._taken - self._read
         return unread + len(self.table.waiting()) if self._event_queue.abandoned else unread

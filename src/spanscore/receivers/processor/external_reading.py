@@ -91,7 +91,7 @@ class ExternalReading:
             return
         self._end(unit, span, HeldSpan(span, exits, size) if exits else None, size, now_ns)
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Finish the units that have waited for long enough."""
         for unit in list(self.closing.values()):
             if now_ns >= unit.closes_ns:
@@ -177,7 +177,7 @@ class ExternalReading:
     def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
         unit.handed_on = True
         if unit.shared:
-            self._port.shared(unit.key, unit.shared)
+            self._port.metrics_shared(unit.key, unit.shared)
         if unit.role is RootRole.ROOT:
             self._port.unit_opened(unit.key, now_ns)
         early, unit.early = unit.early, []

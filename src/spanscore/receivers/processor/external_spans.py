@@ -371,7 +371,7 @@ class ExternalSpans:
         if session is not None and self._turns is not None:
             self._turns.began(session, span.start_time, shared)
         # A shared unit is followed whatever sampling says: it is counted for some metrics alone.
-        own = bool(shared) or self._sampler.may(facts)
+        own = bool(shared) or self._sampler.could_sample(facts)
         if not own and (above is None or not any(map(self._may, above.open_line()))):
             return ExternalUnit(key=key, facts=facts, around=above)
         self.units += 1
@@ -397,7 +397,7 @@ class ExternalSpans:
         """Whether a unit with this span as its root may be scored."""
         if plain.may is None:
             is_possible = self.scopes.role(_scope(plain.span)) is _UNKNOWN
-            plain.may = is_possible and self._sampler.may(_facts(UnitKey(*plain.ids), plain.span))
+            plain.may = is_possible and self._sampler.could_sample(_facts(UnitKey(*plain.ids), plain.span))
         return plain.may
 
     def _is_claimed(self, span: ReadableSpan, role: Role) -> bool:
@@ -480,9 +480,9 @@ class ExternalSpans:
         """Read one span that ended, or learn what becomes of a unit."""
         self._reading.handle(event, now_ns)
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Finish the units that have waited for long enough, and give up those whose root never ends."""
-        self._reading.due(now_ns)
+        self._reading.tick(now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
             self._open.end(oldest, now_ns)
             if isinstance(oldest, FollowedUnit):
@@ -498,7 +498,7 @@ class ExternalSpans:
         """Return the units whose root has ended and that wait for spans that are open."""
         return set(self._reading.closing)
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
+    def drain(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit as it is; return those whose root had not ended. Its spans go on as they are when they end."""
         self.finish_ended(now_ns)
         running = [one for one in list(self._open.running.values()) if isinstance(one, FollowedUnit) and not one.done]
@@ -512,7 +512,7 @@ class ExternalSpans:
             self._settle_all([unit for unit in plain.let_go() if not isinstance(unit, FollowedUnit)])
         self._reading.finish_ended([*self._open.running.values()], now_ns)
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """Return how many roots the span thread has not heard of. Any thread."""
         return self.units - self._reading.units
 
