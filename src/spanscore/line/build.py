@@ -304,7 +304,7 @@ class Line:
             revisions=self.revisions,
             keeping=self.keeping,
             shadows=self.shadow_ledger,
-            known=self.known,
+            known_units=self.known,
             rejection_reason=rejection_reason_of(self.queue, self.options),
         )
 

@@ -76,8 +76,8 @@ class ComparedLedger(Ledger):
             self._lose(metric, self._values.get(key), weight)
         return lost
 
-    def _lose(self, metric: str, told: str | None, weight: float) -> None:
-        at = metric, self._of_loss(metric, self._of_unit(None) if told is None else told)
+    def _lose(self, metric: str, value: str | None, weight: float) -> None:
+        at = metric, self._of_loss(metric, self._of_unit(None) if value is None else value)
         so_far = self._by_value.get(at, Weights())
         self._by_value[at] = Weights(so_far.w + weight, so_far.w2 + weight * weight)
 
