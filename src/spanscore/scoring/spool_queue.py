@@ -158,8 +158,8 @@ class SpoolQueue:
         body = json_of_job(job, self._resource() or None)
         self._loop = asyncio.get_running_loop()
         own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
-        told = self._soon(partial(self._was_put, job, own))
-        self.spool.put(row_key(job.unit), body, told, own=own, metrics=text_of_metrics(job.decisions))
+        on_put = self._soon(partial(self._was_put, job, own))
+        self.spool.put(row_key(job.unit), body, on_put, own=own, metrics=text_of_metrics(job.decisions))
 
     async def get(self) -> Job:
         """Wait for the next job; from then on a crash is one of its."""
@@ -250,11 +250,11 @@ class SpoolQueue:
         if self._takes or self._closed or not self._room():
             return
         self._takes = True
-        asked = min(self._room(), _AT_ONCE)
-        self.spool.take(asked, "job", self._soon(partial(self._took, asked)), has=self._has_one_of)
+        count = min(self._room(), _AT_ONCE)
+        self.spool.take(count, "job", self._soon(partial(self._took, count)), has=self._has_one_of)
 
-    def _took(self, asked: int, rows: list[SpoolRow]) -> None:
-        self._takes, self._more = False, len(rows) == asked
+    def _took(self, count: int, rows: list[SpoolRow]) -> None:
+        self._takes, self._more = False, len(rows) == count
         for row in rows:
             job = self._job(row)
             if job is not None:
@@ -283,8 +283,8 @@ class SpoolQueue:
             (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
-        known = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
-        part = self._part(replace(job, taken_s=self._running().time(), scored=known), row)
+        usable = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
+        part = self._part(replace(job, taken_s=self._running().time(), scored=usable), row)
         self.redelivered += part is not None and _has_every_score(part)
         return part
 
@@ -298,7 +298,9 @@ class SpoolQueue:
             return None
         if lacking:
             self._rests[row.key] = text_of_metrics(lacking)
-        decisions = {name: one for name, one in job.decisions.items() if name in names and name not in lacking}
+        decisions = {
+            name: decision for name, decision in job.decisions.items() if name in names and name not in lacking
+        }
         # Metrics that depend on scores are decided on once, by the process that takes the whole row.
         undecided = job.undecided if names >= job.decisions.keys() else None
         return replace(job, decisions=decisions, undecided=undecided)
@@ -326,11 +328,11 @@ class SpoolQueue:
         """Return what has an answer heard on the loop, with all others that have come by then; not in a life after this one."""
         life = self._life
 
-        def heard(*told: Any) -> None:
+        def heard(*answers: Any) -> None:
             with self._lock:
                 if life is not self._life:
                     return
-                self._heard.append(partial(answer, *told))
+                self._heard.append(partial(answer, *answers))
                 wakes, self._wakes = self._wakes, True
             if not wakes:
                 with suppress(RuntimeError):  # the loop was closed

@@ -108,7 +108,7 @@ class Engine:
         self._stopped = False
         self.passing.reset()
         if self._durable is not None:
-            self._durable.on_result(self._told)
+            self._durable.on_result(self._on_put)
         for shadows in self.beside:
             shadows.reset()
 
@@ -119,7 +119,7 @@ class Engine:
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
         if self._durable is not None:
-            self.passing.begin([one.unit for one in sampled if one.decisions])
+            self.passing.begin([sampled_unit.unit for sampled_unit in sampled if sampled_unit.decisions])
         loop.call_soon(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
@@ -186,7 +186,7 @@ class Engine:
                 rest = replace(begun.job.job, decisions=decisions).unscored()
                 self._evaluation.begin_rest(rest.decisions, begun.job)
                 self._begin_shadows(rest)
-                self._changed(begun)
+                self._on_change(begun)
 
     def _begin_shadows(self, job: Job) -> None:
         if self._shadows is not None and not job.unit.revision:  # they were asked about the first
@@ -203,10 +203,10 @@ class Engine:
     def _rests(self) -> bool:
         """Whether the application is given way to, for a while; those begun go on, and are few."""
         if self._resting is None and self._turns is not None and (rest_s := self._turns.rest_s()):
-            self._resting = asyncio.get_running_loop().call_later(rest_s, self._rested)
+            self._resting = asyncio.get_running_loop().call_later(rest_s, self._on_rest)
         return self._resting is not None and not self._stopped
 
-    def _rested(self) -> None:
+    def _on_rest(self) -> None:
         self._resting = None
         self._make_jobs()
 
@@ -255,7 +255,7 @@ class Engine:
             self._ahead -= 1
             self._queue.cancel(sampled.size_bytes)
 
-    def _told(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
+    def _on_put(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
         """Go on to the next unit, as a job was put; one that does not come out here ends."""
         self._ahead -= 1
         if outcome is not None:
@@ -299,23 +299,23 @@ class Engine:
         if job.delegated:
             self._came(job)
             job = job.unscored()
-        begun.job = self._evaluation.begin(job, lambda: self._changed(begun))
+        begun.job = self._evaluation.begin(job, lambda: self._on_change(begun))
         begun.job.scores += job.scored
         self._begun.add(begun)
         if job.undecided is not None:
             self._undecided[job.unit.key] = begun
         if not begun.job.is_over:
             loop = asyncio.get_running_loop()
-            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._stayed, begun)
+            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._end_stay, begun)
         self._begin_shadows(job)
-        self._changed(begun)
+        self._on_change(begun)
         return begun.worker
 
-    def _stayed(self, begun: BegunJob) -> None:
+    def _end_stay(self, begun: BegunJob) -> None:
         begun.staying = None
-        self._changed(begun)
+        self._on_change(begun)
 
-    def _changed(self, begun: BegunJob) -> None:
+    def _on_change(self, begun: BegunJob) -> None:
         if begun.job.is_over:
             self._end(begun)
             return
@@ -343,9 +343,9 @@ class Engine:
         if self._durable is None:
             self._publish(begun, result)
             return
-        self._durable.save_scores(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
+        self._durable.save_scores(begun.job.job, begun.told, lambda kept: self._on_saved(begun, result, kept=kept))
 
-    def _kept(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
+    def _on_saved(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
         if kept and not begun.lost:
             self._publish(begun, result)
         elif not begun.lost:
