@@ -227,7 +227,7 @@ class Recorder:
         if self._content:
             content = rendered(render)
             room = self._room(len(attributes) + len(content) + (self._scores if run is root else 0))
-            on_span, render = {**self._exported(content, room), **attributes}, partial(dict, content)
+            on_span, render = {**self._render_exported(content, room), **attributes}, partial(dict, content)
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
@@ -278,11 +278,11 @@ class Recorder:
 
     def _hear(self, root: Root, now_ns: int) -> None:
         """Open a root, with what is told of it so far."""
-        told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
+        events, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
         root.told_bytes = 0  # its end is not to weigh what has been read
         self._read += 1
         self._safely(self._open_root, root, now_ns)
-        for event in each_once(told or []):
+        for event in each_once(events or []):
             self._safely(self._replay, event, now_ns)
             yield_gil()
 
@@ -362,7 +362,7 @@ class Recorder:
             return None
         return safe_text(said_by(error) or type_name(error))[:_MAX_ERROR_CHARS]
 
-    def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
+    def _render_exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
         """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
         redactor = self._redactor
         try:

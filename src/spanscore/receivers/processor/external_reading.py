@@ -105,10 +105,10 @@ class ExternalReading:
         """Hand on the units whose root has ended, and the ended spans of the others."""
         for unit in list(self.closing.values()):
             self._finish(unit, now_ns)
-        for one in running:
-            if isinstance(one, FollowedUnit) and one.early:
-                one.is_unit = True
-                self._hand_on_early(one, now_ns)
+        for external in running:
+            if isinstance(external, FollowedUnit) and external.early:
+                external.is_unit = True
+                self._hand_on_early(external, now_ns)
 
     def break_off(self, unit: FollowedUnit, now_ns: int) -> None:
         """Finish a unit whose root has not ended."""
@@ -220,8 +220,8 @@ class ExternalReading:
         assert unit.root_ended is not None
         spans = tuple(data for data, _, _ in (*unit.early, unit.root_ended))
         if facts is not None:
-            for one in split(Unit(unit.key, spans)):
-                self._port.unit_excluded(facts_of(one.key, facts))
+            for part in split(Unit(unit.key, spans)):
+                self._port.unit_excluded(facts_of(part.key, facts))
         self._release(unit)
 
     def _release(self, unit: FollowedUnit) -> None:
