@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from spanscore.judges.suppress import suppressed, suppressed_context
+from spanscore.judges.suppress import suppress_tracing, suppressed_context
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
@@ -195,7 +195,7 @@ class Engine:
     def _make_jobs(self) -> None:
         if not self._waiting:
             return
-        with suppressed():  # a filter or a redactor may ask a model
+        with suppress_tracing():  # a filter or a redactor may ask a model
             while self._waiting and not self._rests() and (self._may_make() or self._stopped):
                 self._take(self._waiting.popleft())
                 yield_gil()
