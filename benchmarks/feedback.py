@@ -87,7 +87,7 @@ def _score(y: float, decision: Decision, source: str | None = None) -> Score:
 
 
 class _NoUnits:
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         return Counted({}, {}, {}, {})
 
 

@@ -236,7 +236,7 @@ def _scored(folder: Path, brokers: str, group: str, rate: float) -> Iterator[tup
     ledger = scorer._line.ledger
     while True:
         time.sleep(LOOK_S)
-        yield source._topic._spans.counts.requests, sum(ledger.counted().outcomes.values())
+        yield source._topic._spans.counts.requests, sum(ledger.count_units().outcomes.values())
 
 
 def _ratios(runs: dict[str, list[Run]], name: str, to: str = DECODES) -> list[float]:

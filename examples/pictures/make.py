@@ -18,11 +18,14 @@ from rich.text import Text
 from tests.servers import chromium, phoenix
 
 from spanscore.demo.show import svg
+from spanscore.semconv import SCORE
 
 HERE = Path(__file__).parent
 README = HERE.parents[1] / "README.md"
 ANNOTATE = HERE.parents[1] / "integrations" / "phoenix" / "annotate.py"
 GATE = HERE.parent / "from_bad_answers_to_a_gate.py"
+SHOWN = ["evaluation faithfulness", "Events", "Hot meals are served until 22:45.", "0.00"]
+"""Texts of Phoenix's page: the tree, the details of its root, and the annotations on it."""
 A_MILLION = ["--requests-per-day", "1e6", "--context-tokens", "3500"]
 
 
@@ -44,11 +47,18 @@ def phoenix_trace(folder: Path) -> None:
     """The worst trace of the demo on Phoenix's page, with its scores as annotations."""
     with phoenix.running(folder) as server, chromium.running(folder) as browser, browser.tab() as tab:
         worst = json.loads(_spanscore("demo", "--json", "--otlp", server.url))["open_first"]["trace_id"]
-        server.spans(worst, until=lambda spans: any(span["parent_id"] is None for span in spans))
+        server.spans(worst, until=_has_each_evaluation)
         subprocess.run([sys.executable, str(ANNOTATE), "--url", server.url], check=True, capture_output=True)
         tab.open(f"{server.url}/redirects/traces/{worst}", width=1400, height=800, watched=False)
-        tab.until("document.body.innerText.includes('Until when are hot meals served?')")
+        tab.until(f"{json.dumps(SHOWN)}.every(text => document.body.innerText.includes(text))")
         tab.screenshot(HERE / "phoenix.png")
+
+
+def _has_each_evaluation(spans: phoenix.Spans) -> bool:
+    """Whether the root has come, and an evaluation span for each score on it."""
+    scores = [name for span in spans if span["parent_id"] is None for name in span["attributes"] if SCORE in name]
+    evaluations = [span for span in spans if str(span["name"]).startswith("evaluation ")]
+    return 0 < len(scores) == len(evaluations)
 
 
 def check(folder: Path) -> None:

@@ -57,8 +57,8 @@ class Receiver(Protocol):
     def handle(self, event: Any, now_ns: int) -> None:
         """Read one of its events, in the order in which they were put."""
 
-    def due(self, now_ns: int) -> None:
-        """Do what has come due without an event; called after each batch of events, and at ``next_due_ns`` at the latest."""
+    def tick(self, now_ns: int) -> None:
+        """Do work that is due by time; called after each batch of events, and at ``next_due_ns`` at the latest."""
 
     def next_due_ns(self) -> int | None:
         """Return when there will be something to do, None while nothing waits for a time."""
@@ -66,11 +66,11 @@ class Receiver(Protocol):
     def in_flight(self) -> set[UnitKey]:
         """Return the units whose root has ended and that it has not handed on yet: a flush waits for them."""
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
-        """Hand on every unit as it is, and return those that had not ended: what comes of them later is not heard."""
+    def drain(self, now_ns: int) -> list[UnitKey]:
+        """Hand on every unit as it is, and return those that had not ended; their later events are ignored."""
 
-    def unread(self) -> int:
-        """Return how many units came in of which no event was read. Any thread, when the span thread will read no more."""
+    def unread_count(self) -> int:
+        """Return the number of units without a read event. Any thread, after the span thread's last read."""
 
     def close(self) -> None:
         """Let no further unit in. Any thread."""
@@ -109,7 +109,7 @@ class SpanNormalizer(Protocol):
 class UnitListener(Protocol):
     """Where receivers hand on what they heard. Span thread only."""
 
-    def shared(self, key: UnitKey, metrics: Set[str]) -> None:
+    def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
         """Name metrics that another scorer of the process gives a unit that is about to begin: they do not score it here."""
 
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
@@ -169,13 +169,13 @@ class UnitListener(Protocol):
 
 
 class SampleObserver(Protocol):
-    """Who wants samples of units beside their scores: conversations are made of them. Span thread."""
+    """A reader of samples beside the scores: conversations are made of samples. Span thread."""
 
-    def wants(self, facts: SamplingContext) -> bool:
-        """Whether it wants those of a unit that has closed. Pure: it is asked again before it is told."""
+    def is_interested(self, facts: SamplingContext) -> bool:
+        """Whether the observer needs the samples of a unit that has closed. Pure; called again before ``on_samples``."""
 
-    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
-        """Take the samples of a unit that it wants, once, in any order; ``samples.outcome`` says why there are none.
+    def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+        """Take the samples of a unit of interest; called once per unit, in any order. ``samples.outcome``: why there are none.
 
         Args:
             unit: without content.
@@ -201,11 +201,14 @@ class Sampler(Protocol):
     def gate_metrics(self) -> Set[str]:
         """Metrics at whose scores ``decide`` looks, where the facts hold them."""
 
-    def may(self, facts: SamplingContext) -> bool:
-        """At the unit's start: whether the largest rate still possible, rules included, would take it, or its session."""
+    def could_sample(self, facts: SamplingContext) -> bool:
+        """Whether the largest rate that is still possible, rules included, would take a unit that starts, or its session."""
 
     def preview_trace(self, trace_id: bytes) -> bool | None:
-        """What ``may`` will say of a trace's root; None where more decides than the id (16 bytes), of no trace state."""
+        """Return what ``could_sample`` would return for the root of a trace without a trace state.
+
+        None: more than the trace id (16 bytes) decides.
+        """
 
     def decide(self, facts: SamplingContext, metric: str) -> Decision:
         """At the unit's close: whether this metric takes it, and how probable that was."""
@@ -219,8 +222,8 @@ class Sampler(Protocol):
     def session(self, conversation_id: str, metric: str) -> Decision:
         """At a session's end: whether this metric takes it, and how probable that was. Its id is the application's own."""
 
-    def certain(self, facts: SamplingContext, metric: str) -> Decision:
-        """At the close of one that was submitted to be scored: it is taken; how probable it was that it came here."""
+    def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
+        """Take a unit that was submitted to be scored; the decision's probability is that of the unit's arrival here."""
 
 
 @runtime_checkable
@@ -288,25 +291,28 @@ class Queue(Protocol):
 
 @runtime_checkable
 class DurableQueue(Queue, Protocol):
-    """A queue whose jobs another process, or a later life of this one, may have; theirs come out of it here. Loop thread."""
+    """A queue on a disk: other processes share its jobs, and a restarted process finds them again. Loop thread."""
 
-    def listen(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
-        """Say who is told what becomes of each job that is put: how its unit ends here, and why; None: it comes out here."""
+    def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
+        """Set the callback of each job that is put: it gets the job, the outcome of its unit, and the reason.
+
+        An outcome of None means that this process scores the job.
+        """
 
     def begin(self) -> None:
-        """Take jobs that are others' until ``close``."""
+        """Take jobs of other processes until ``close``."""
 
-    def keep(self, job: Job, scores: Sequence[Score], told: Callable[[bool], None]) -> None:
-        """Keep all scores of a job so far, and tell when none is lost with this process; False: the job is another's by now."""
+    def save_scores(self, job: Job, scores: Sequence[Score], callback: Callable[[bool], None]) -> None:
+        """Save all scores of a job so far; ``callback`` gets True when they are durable, False if the job is another's."""
 
-    def emitted(self, units: Sequence[Unit]) -> None:
-        """Forget the jobs of units of which all that came has been exported. Any thread."""
+    def mark_exported(self, units: Sequence[Unit]) -> None:
+        """Forget the jobs of units whose spans and scores have been exported. Any thread."""
 
-    def refusal(self) -> str | None:
-        """Return why ``reserve`` refuses, without numbers; None where there is nothing to add. Any thread."""
+    def rejection_reason(self) -> str | None:
+        """Return why ``reserve`` rejects a unit, without numbers; None: the queue has no reason to add. Any thread."""
 
     def is_durable(self, key: UnitKey) -> bool:
-        """Whether a unit, not a revision of it, is scored whatever becomes of this process; never before it is. Any thread."""
+        """Whether a unit (not a revision) is scored even if this process ends. Any thread."""
 
 
 @runtime_checkable
@@ -402,5 +408,5 @@ class AnnotationSink(Protocol):
 class Counts(Protocol):
     """What the observable instruments read. Any thread."""
 
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         """Return how units stand, all of one moment."""

@@ -10,7 +10,7 @@ import pytest
 
 from spanscore.codec.annotation_file import passes, read_annotations
 from spanscore.errors import ConfigurationError
-from spanscore.model.annotation import AnnotatedSample, Annotation, Judged
+from spanscore.model.annotation import AnnotatedSample, Annotation, JudgeResult
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import BINARY, Scale
 from spanscore.model.span import UnitKey
@@ -52,7 +52,7 @@ def test_a_line_is_read_with_all_that_may_stand_in_it(tmp_path: Path) -> None:
             line=1,
             sample=SingleTurnSample(user_input="Q", response="A"),
             human=0.8,
-            judged={"faithfulness": Judged(0.9, "pass", "abc"), "other": Judged(0.2, None, "")},
+            judged={"faithfulness": JudgeResult(0.9, "pass", "abc"), "other": JudgeResult(0.2, None, "")},
             group="s-1",
             probability=0.05,
             id=7,

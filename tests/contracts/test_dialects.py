@@ -16,7 +16,7 @@ from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit
 from spanscore.protocols import SampleExtractor
-from spanscore.testing import DialectContract, make_span, make_unit
+from spanscore.testing import SampleExtractorContract, make_span, make_unit
 
 
 def captured() -> Unit:
@@ -35,7 +35,7 @@ UNITS: dict[type, Callable[[], Unit]] = {GenAIExtractor: captured}
 
 
 @pytest.mark.parametrize("kind", implementations("dialects", SampleExtractor))
-class TestDialects(DialectContract):
+class TestDialects(SampleExtractorContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: Any) -> None:
         assert kind in UNITS, f"{kind.__name__} is to have a unit in UNITS"
@@ -117,8 +117,8 @@ class Counting(Plain):
 BROKEN = [Rootless, Trusting, Careless, Greedy, Silent, Consuming, Counting]
 
 
-def suite(kind: Any) -> type[DialectContract]:
-    class Suite(DialectContract):
+def suite(kind: Any) -> type[SampleExtractorContract]:
+    class Suite(SampleExtractorContract):
         def make(self) -> SampleExtractor:
             made: SampleExtractor = kind()
             return made
@@ -139,5 +139,5 @@ def test_a_dialect_that_breaks_a_promise_is_turned_away(kind: Any) -> None:
 
 
 def test_every_check_turns_one_of_them_away() -> None:
-    assert never_failing(DialectContract, map(suite, BROKEN)) == {"test_it_is_a_dialect"}
+    assert never_failing(SampleExtractorContract, map(suite, BROKEN)) == {"test_it_is_a_dialect"}
     assert "test_it_is_a_dialect" in failing(suite(dict))

@@ -15,7 +15,7 @@ from spanscore.protocols import DurableQueue, Queue
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.spool_queue import SpoolQueue
 from spanscore.spool.spool_file import SpoolFile
-from spanscore.testing import QueueContract, SharedQueueContract
+from spanscore.testing import DurableQueueContract, QueueContract
 
 MADE: dict[type, Callable[[Path], Queue]] = {
     MemoryQueue: lambda _: MemoryQueue(capacity=4, max_bytes=1_000),
@@ -32,7 +32,7 @@ class TestQueues(QueueContract):
 
 
 @pytest.mark.parametrize("kind", implementations("scoring", DurableQueue))
-class TestSharedQueues(SharedQueueContract):
+class TestDurableQueues(DurableQueueContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: type, tmp_path: Path) -> None:
         self.make = lambda: MADE[kind](tmp_path)  # type: ignore[method-assign]
@@ -125,39 +125,39 @@ def broken(kind: Any) -> type[QueueContract]:
 class Mute(MemoryQueue):
     """Shares what it has with nobody, and tells nobody so."""
 
-    def listen(self, told: Any) -> None:
+    def on_result(self, callback: Any) -> None:
         pass
 
     def begin(self) -> None:
         pass
 
-    def keep(self, job: Job, scores: Any, told: Any) -> None:
+    def save_scores(self, job: Job, scores: Any, callback: Any) -> None:
         pass
 
-    def emitted(self, units: Any) -> None:
+    def mark_exported(self, units: Any) -> None:
         pass
 
-    def refusal(self) -> None:
+    def rejection_reason(self) -> None:
         pass
 
     def is_durable(self, key: Any) -> bool:
         return True
 
 
-def shared(kind: Any) -> type[SharedQueueContract]:
-    class Suite(broken(kind), SharedQueueContract):  # type: ignore[misc]
+def durable(kind: Any) -> type[DurableQueueContract]:
+    class Suite(broken(kind), DurableQueueContract):  # type: ignore[misc]
         pass
 
     return Suite
 
 
-def test_every_check_of_what_is_shared_turns_one_away() -> None:
-    assert failing(shared(Mute)) == {
+def test_every_check_of_a_durable_queue_turns_one_away() -> None:
+    assert failing(durable(Mute)) == {
         "test_each_job_that_is_put_is_told_of_once",
         "test_scores_are_told_to_be_kept_before_they_are_emitted",
         "test_a_unit_outlives_the_process_when_its_job_is_told_to_be_there_and_not_before",
     }
-    assert "test_it_is_a_shared_queue" in failing(shared(MemoryQueue))
+    assert "test_it_is_a_durable_queue" in failing(durable(MemoryQueue))
 
 
 @pytest.mark.parametrize("kind", BROKEN)

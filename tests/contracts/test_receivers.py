@@ -164,7 +164,7 @@ class Lines:
         elif unit.key in self.running:
             self.waiting[unit.key] = self.running.pop(unit.key)
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         while self.waiting:
             self.hand_on(self.waiting.popitem()[1], now_ns)
 
@@ -177,14 +177,14 @@ class Lines:
     def in_flight(self) -> set[UnitKey]:
         return {*self.waiting}
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
-        self.due(now_ns)
+    def drain(self, now_ns: int) -> list[UnitKey]:
+        self.tick(now_ns)
         running, self.running = self.running, {}
         for unit in running.values():
             self.hand_on(unit, now_ns)
         return [*running]
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         return self.came - self.read
 
     def close(self) -> None:
@@ -207,9 +207,9 @@ class Twice(Lines):
 class Timeless(Lines):
     """Does not say when to look at what waits."""
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         if now_ns == 1:
-            super().due(now_ns)
+            super().tick(now_ns)
 
     def next_due_ns(self) -> int | None:
         return None
@@ -225,14 +225,14 @@ class Hasty(Lines):
 
 
 class Uncounted(Lines):
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         return 0
 
 
 class Keeping(Lines):
     """Lets go of nothing that runs, and comes into a child with it."""
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
+    def drain(self, now_ns: int) -> list[UnitKey]:
         return [*self.running]
 
     def reset(self) -> None:

@@ -28,7 +28,7 @@ MADE: dict[type, Callable[[Memory], Sink]] = {
     Instruments: lambda memory: Instruments(telemetry_of(memory)),
     JudgeSpans: lambda memory: JudgeSpans(memory.providers),
 }
-"""How each is made, so that the memory, or ``written``, sees what it writes."""
+"""How each is made, so that the memory, or ``read_output``, sees what it writes."""
 
 
 @pytest.mark.parametrize("kind", implementations("sinks", Sink))
@@ -42,7 +42,7 @@ class TestSinks(SinkContract):
         self.memory = Memory()
         return MADE[self.kind](self.memory)
 
-    def written(self) -> str | None:
+    def read_output(self) -> str | None:
         if self.kind is JudgeSpans:  # it writes the calls of scores: these have none
             return None
         spans = [span.to_json() for span in self.memory.spans]
@@ -64,7 +64,7 @@ class TestMemorySink(SinkContract):
         self.made = MemorySink()
         return self.made
 
-    def written(self) -> str:
+    def read_output(self) -> str:
         return str(self.made.emitted)
 
 
@@ -159,7 +159,7 @@ def suite(kind: Any) -> type[SinkContract]:
             made: Sink = kind() if kind is dict else kind(self.lines)
             return made
 
-        def written(self) -> str:
+        def read_output(self) -> str:
             return "\n".join(self.lines)
 
     return Suite

@@ -13,11 +13,11 @@ from tests.dialects.translations.spans import SILENT, SPANS
 from spanscore import semconv
 from spanscore.model.span import Attributes, NoContent, SpanData
 from spanscore.protocols import SpanNormalizer
-from spanscore.testing import TranslationContract, make_span
+from spanscore.testing import SpanNormalizerContract, make_span
 
 
 @pytest.mark.parametrize("kind", implementations("dialects", SpanNormalizer))
-class TestTranslations(TranslationContract):
+class TestTranslations(SpanNormalizerContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: Any) -> None:
         assert kind in SPANS, f"{kind.__name__} is to have a span in SPANS, and one in SILENT"
@@ -103,8 +103,8 @@ class Consuming(Shop):
 BROKEN = [RemoteScoring, Greedy, Leaking, Plain, Mute, Reborn, Trusting, Consuming]
 
 
-def suite(kind: Any) -> type[TranslationContract]:
-    class Suite(TranslationContract):
+def suite(kind: Any) -> type[SpanNormalizerContract]:
+    class Suite(SpanNormalizerContract):
         def make(self) -> SpanNormalizer:
             made: SpanNormalizer = kind()
             return made
@@ -128,5 +128,5 @@ def test_a_translation_that_breaks_a_promise_is_turned_away(kind: Callable[[], S
 
 
 def test_every_check_turns_one_of_them_away() -> None:
-    assert never_failing(TranslationContract, map(suite, BROKEN)) == {"test_it_is_a_translation"}
+    assert never_failing(SpanNormalizerContract, map(suite, BROKEN)) == {"test_it_is_a_translation"}
     assert "test_it_is_a_translation" in failing(suite(dict))

@@ -38,7 +38,7 @@ def weights(scorer: Any, source: str | None) -> float:
 
 
 def source_adds_up(scorer: Any) -> bool:
-    counted = scorer._line.counted().sources[semconv.SOURCE_FEEDBACK]
+    counted = scorer._line.count_units().sources[semconv.SOURCE_FEEDBACK]
     ended = {name: sum(n for (of, *_), n in counted.outcomes.items() if of == name) for name in counted.eligible}
     return all(counted.eligible[name] == ended[name] + counted.pending[name] for name in counted.eligible)
 
@@ -146,7 +146,7 @@ def test_a_judge_that_fails_ends_its_unit_in_the_stratum_alone() -> None:
             scorer.feedback(answered(scorer).trace_id, False)
         assert scorer.flush(10)
 
-        counted = scorer._line.counted().sources[semconv.SOURCE_FEEDBACK]
+        counted = scorer._line.count_units().sources[semconv.SOURCE_FEEDBACK]
         assert {(str(outcome), n) for (_, outcome, _), n in counted.outcomes.items()} == {("metric_error", 5)}
         assert identity_holds(scorer)
         assert source_adds_up(scorer)
@@ -159,7 +159,7 @@ def test_a_shutdown_ends_what_is_judged() -> None:
         scorer.feedback(answered(scorer).trace_id, False)
         scorer.shutdown(2)
 
-        counted = scorer._line.counted().sources[semconv.SOURCE_FEEDBACK]
+        counted = scorer._line.count_units().sources[semconv.SOURCE_FEEDBACK]
         assert {(str(outcome), n) for (_, outcome, _), n in counted.outcomes.items()} == {("shutdown", 1)}
         assert source_adds_up(scorer)
         assert identity_holds(scorer)
@@ -175,7 +175,7 @@ class Clock:
 
 def keep(kept: KeptSamples, answer: str = ANSWER) -> SamplingContext:
     unit = make_unit(make_span())
-    kept.made(unit.facts(), unit, Samples.of(SingleTurnSample(user_input="q", response=answer)))
+    kept.on_samples(unit.facts(), unit, Samples.of(SingleTurnSample(user_input="q", response=answer)))
     return unit.facts()
 
 

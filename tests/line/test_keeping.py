@@ -20,16 +20,16 @@ class Wanting:
         self.wanted = wanted
         self.told: list[tuple[SamplingContext, Unit, Samples]] = []
 
-    def wants(self, facts: SamplingContext) -> bool:
+    def is_interested(self, facts: SamplingContext) -> bool:
         return self.wanted
 
-    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+    def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         self.told.append((facts, unit, samples))
 
 
 def keeping(scorer: Any, *, wanted: bool = True) -> Wanting:
     keeper = Wanting(wanted=wanted)
-    scorer._line.keeping.keepers.append(keeper)
+    scorer._line.keeping.observers.append(keeper)
     return keeper
 
 

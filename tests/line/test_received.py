@@ -115,7 +115,7 @@ def test_a_forked_child_begins_at_nothing() -> None:
 
         received = scorer.status().received
         assert received is not None
-        assert (received.requests, received.spans, received.open, door.unread()) == (0, 0, 0, 0)
+        assert (received.requests, received.spans, received.open, door.unread_count()) == (0, 0, 0, 0)
 
 
 def test_the_status_has_a_row_for_each_part_of_the_way() -> None:

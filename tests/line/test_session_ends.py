@@ -55,7 +55,7 @@ def test_one_that_is_idle_ends_by_itself() -> None:
         talk(scorer, "a", 2)
         assert scorer.flush(10)
         line = scorer._line
-        line.span_thread.call(lambda: line.sessions.due(line.span_thread.now_ns() + HOUR_NS), 5)
+        line.span_thread.call(lambda: line.sessions.tick(line.span_thread.now_ns() + HOUR_NS), 5)
         assert scorer.flush(10)
 
         assert ends(trace) == ["idle"]

@@ -363,9 +363,9 @@ def test_handed_in_readings_are_exported_and_a_failing_one_is_left_out(
 class Busy(FixedCounts):
     """A unit enters, and another ends, whenever it is looked at."""
 
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         self._eligible["faithfulness"] += 1
-        return super().counted()
+        return super().count_units()
 
 
 def test_what_entered_is_what_ended_and_what_is_between_at_every_collection(memory: Memory) -> None:

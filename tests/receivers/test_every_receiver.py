@@ -94,11 +94,11 @@ def test_every_receiver_is_tried_here():
 @pytest.mark.parametrize(("kind", "way"), WAYS.items())
 def test_a_unit_is_unread_until_the_span_thread_has_read_it(scorer, kind, way):
     way(scorer)
-    assert (of(scorer, kind).unread(), eligible(scorer)) == (1, 0)
+    assert (of(scorer, kind).unread_count(), eligible(scorer)) == (1, 0)
 
     scorer._line.span_thread.tick()
 
-    assert (of(scorer, kind).unread(), eligible(scorer)) == (0, 1)
+    assert (of(scorer, kind).unread_count(), eligible(scorer)) == (0, 1)
 
 
 @pytest.mark.parametrize(("kind", "way"), WAYS.items())
@@ -118,7 +118,7 @@ def test_a_closed_receiver_lets_nothing_in(scorer, kind, way):
     way(scorer)
     scorer._line.span_thread.tick()
 
-    assert (of(scorer, kind).unread(), eligible(scorer)) == (0, 0)
+    assert (of(scorer, kind).unread_count(), eligible(scorer)) == (0, 0)
 
 
 @pytest.mark.parametrize(("kind", "way"), WAYS.items())
@@ -128,15 +128,25 @@ def test_a_forked_child_begins_at_nothing(scorer, kind, way):
     scorer._line.reset()
 
     receiver = of(scorer, kind)
-    assert (receiver.unread(), receiver.in_flight(), receiver.next_due_ns(), receiver.detach(0)) == (0, set(), None, [])
+    assert (receiver.unread_count(), receiver.in_flight(), receiver.next_due_ns(), receiver.drain(0)) == (
+        0,
+        set(),
+        None,
+        [],
+    )
 
 
 @pytest.mark.parametrize("kind", WAYS)
 def test_a_receiver_of_nothing_waits_for_nothing(scorer, kind):
     receiver = of(scorer, kind)
-    receiver.due(HOUR_NS)
+    receiver.tick(HOUR_NS)
 
-    assert (receiver.unread(), receiver.in_flight(), receiver.next_due_ns(), receiver.detach(0)) == (0, set(), None, [])
+    assert (receiver.unread_count(), receiver.in_flight(), receiver.next_due_ns(), receiver.drain(0)) == (
+        0,
+        set(),
+        None,
+        [],
+    )
 
 
 def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
@@ -145,7 +155,7 @@ def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
     receiver = of(scorer, Recorder)
     assert receiver.next_due_ns() is not None
 
-    (key,) = receiver.detach(scorer._line.span_thread.now_ns())
+    (key,) = receiver.drain(scorer._line.span_thread.now_ns())
 
     assert key in scorer._line.units.in_flight
-    assert (receiver.detach(0), receiver.next_due_ns()) == ([], None)
+    assert (receiver.drain(0), receiver.next_due_ns()) == ([], None)

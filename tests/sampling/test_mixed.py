@@ -59,7 +59,7 @@ def test_the_share_of_the_silent_service_gives_the_mean_of_all_traffic() -> None
 
 
 def upstream_of(sampler: RateSampler, **facts: Any) -> tuple[float, str]:
-    decision = sampler.certain(SamplingContext(UnitKey(1, 2), **facts), "m")
+    decision = sampler.decide_submitted(SamplingContext(UnitKey(1, 2), **facts), "m")
     return pytest.approx(decision.upstream), decision.upstream_by
 
 

@@ -239,4 +239,4 @@ def test_who_only_a_budget_kept_out_has_its_rule() -> None:
 def test_at_the_start_of_a_unit_the_rate_is_the_unlowered_one() -> None:
     lowered, unlimited = sampler(Books(), rate=0.5), RateSampler({"m": 0.5})
 
-    assert all(lowered.may(facts(n)) == unlimited.may(facts(n)) for n in range(1, 500))
+    assert all(lowered.could_sample(facts(n)) == unlimited.could_sample(facts(n)) for n in range(1, 500))

@@ -136,8 +136,8 @@ def test_what_a_rule_could_still_take_may_be_scored():
         {"m": 0.0}, rules=[Rule(rate=1.0, name="gold", when=RuleCondition(metadata={"tier": "gold"}, status="error"))]
     )
 
-    assert sampler.may(facts(1, metadata={"tier": "gold"}))
-    assert not sampler.may(facts(1, metadata={"tier": "free"}))
+    assert sampler.could_sample(facts(1, metadata={"tier": "gold"}))
+    assert not sampler.could_sample(facts(1, metadata={"tier": "free"}))
 
 
 def test_may_never_rules_out_what_decide_takes():
@@ -147,13 +147,13 @@ def test_may_never_rules_out_what_decide_takes():
 
     for t in trace_ids(2_000):
         if any(sampler.decide(facts(t, duration_ns=2 * 10**9), m).take for m in ("a", "b")):
-            assert sampler.may(facts(t))
+            assert sampler.could_sample(facts(t))
 
 
 def test_what_is_foreseen_of_a_traces_first_span_is_what_may_says():
     sampler = RateSampler({"a": 0.05, "b": 0.2})
 
-    said = [(sampler.preview_trace(t.to_bytes(16)), sampler.may(facts(t))) for t in trace_ids(500)]
+    said = [(sampler.preview_trace(t.to_bytes(16)), sampler.could_sample(facts(t))) for t in trace_ids(500)]
 
     assert all(foreseen is may for foreseen, may in said)
     assert {may for _, may in said} == {True, False}
@@ -173,7 +173,7 @@ def test_what_another_process_decided_stands():
 
     harm = sampler.decide(unit, "harm")
 
-    assert sampler.may(unit)
+    assert sampler.could_sample(unit)
     assert (harm.take, harm.probability, harm.threshold, harm.rule) == (True, 0.25, threshold(0.25), "refunds")
     assert not sampler.decide(unit, "tone").take
     assert sampler.decide(unit, "here").take  # of which nobody has decided
@@ -182,7 +182,7 @@ def test_what_another_process_decided_stands():
 def test_of_a_unit_of_which_others_took_nothing_no_metric_takes_anything_at_rate_zero():
     unit = facts(1, decided={"harm": UpstreamDecision(False, 0, "base")})
 
-    assert not RateSampler({"harm": 0.0}).may(unit)
+    assert not RateSampler({"harm": 0.0}).could_sample(unit)
 
 
 @pytest.mark.parametrize(("base", "named"), [(0.1, "first"), (0.5, BASE)])

@@ -38,7 +38,7 @@ def test_what_is_not_known_yet_counts_as_a_match(what: str) -> None:
     condition, _, _ = MATCHING[what]
     sampler = RateSampler({"m": 0.0}, rules=[Rule(rate=1.0, name="rule", when=RuleCondition(**condition))])
 
-    assert sampler.may(SamplingContext(KEY))
+    assert sampler.could_sample(SamplingContext(KEY))
 
 
 def test_the_largest_matching_rate_wins() -> None:

@@ -39,9 +39,9 @@ def test_no_rule_raises_the_rate_of_a_session() -> None:
 def test_a_unit_may_be_scored_where_its_session_is_wanted_or_is_not_known_yet() -> None:
     of = sampler()
 
-    assert {one for one in IDS if of.may(make_unit(one))} == taken(of)
-    assert of.may(make_unit(None))
-    assert not of.may(make_unit(""))
+    assert {one for one in IDS if of.could_sample(make_unit(one))} == taken(of)
+    assert of.could_sample(make_unit(None))
+    assert not of.could_sample(make_unit(""))
 
 
 def test_what_a_traces_ids_alone_decide_is_not_said_while_a_metric_scores_sessions() -> None:

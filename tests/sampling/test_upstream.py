@@ -57,7 +57,7 @@ def test_a_unit_below_a_remote_parent_is_chosen_by_our_rate_and_weighs_as_both_s
     assert decision.probability == pytest.approx(0.05, rel=1e-9)
     assert decision.probability == probability(decision.threshold)
     assert (decision.met, decision.upstream) == (threshold(0.5), pytest.approx(HEAD))
-    assert decision.take is sampler.may(facts) is (decision.randomness >= decision.met)
+    assert decision.take is sampler.could_sample(facts) is (decision.randomness >= decision.met)
 
 
 def test_where_no_th_is_the_configured_probability_stands_for_it() -> None:

@@ -37,7 +37,7 @@ def test_messages_of_which_nothing_may_be_scored_are_handed_over_together(rate: 
 
     assert len(served.event_queue) == events
     served.read()
-    assert (topic.oldest_ns, served.receiver.streams.open, served.receiver.unread()) == (S, 3, 0)
+    assert (topic.oldest_ns, served.receiver.streams.open, served.receiver.unread_count()) == (S, 3, 0)
 
 
 def test_what_cannot_be_read_and_other_partitions_do_not_overtake() -> None:

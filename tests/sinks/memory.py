@@ -70,7 +70,7 @@ class FixedCounts:
     def __init__(self, **eligible: int) -> None:
         self._eligible = eligible
 
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         ended: dict[tuple[str, Outcome, str | None], int] = {
             (name, Outcome.SCORED, None): count for name, count in self._eligible.items()
         }

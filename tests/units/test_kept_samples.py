@@ -73,6 +73,6 @@ def held_by(kept: KeptSamples, text: str, *, scored: bool) -> int:
 
 def keep(kept: KeptSamples, number: int, text: str, *, scored: bool) -> UnitKey:
     unit, samples = answered(number, text)
-    kept.made(unit.facts(), unit, samples)
+    kept.on_samples(unit.facts(), unit, samples)
     kept.scored(unit.key, scores(number) if scored else [])
     return unit.key

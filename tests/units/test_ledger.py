@@ -42,7 +42,7 @@ def test_units_that_end_together_are_weighed_as_one_after_another():
     for _ in range(3):
         in_turn.record_rejected(Outcome.EVENT_QUEUE_FULL)
 
-    assert together.counted() == in_turn.counted()
+    assert together.count_units() == in_turn.count_units()
 
 
 def test_a_unit_times_metric_ends_once():

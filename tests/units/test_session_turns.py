@@ -6,7 +6,7 @@ import pytest
 from tests.units.conversations import alone, talk, thread
 
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, ToolCall, ToolMessage
-from spanscore.units.session_turns import joined, messages_in, segment_of
+from spanscore.units.session_turns import join_turn, messages_in, segment_of
 
 WEATHER = ToolCall(name="weather", args={"city": "Oslo"}, id="call-1")
 ASKED = HumanMessage(content="rain?")
@@ -18,7 +18,7 @@ ANSWERED = AIMessage(content="no rain")
 def gathered(*turns):
     segments = []
     for end_ns, samples in enumerate(turns):
-        segments = joined(segments, segment_of(samples, end_ns))
+        segments = join_turn(segments, segment_of(samples, end_ns))
     return segments
 
 

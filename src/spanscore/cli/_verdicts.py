@@ -14,7 +14,7 @@ from spanscore.codec.content_hash import content_hash
 from spanscore.codec.json_text import json_in
 from spanscore.dataset.rows import Row, read_rows, row_key
 from spanscore.errors import ConfigurationError
-from spanscore.model.annotation import AnnotatedSample, Annotation, Judged
+from spanscore.model.annotation import AnnotatedSample, Annotation, JudgeResult
 from spanscore.model.score import UNIT_INTERVAL, Scale
 from spanscore.model.span import UnitKey
 from spanscore.report.annotations import PersonAnnotation, labels
@@ -140,7 +140,7 @@ def verdicts_in_scores(path: Path, samples: Sequence[AnnotatedSample], metric: s
     return _on_spans(path, samples, metric) if holds_spans(path) else _in_rows(path, samples, metric)
 
 
-def _of_line(judged: Judged | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
+def _of_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
     if judged is None:
         return None
     label = judged.label

@@ -18,7 +18,7 @@ from spanscore.codec.ragas_annotations import annotations_of
 from spanscore.codec.stored_sample import ID, KNOWN, sample_of
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.meant import did_you_mean
-from spanscore.model.annotation import AnnotatedSample, Annotation, HumanValue, Judged
+from spanscore.model.annotation import AnnotatedSample, Annotation, HumanValue, JudgeResult
 from spanscore.model.score import Label, Scale
 from spanscore.model.span import UnitKey
 from spanscore.settings.printable import names_listed
@@ -267,7 +267,7 @@ def _digits(name: str, value: Any, count: int) -> int:
     return number or _refuse(name, f"{count} hex digits, not all zero")
 
 
-def _scores(value: Any) -> dict[str, Judged]:
+def _scores(value: Any) -> dict[str, JudgeResult]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -275,9 +275,9 @@ def _scores(value: Any) -> dict[str, Judged]:
     return {metric: _judged(f"scores.{metric}", said) for metric, said in value.items()}
 
 
-def _judged(place: str, said: Any) -> Judged:
+def _judged(place: str, said: Any) -> JudgeResult:
     if not isinstance(said, dict):
-        return Judged(_a_number(place, said), None, "")
+        return JudgeResult(_a_number(place, said), None, "")
     unknown = said.keys() - {"value", "label", "evaluator_version"}
     if unknown:
         _refuse(
@@ -289,7 +289,7 @@ def _judged(place: str, said: Any) -> Judged:
     if label is not None and label not in _LABELS:
         _refuse(f"{place}.label", " or ".join(map(str, _LABELS)))
     number = None if value is None else _a_number(f"{place}.value", value)
-    return Judged(
+    return JudgeResult(
         number, _LABELS.get(label), "" if evaluator_version is None else _a_text(f"{place}.series", evaluator_version)
     )
 

@@ -134,7 +134,7 @@ def _unit(key: UnitKey, spans: Sequence[SpanData]) -> Unit:
     unit = Unit(key, read)
     if unit.root is None:
         raise ValueError("a copy without its root")
-    return replace(unit, eligible=frozenset(unit.root.decided or {}))
+    return replace(unit, eligible_metrics=frozenset(unit.root.decided or {}))
 
 
 def _samples_in(spans: Sequence[SpanData]) -> Samples | None:

@@ -15,7 +15,7 @@ from typing import Any
 from spanscore.codec.json_text import json_in
 from spanscore.codec.stored_sample import sample_of
 from spanscore.errors import ConfigurationError, SampleError
-from spanscore.model.annotation import AnnotatedSample, Judged
+from spanscore.model.annotation import AnnotatedSample, JudgeResult
 from spanscore.settings.printable import names_listed
 
 __all__ = ["annotations_of"]
@@ -60,7 +60,7 @@ def _read(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -
         try:
             human = _human(one)
             if human is not None:
-                judged = {metric: Judged(_number(one.get("metric_output")), None, "")}
+                judged = {metric: JudgeResult(_number(one.get("metric_output")), None, "")}
                 yield AnnotatedSample(line=place, sample=sample_of(one["metric_input"]), human=human, judged=judged)
         except (SampleError, ConfigurationError) as error:
             raise ConfigurationError(f"{path}: annotation {place} of {metric}: {error}") from error

@@ -18,7 +18,7 @@ from spanscore.judges.lexical.judge import LexicalJudge as LexicalJudge
 from spanscore.judges.record import record as record
 from spanscore.judges.record import recorded_calls as recorded_calls
 from spanscore.judges.render import render as render
-from spanscore.judges.suppress import suppressed as suppressed
+from spanscore.judges.suppress import suppress_tracing as suppress_tracing
 from spanscore.model.prompt import Passages as Passages
 
 # Names that were imported, and not the modules that importing them bound.

@@ -17,7 +17,7 @@ from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.reader import read
 from spanscore.judges.record import completed_by, failed_call, is_our_cancellation, record, recorded_calls
 from spanscore.judges.render import form
-from spanscore.judges.suppress import suppressed
+from spanscore.judges.suppress import suppress_tracing
 from spanscore.judges.transcribe import of_answer, signed
 from spanscore.model.foreign import type_name
 from spanscore.model.prompt import Prompt, Reply
@@ -148,7 +148,7 @@ def _asked_judge(judge: Judge) -> Judge:
 async def _reply(judge: Judge, prompt: Prompt) -> Reply:
     """Call the judge, unseen by any instrumentation. What a judge raises is a judge's error, never the metric's."""
     try:
-        with suppressed(), asker().asks():
+        with suppress_tracing(), asker().asks():
             return await budgeted(judge).ask(prompt)
     except JudgeError:
         raise

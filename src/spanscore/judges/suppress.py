@@ -1,4 +1,4 @@
-"""The evaluator never evaluates itself: inside ``suppressed()`` no instrumentation traces what a judge does.
+"""The evaluator never evaluates itself: inside ``suppress_tracing()`` no instrumentation traces what a judge does.
 
 Each of the four marks stops a tracer that the others do not: OpenTelemetry instrumentations honour the context key (some the
 plain string), LangSmith only its own switch, and handlers of a configure hook, ours among them, only a context variable.
@@ -18,18 +18,18 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
 from spanscore.context import is_judging, judging
 
-__all__ = ["suppressed", "suppressed_context"]
+__all__ = ["suppress_tracing", "suppressed_context"]
 
 _PLAIN_KEY = "suppress_instrumentation"
 
 
-def suppressed() -> AbstractContextManager[None]:
-    """Mark the block as a judge's call, for us and for everybody else who traces. Enter and leave it in one task."""
-    return nullcontext() if is_judging() else _marked()
+def suppress_tracing() -> AbstractContextManager[None]:
+    """Mark the block as a judge's call: no instrumentation traces it. Enter and leave it in one task."""
+    return nullcontext() if is_judging() else _mark_context()
 
 
 @contextmanager
-def _marked() -> Iterator[None]:
+def _mark_context() -> Iterator[None]:
     marked = context.set_value(_PLAIN_KEY, True, context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
     token = context.attach(marked)
     try:
@@ -43,7 +43,7 @@ def suppressed_context() -> Context:
     """Return a copy of the caller's context in which everything is marked so, for good: there is no block to leave."""
     if is_judging():
         return copy_context()
-    with suppressed():
+    with suppress_tracing():
         return copy_context()
 
 

@@ -131,7 +131,7 @@ class AnnotationWriter:
         else:
             self._keyed.append((now_ns + _CLOSES_NS, serial, event))
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Let labels go of which the unit has closed meanwhile, and those that have waited for that."""
         waiting, self._keyed = self._keyed, []
         for until_ns, serial, label in waiting:
@@ -153,12 +153,12 @@ class AnnotationWriter:
         judged = [] if self._feedback is None else self._feedback.ledger.open_units()
         return {*self._inside, *judged}
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
+    def drain(self, now_ns: int) -> list[UnitKey]:
         """Let every label go; return nothing, as no unit is this one's."""
-        self.due(now_ns + _CLOSES_NS)
+        self.tick(now_ns + _CLOSES_NS)
         return []
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """Return 0, likewise."""
         return 0
 

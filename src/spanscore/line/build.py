@@ -23,7 +23,7 @@ from spanscore.line.delivery import LastOfUnit
 from spanscore.line.feedback import feedback_of
 from spanscore.line.gauges import gauges_of
 from spanscore.line.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
-from spanscore.line.remote_scoring import handover_of, left_to_the_other, refusal_of
+from spanscore.line.remote_scoring import handover_of, left_to_the_other, rejection_reason_of
 from spanscore.line.screens import check_screens
 from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
 from spanscore.line.shadow import Pairs, checked_shadows
@@ -189,7 +189,7 @@ class Line:
             pipeline,
             self.evaluation,
             post=self._post,
-            made=lambda unit, samples: self.span_thread.leave(lambda: self.keeping.made(unit, samples)),
+            made=lambda unit, samples: self.span_thread.leave(lambda: self.keeping.on_samples(unit, samples)),
             ended=None if self.collector is None else self.collector.scored,
             came=lambda job: self.span_thread.leave(lambda: self._note_takeover(job)),
             shadows=self._shadows() if self.shadowing else None,
@@ -203,7 +203,7 @@ class Line:
         self.revisions = self._revisions()
         self.sessions = self._sessions()
         if self.of_sessions:
-            self.keeping.keepers.append(self.sessions)
+            self.keeping.observers.append(self.sessions)
             self.keeping.noticed.append(self.sessions.noticed)
         self.units: Units = self._units()
         self.span_thread = SpanThread(
@@ -264,12 +264,12 @@ class Line:
         self.pairs.settled_beside(result)
         self.units.settled_beside(result)
 
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         """Return how units and sessions stand, with what was asked beside them: second judges, and those of labels."""
-        own = self.ledger.counted().joined(self.sessions.ledger.counted())
+        own = self.ledger.count_units().joined(self.sessions.ledger.count_units())
         if self.shadowing:
-            own = own.beside(semconv.SOURCE_SHADOW, self.shadow_ledger.counted())
-        return own if self.feedback is None else own.beside(semconv.SOURCE_FEEDBACK, self.feedback.ledger.counted())
+            own = own.beside(semconv.SOURCE_SHADOW, self.shadow_ledger.count_units())
+        return own if self.feedback is None else own.beside(semconv.SOURCE_FEEDBACK, self.feedback.ledger.count_units())
 
     def share_of_limits(self, fraction: float) -> None:
         """Have such a part, [0, 1], of what judges may be asked and paid: the rest is other workers'. Any thread.
@@ -306,8 +306,8 @@ class Line:
             revisions=self.revisions,
             keeping=self.keeping,
             shadows=self.shadow_ledger,
-            known=self.known,
-            refusal=refusal_of(self.queue, self.settings),
+            known_units=self.known,
+            rejection_reason=rejection_reason_of(self.queue, self.settings),
         )
 
     def _parking(self) -> Parking:

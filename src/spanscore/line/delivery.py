@@ -49,7 +49,7 @@ class Delivery:
         self._waiting: list[Unit] = []
         self._due = False
 
-    def emitted(self, unit: Unit) -> None:
+    def mark_emitted(self, unit: Unit) -> None:
         """Have a unit's job forgotten with the next flush."""
         with self._lock:
             self._waiting.append(unit)
@@ -74,10 +74,10 @@ class Delivery:
         if not units:
             return
         if done.exception() is None and done.result():
-            self._queue.emitted(units)
+            self._queue.mark_exported(units)
             return
         for unit in units:  # the backend is away: they are exported by and by, or emitted again in another life
-            self.emitted(unit)
+            self.mark_emitted(unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +90,4 @@ class LastOfUnit:
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Say that all before it has been emitted."""
-        self.delivery.emitted(self.unit)
+        self.delivery.mark_emitted(self.unit)

@@ -63,7 +63,7 @@ def _count_the_rest(line: Line) -> None:
     if line.feedback is not None:
         line.feedback.give_up()
     line.event_queue.abandon()
-    for _ in range(sum(receiver.unread() for receiver in line.receivers)):
+    for _ in range(sum(receiver.unread_count() for receiver in line.receivers)):
         line.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not even read that they began
 
 
@@ -94,7 +94,7 @@ def export_held_spans(
 def _release(line: Line) -> None:
     now_ns = line.span_thread.now_ns()
     for receiver in line.receivers:
-        line.units.give_up(receiver.detach(now_ns), now_ns)
+        line.units.give_up(receiver.drain(now_ns), now_ns)
     line.units.tick(now_ns)
     line.sessions.end_all()
     line.units.export_held_spans()
@@ -104,7 +104,7 @@ def _release(line: Line) -> None:
 def _give_up(line: Line) -> None:
     now_ns = line.span_thread.now_ns()
     for receiver in line.receivers:
-        receiver.detach(now_ns)  # what was let in while the door closed
+        receiver.drain(now_ns)  # what was let in while the door closed
     line.keeping.give_up()
     line.units.give_up(list(line.units.in_flight), now_ns)
     line.sessions.give_up()

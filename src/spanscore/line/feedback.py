@@ -40,7 +40,7 @@ def feedback_of(line: Line) -> FeedbackJudging | None:
     if settings is None:
         return None
     made = FeedbackJudging(line, settings)
-    line.keeping.keepers.append(made.kept)
+    line.keeping.observers.append(made.kept)
     line.engine.beside.append(made.asked)
     if line.telemetry is not None:
         line.telemetry.declare(line.of_units.values(), semconv.SOURCE_FEEDBACK)

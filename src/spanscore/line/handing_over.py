@@ -57,7 +57,7 @@ def handing_over(
 def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
     """Count a unit that nobody will score: once more where it has ended as handed over, be it in a life before."""
     for unit, _ in units_of(taken_apart(copy.request).spans, lambda error: log_internal_error("read a copy", error)):
-        ledger.enter(unit.key, unit.eligible)
+        ledger.enter(unit.key, unit.eligible_metrics)
         ledger.settle_all(unit.key, outcome)
 
 

@@ -103,7 +103,7 @@ def _cost_so_far(line: Line, name: str) -> UnitCost | None:
 
 def _count_asked(line: Line, name: str) -> int:
     """Return of how many units a metric has been asked, and that have ended: by the dice, or for what was said of them."""
-    parts = (part for source, part in line.counted().parts if source != semconv.SOURCE_SHADOW)
+    parts = (part for source, part in line.count_units().parts if source != semconv.SOURCE_SHADOW)
     ended = chain.from_iterable(part.outcomes.items() for part in parts)
     return sum(units for (metric, outcome, _), units in ended if metric == name and not outcome.not_attempted)
 

@@ -17,7 +17,7 @@ from spanscore.units.ledger import Ledger
 if TYPE_CHECKING:
     from spanscore.remote_scoring.handover import Handover
 
-__all__ = ["handover_of", "left_to_the_other", "refusal_of"]
+__all__ = ["handover_of", "left_to_the_other", "rejection_reason_of"]
 
 
 def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
@@ -63,11 +63,11 @@ def handover_of(
     return handing_over(settings.remote_scoring, settings, pipeline, queue, providers, ledger, post)
 
 
-def refusal_of(queue: Queue, settings: ScorerSettings) -> Callable[[], str | None]:
-    """Return what says why a queue takes no further unit: that of all before none has got to the other process is enough."""
+def rejection_reason_of(queue: Queue, settings: ScorerSettings) -> Callable[[], str | None]:
+    """Return a function that gives why the queue rejects units; with remote scoring the reason is always the same."""
     if settings.remote_scoring is not None:
         return lambda: REMOTE_SCORING
-    return queue.refusal if isinstance(queue, DurableQueue) else lambda: None
+    return queue.rejection_reason if isinstance(queue, DurableQueue) else lambda: None
 
 
 def _needs(settings: ScorerSettings) -> Mapping[str, str]:

@@ -30,7 +30,7 @@ _AT_ONCE = 500
 class Beside(Protocol):
     """What lives by the span thread's time, beside the units. Span thread."""
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Do what has come due."""
 
     def next_due_ns(self) -> int | None:
@@ -175,12 +175,12 @@ class SpanThread:
     def _see_to_receivers(self) -> int:
         now_ns = self._clock()
         for receiver in self._receivers:
-            self._safely(partial(receiver.due, now_ns))
+            self._safely(partial(receiver.tick, now_ns))
         return now_ns
 
     def _see_to_units(self, now_ns: int) -> None:
         self._safely(lambda: self._units.tick(now_ns))
-        self._safely(lambda: self._beside.due(now_ns))
+        self._safely(lambda: self._beside.tick(now_ns))
 
     def _safely(self, work: Callable[[], None]) -> None:
         """One bad unit must not end the thread that all others need."""

@@ -35,7 +35,7 @@ def status_of(
     replay: ReplayState | None = None,
 ) -> Status:
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
-    counted = line.counted()
+    counted = line.count_units()
     outcomes = _outcomes(counted, line.metrics)
     noted = [*list(line.units.notes.reasons.items()), *list(line.sessions.notes.reasons.items())]
     reasons = {f"{metric} {outcome}": why for (metric, outcome), why in noted}

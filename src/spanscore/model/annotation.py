@@ -12,7 +12,7 @@ from spanscore.model.sample import Sample
 from spanscore.model.score import Label
 from spanscore.model.span import UnitKey
 
-__all__ = ["AnnotatedSample", "Annotation", "HumanValue", "Judged", "UnitId"]
+__all__ = ["AnnotatedSample", "Annotation", "HumanValue", "JudgeResult", "UnitId"]
 
 HumanValue: TypeAlias = bool | float | str
 """Passes or not; a number on a metric's scale; or a word of a declared scale."""
@@ -72,7 +72,7 @@ class Annotation:
         return blake2b(f"label/{whose}/{said}/{when}".encode(), digest_size=16).hexdigest()
 
 
-class Judged(NamedTuple):
+class JudgeResult(NamedTuple):
     """What a judge said of a labelled sample.
 
     Attributes:
@@ -103,7 +103,7 @@ class AnnotatedSample(NamedTuple):
     line: int
     sample: Sample | None
     human: HumanValue
-    judged: Mapping[str, Judged]
+    judged: Mapping[str, JudgeResult]
     group: str | None = None
     probability: float | None = None
     id: str | int | None = None

@@ -254,7 +254,7 @@ class Unit:
         complete: False when the unit was closed by age or size before its root ended.
         revision: 0, or how often it was closed before, with fewer spans.
         session: of a conversation, whose last turn ``key`` and ``spans`` are; None of any other.
-        eligible: metrics that another process has decided on: for the others it counts there. None = it is for all.
+        eligible_metrics: metrics for which another process has chosen the unit; it is eligible for no other here. None = all.
         shared: metrics, also of conversations, that another scorer of this process gives it.
         top: the topmost span of an instrumentation above the root, if there is one (a tool call around an agent, for example).
             Its ids and trace state decide on sampling, as the decision must be known when it starts. None: the root's do.
@@ -265,7 +265,7 @@ class Unit:
     complete: bool = True
     revision: int = 0
     session: Session | None = None
-    eligible: frozenset[str] | None = None
+    eligible_metrics: frozenset[str] | None = None
     shared: frozenset[str] = frozenset()
     top: SpanData | None = None
 

@@ -247,7 +247,7 @@ class Telemetry:
 
     def eligible(self) -> dict[Labels, float]:
         """Return the units that entered, per metric: the first of the three that a collection asks for, in their order."""
-        self._collected.counted = self.counts.counted()
+        self._collected.counted = self.counts.count_units()
         return self._per_metric(lambda counted: counted.eligible)
 
     def evaluations(self) -> dict[Labels, float]:
@@ -278,7 +278,7 @@ class Telemetry:
 
     def _counted(self) -> Counted:
         """Return what this thread's collection began with, so that its three instruments add up; else what is now."""
-        return getattr(self._collected, "counted", None) or self.counts.counted()
+        return getattr(self._collected, "counted", None) or self.counts.count_units()
 
     def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, str | None]]:
         return ((metric, outcome, source) for (metric, source), outcome in product(self._declared, outcomes))

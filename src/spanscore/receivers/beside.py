@@ -89,14 +89,15 @@ class _Living(Generic[_One]):
     def join(self, new: _One) -> None:
         """Make a receiver known to the others, and them to it."""
         with self._lock:
-            self._living = [one for one in self._living if one() is not None] + [ref(new)]
-            for one in self._living:
-                if (receiver := one()) is not None:
-                    receiver.others = tuple(other for other in self._living if other is not one)
+            self._living = [reference for reference in self._living if reference() is not None] + [ref(new)]
+            for reference in self._living:
+                if (receiver := reference()) is not None:
+                    receiver.others = tuple(other for other in self._living if other is not reference)
 
     def of_others(self, identity: Identity) -> list[_One]:
         """Return those of other scorers."""
-        return [found for one in self._living if (found := one()) is not None and found.identity is not identity]
+        living = [receiver for reference in self._living if (receiver := reference()) is not None]
+        return [receiver for receiver in living if receiver.identity is not identity]
 
 
 handlers: _Living[RunCapture] = _Living()
@@ -105,7 +106,8 @@ processors: _Living[BesideOthers] = _Living()
 
 def recorded_by_others(identity: Identity) -> frozenset[str]:
     """Return the metrics of a scorer that others have whose handlers record LangChain's runs."""
-    return frozenset().union(*(identity.meet(one.identity) for one in handlers.of_others(identity) if one.is_at_work))
+    at_work = [handler for handler in handlers.of_others(identity) if handler.is_at_work]
+    return frozenset().union(*(identity.meet(handler.identity) for handler in at_work))
 
 
 def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
@@ -116,8 +118,8 @@ def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
     Returns:
         The metrics that are left to score it here; None: no other handler has opened it.
     """
-    for one in handler.others:
-        other = one()
+    for reference in handler.others:
+        other = reference()
         if other is None:
             continue
         their_id = other.id_here(UUID(int=run_id))

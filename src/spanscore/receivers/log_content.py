@@ -90,11 +90,11 @@ class LogContent:
         if not self._waiting:
             return ()
         with self._lock:
-            found = self._waiting.pop(ids, None)
-            if found is None:
+            entry = self._waiting.pop(ids, None)
+            if entry is None:
                 return ()
-            self._joined += self._leave(found[1])
-        return [record.event for record in found[1]]
+            self._joined += self._leave(entry[1])
+        return [record.event for record in entry[1]]
 
     def counts(self) -> LogRecords | None:
         """Return what came; None if nothing did."""

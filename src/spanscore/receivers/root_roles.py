@@ -63,8 +63,8 @@ LOGFIRE: Final = "logfire"
 def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
     """Return the role of a claimed span of an instrumentation scope if no claimed span is above it."""
     operation = attributes.get(semconv.OPERATION_NAME)
-    if operation is None and (known := _OF_KIND.get(attributes.get(semconv.OPENINFERENCE_KIND))) is not None:
-        return known
+    if operation is None and (role_of_kind := _OF_KIND.get(attributes.get(semconv.OPENINFERENCE_KIND))) is not None:
+        return role_of_kind
     role = role_of_operation(operation)
     if role in (RootRole.NEVER, RootRole.STEP):
         return role

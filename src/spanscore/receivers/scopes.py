@@ -150,10 +150,10 @@ def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]
         listed: beginnings of scopes that the configuration names.
         processes: the scopes of each traced process.
     """
-    known = [*processes]
-    by_content = sorted({scope for scopes in known for scope in scopes.by_content.copy()})
-    unheard = {scope: by for scopes in known for scope, by in scopes.unheard.copy().items()}
-    seen = {name for scopes in known for name in scopes.seen_listed.copy()}
+    all_scopes = [*processes]
+    by_content = sorted({scope for scopes in all_scopes for scope in scopes.by_content.copy()})
+    unheard = {scope: by for scopes in all_scopes for scope, by in scopes.unheard.copy().items()}
+    seen = {name for scopes in all_scopes for name in scopes.seen_listed.copy()}
     notes = [f"{scope} is scored, as its spans have GenAI attributes" for scope in by_content]
     notes += [f"{scope} is not read, as {by} traces the same" for scope, by in unheard.items()]
     missing = [name for name in listed if name not in seen]

@@ -81,6 +81,6 @@ class StoredUnits(WhenRead):
         self._port.unit_complete(event, {}, now_ns, lost=Outcome.INCOMPLETE)
         self._read += 1
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """Return how many units were never read. Any thread."""
         return self.units - self._read

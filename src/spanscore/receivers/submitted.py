@@ -103,7 +103,7 @@ class SubmittedSamples(WhenRead):
         self.unsampled += not sampled
         self._port.sample_submitted(unit, samples, pending, sampled=sampled, now_ns=now_ns)
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """Return how many samples were never read."""
         return self._submitted - self._read
 

@@ -12,7 +12,7 @@ class WhenRead:
 
     _closed = False
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Do nothing: what came is handed on when it is read."""
 
     def next_due_ns(self) -> int | None:
@@ -23,7 +23,7 @@ class WhenRead:
         """Return nothing, likewise."""
         return set()
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
+    def drain(self, now_ns: int) -> list[UnitKey]:
         """Return nothing, likewise."""
         return []
 

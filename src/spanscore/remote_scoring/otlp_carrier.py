@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.suppress import suppressed
+from spanscore.judges.suppress import suppress_tracing
 from spanscore.otel.otlp_client import BackendAnswer, OtlpClient
 from spanscore.remote_scoring.carrier import Told, UnitCopy
 from spanscore.remote_scoring.outgoing import Outgoing, WaitingCopy
@@ -85,7 +85,7 @@ class OtlpCarrier:
         self._wake.set()
 
     def _run(self) -> None:
-        with suppressed():  # instrumentations of HTTP clients trace nothing of ours
+        with suppress_tracing():  # instrumentations of HTTP clients trace nothing of ours
             while not self._over:
                 try:
                     self._send_due()

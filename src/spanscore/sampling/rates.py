@@ -120,7 +120,7 @@ class RateSampler:
         self._most = max([feedback_rate, *self._rates.values()])
         self._most_threshold = threshold(self._most)
 
-    def may(self, facts: SamplingContext) -> bool:
+    def could_sample(self, facts: SamplingContext) -> bool:
         """Whether any metric could still take the unit, or its session, whatever is to come and whatever is left to spend."""
         if facts.decided is not None and any(decided.take for decided in facts.decided.values()):
             return True
@@ -137,7 +137,10 @@ class RateSampler:
         return draw.r >= draw.met(t)
 
     def preview_trace(self, trace_id: bytes) -> bool | None:
-        """Return what ``may`` will say of a trace's root; None where more decides than the id (16 bytes), of no trace state."""
+        """Return what ``could_sample`` would return for the root of a trace without a trace state.
+
+        None: more than the trace id (16 bytes) decides.
+        """
         if self._rules or self._session_threshold is not None:
             return None
         return self._hash_of(trace_id) >= self._most_threshold
@@ -170,8 +173,8 @@ class RateSampler:
         """Whether some rule is for it."""
         return any(matches(rule, facts) for rule in self._rules)
 
-    def certain(self, facts: SamplingContext, metric: str) -> Decision:
-        """Decide for a unit that was submitted to be scored, whatever the rate: it stands for what upstream left out."""
+    def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
+        """Take a unit that was submitted to be scored; its probability is the upstream sampler's."""
         return _decision(self._draw(facts), True, 1.0, SUBMITTED, ())
 
     def for_feedback(self, facts: SamplingContext) -> Decision:

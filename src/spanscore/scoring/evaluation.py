@@ -112,12 +112,12 @@ class Evaluation:
             try:
                 self._begin(name, at_work)
             except BaseException as error:  # noqa: BLE001  (a metric that cannot even say what it needs)
-                at_work.take_in(name, _broken(name, error))
+                at_work.take_in(name, _make_broken(name, error))
 
     async def scores(self, job: Job) -> list[Score]:
         """Return one score per metric chosen for the job, in that order."""
-        found = {score.metric: score async for score in self.each(job)}
-        return [found[name] for name in job.decisions]
+        scores = {score.metric: score async for score in self.each(job)}
+        return [scores[name] for name in job.decisions]
 
     async def each(self, job: Job) -> AsyncGenerator[Score]:
         """Yield one score per metric chosen for the job, as they come."""
@@ -139,40 +139,40 @@ class Evaluation:
         job = at_work.job
         metric = self._metrics.get(name)
         if metric is None:  # another process has chosen it
-            at_work.take_in(name, _unknown(name, job.samples))
+            at_work.take_in(name, _make_unknown(name, job.samples))
             return
         if self._disabled:
-            at_work.take_in(name, _unscored(metric, Outcome.FILTERED, "disabled"))
+            at_work.take_in(name, _make_unscored(metric, Outcome.FILTERED, "disabled"))
             return
         sample = _sample_for(metric, job.samples)
         if sample is None:
             at_work.take_in(name, _without_sample(metric, job.samples))
             return
         if not metric.cpu_bound and awaits_nothing(metric):
-            score = suppressed_context().run(run_without_loop, self._guarded(metric, sample, None))
-            at_work.take_in(name, _placed(score, metric, sample, job.samples))
+            score = suppressed_context().run(run_without_loop, self._score_guarded(metric, sample, None))
+            at_work.take_in(name, _add_searched_places(score, metric, sample, job.samples))
             return
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
-        one = self._asker(name, job.taken_s, job.held_until_s, self._purse)
+        asker = self._asker(name, job.taken_s, job.held_until_s, self._purse)
         turn = MetricTurn(self._places[name]) if name in self._places else None
         # Whatever a metric asks, and however: it is no run of the application.
         context = suppressed_context()
-        calls = context.run(_asking_for, one)
-        scoring = self._guarded(metric, sample, turn)
+        calls = context.run(_record_asker, asker)
+        scoring = self._score_guarded(metric, sample, turn)
         task = asyncio.get_running_loop().create_task(scoring, context=context)
-        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, one, turn, task))
+        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, asker, turn, task))
 
-    async def _guarded(self, metric: Metric, sample: Sample, turn: MetricTurn | None) -> Score:
+    async def _score_guarded(self, metric: Metric, sample: Sample, turn: MetricTurn | None) -> Score:
         try:
             if turn is not None:
                 await turn.take()
-            score = await self._computed(metric, sample) if metric.cpu_bound else await metric.score(sample)
+            score = await self._compute(metric, sample) if metric.cpu_bound else await metric.score(sample)
             return score if isinstance(score, Score) else _no_score(metric, score)
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
             reason = f"the metric raised {raised_by_user(error)}"
-            return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type=type_name(error))
+            return _make_unscored(metric, Outcome.METRIC_ERROR, reason, error_type=type_name(error))
 
-    async def _computed(self, metric: Metric, sample: Sample) -> Score:
+    async def _compute(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
             self._pool = DaemonPool(_THREADS, "spanscore-metric", native=True)
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
@@ -196,13 +196,19 @@ class MetricAtWork:
     def score(self, samples: Samples) -> Score:
         """Return the score that it came to, which may be that it came to none."""
         if self.task.cancelled():  # by the metric itself, or by a client of its judge
-            return _unscored(self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
-        return _placed(self.task.result(), self.metric, self.sample, samples)
+            return _make_unscored(
+                self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError"
+            )
+        return _add_searched_places(self.task.result(), self.metric, self.sample, samples)
 
     def late(self) -> Score:
         """Return the score of a metric that took too long."""
         reason = f"no score within {self.timeout_s:g} s"
-        return _unscored(self.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(self.calls))
+        return _make_unscored(self.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(self.calls))
+
+    def shutdown_score(self) -> Score:
+        """Return the score of a metric that a shutdown ended, with its calls, which may have to be paid."""
+        return _make_unscored(self.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(self.calls))
 
 
 @dataclass(slots=True, eq=False)
@@ -230,7 +236,7 @@ class JobAtWork:
     @property
     def computes(self) -> bool:
         """Whether one of the metrics that go on computes; the others wait for somebody."""
-        return any(one.metric.cpu_bound for one, _ in self._unfinished.values())
+        return any(evaluation.metric.cpu_bound for evaluation, _ in self._unfinished.values())
 
     def take(self) -> list[Score]:
         """Return the scores that are in and were not taken yet."""
@@ -239,69 +245,70 @@ class JobAtWork:
 
     def take_in(self, name: str, score: Score, source: str | None = None) -> None:
         """Add the score of a metric, whatever it calls itself there; the source is that of one that has none."""
-        self.scores.append(_signed(score, name, self.job, source))
+        self.scores.append(_sign(score, name, self.job, source))
 
-    def follow(self, name: str, one: MetricAtWork) -> None:
+    def follow(self, name: str, evaluation: MetricAtWork) -> None:
         """Take in the score of a metric when it is there, or when it is late."""
-        deadline = Deadline(one.asker, one.timeout_s, lambda: self._late(name))
-        self._unfinished[name] = one, deadline
-        one.task.add_done_callback(lambda _: self._ended(name))
-        one.asker.on_change = deadline.update
+        deadline = Deadline(evaluation.asker, evaluation.timeout_s, lambda: self._late(name))
+        self._unfinished[name] = evaluation, deadline
+        evaluation.task.add_done_callback(lambda _: self._on_ended(name))
+        evaluation.asker.on_change = deadline.update
 
     def give_up(self) -> None:
         """Let every metric go that is still at work: an answer that no score will use is not paid for."""
         self._late_ones.clear()
         for name in list(self._unfinished):
-            self._given_up.append(one := self._let_go(name))
-            one.task.cancel()
+            self._given_up.append(evaluation := self._let_go(name))
+            evaluation.task.cancel()
 
     def unused(self) -> list[Score]:
         """Return what those that were given up have asked for, and may have to pay, as scores that a shutdown ended.
 
         To be called when they have taken notice (``cancelled_tell``).
         """
-        paid = (
-            (one, _unscored(one.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(one.calls))) for one in self._given_up
-        )
-        return [_signed(score, one.asker.metric, self.job, one.asker.source) for one, score in paid if one.calls]
+        return [
+            _sign(evaluation.shutdown_score(), evaluation.asker.metric, self.job, evaluation.asker.source)
+            for evaluation in self._given_up
+            if evaluation.calls
+        ]
 
-    def _ended(self, name: str) -> None:
+    def _on_ended(self, name: str) -> None:
         if name in self._unfinished:  # else it was late, or given up
-            one = self._let_go(name)
-            self._finish(name, one, lambda: one.score(self.job.samples))
+            evaluation = self._let_go(name)
+            self._finish(name, evaluation, lambda: evaluation.score(self.job.samples))
 
     def _late(self, name: str) -> None:
-        one = self._let_go(name)
-        one.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
+        evaluation = self._let_go(name)
+        evaluation.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
         self._late_ones.add(name)
-        _in_turns(_TURNS, lambda: self._ended_late(name, one))
+        _in_turns(_TURNS, lambda: self._finish_late(name, evaluation))
 
-    def _ended_late(self, name: str, one: MetricAtWork) -> None:
+    def _finish_late(self, name: str, evaluation: MetricAtWork) -> None:
         if name in self._late_ones:  # else the job was given up meanwhile
             self._late_ones.remove(name)
-            self._finish(name, one, one.late)
+            self._finish(name, evaluation, evaluation.late)
 
     def _let_go(self, name: str) -> MetricAtWork:
-        one, deadline = self._unfinished.pop(name)
-        one.asker.on_change = None
+        evaluation, deadline = self._unfinished.pop(name)
+        evaluation.asker.on_change = None
         deadline.stop()
-        if one.turn is not None:
-            one.turn.give_back()
-        return one
+        if evaluation.turn is not None:
+            evaluation.turn.give_back()
+        return evaluation
 
-    def _finish(self, name: str, one: MetricAtWork, come_to: Callable[[], Score]) -> None:
+    def _finish(self, name: str, evaluation: MetricAtWork, come_to: Callable[[], Score]) -> None:
         try:
-            with asked_by(one.asker):  # the evaluator version is that of the judge that was asked
+            with asked_by(evaluation.asker):  # the evaluator version is that of the judge that was asked
                 score = come_to()
-            self.take_in(name, score, one.asker.source)
+            self.take_in(name, score, evaluation.asker.source)
         except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
-            self.take_in(name, _broken(name, error))
+            self.take_in(name, _make_broken(name, error))
         self._on_change()
 
 
-def _asking_for(one: Asker) -> list[JudgeCall]:
+def _record_asker(asker: Asker) -> list[JudgeCall]:
     """Have all that is asked in this context from now on, which is a task's own, asked for a score; return the calls."""
-    ask_for(one)
+    ask_for(asker)
     return record_calls()
 
 
@@ -330,13 +337,13 @@ def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
 
 def _without_sample(metric: Metric, samples: Samples) -> Score:
     if samples.outcome is not None:
-        return _unscored(metric, samples.outcome, samples.reason or samples.outcome.value)
+        return _make_unscored(metric, samples.outcome, samples.reason or samples.outcome.value)
     kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
-    score = _unscored(metric, Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none")
+    score = _make_unscored(metric, Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none")
     return replace(score, missing=absent_fields(metric, samples))
 
 
-def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
+def _add_searched_places(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
     """Return a score; of one that lacks a field with the places where that was looked for."""
     if score.outcome is not Outcome.MISSING_FIELD:
         return score
@@ -348,10 +355,12 @@ def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> S
 def _no_score(metric: Metric, value: Any) -> Score:
     """Return the failure of a user's metric that breaks the protocol: its answer cannot be published."""
     kind = type_name(value)
-    return _unscored(metric, Outcome.METRIC_ERROR, f"the metric answered {kind}, not a Score", error_type="no_score")
+    return _make_unscored(
+        metric, Outcome.METRIC_ERROR, f"the metric answered {kind}, not a Score", error_type="no_score"
+    )
 
 
-def _unscored(
+def _make_unscored(
     metric: Metric,
     outcome: Outcome,
     reason: str,
@@ -373,13 +382,13 @@ def _unscored(
     )
 
 
-def _broken(name: str, error: BaseException) -> Score:
+def _make_broken(name: str, error: BaseException) -> Score:
     """Return the failure of a metric of which nothing can be read but the name by which it is known."""
     reason, kind = f"the metric raised {raised_by_user(error)}", type_name(error)
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
 
 
-def _unknown(name: str, samples: Samples) -> Score:
+def _make_unknown(name: str, samples: Samples) -> Score:
     """Return the score of a metric that this process lacks; the samples' own outcome, as ``too_late``, comes first."""
     if (outcome := samples.outcome) is not None:
         kind = outcome.value if outcome.failed else None
@@ -388,7 +397,7 @@ def _unknown(name: str, samples: Samples) -> Score:
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type="unknown_metric")
 
 
-def _signed(score: Score, name: str, job: Job, source: str | None) -> Score:
+def _sign(score: Score, name: str, job: Job, source: str | None) -> Score:
     decision = job.decisions[name]
     return signed(
         score,

@@ -64,7 +64,7 @@ class Hooks:
         if samples.outcome is not None or (self.redactor is None and self.keep is None):
             return samples
         if redacted:
-            return self._filtered(samples)
+            return self._apply_filter(samples)
         try:
             clean = replace(
                 samples, single_turn=self._redact(samples.single_turn), multi_turn=self._redact(samples.multi_turn)
@@ -73,7 +73,7 @@ class Hooks:
             raise
         except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
-        return self._filtered(clean)
+        return self._apply_filter(clean)
 
     def named(self, unit: Unit) -> Unit:
         """Return a unit that names its conversation as that may leave: not at all where the redactor fails.
@@ -86,18 +86,22 @@ class Hooks:
         root = unit.root
         if self.redactor is None or root is None or root.scope == semconv.CAPTURE_SCOPE:
             return unit
-        given = root.attributes.get(semconv.CONVERSATION_ID)
-        return unit if given is None else unit.in_conversation(self._shown(str(given), self.redactor))
+        conversation_id = root.attributes.get(semconv.CONVERSATION_ID)
+        return (
+            unit
+            if conversation_id is None
+            else unit.in_conversation(self._redact_id(str(conversation_id), self.redactor))
+        )
 
-    def _shown(self, given: str, redactor: Redactor) -> str | None:
+    def _redact_id(self, conversation_id: str, redactor: Redactor) -> str | None:
         try:
-            return redacted_text(given, redactor)
+            return redacted_text(conversation_id, redactor)
         except Hung:
             raise
         except BaseException:  # noqa: BLE001  (fails closed)
             return None
 
-    def _filtered(self, samples: Samples) -> Samples:
+    def _apply_filter(self, samples: Samples) -> Samples:
         sample: Sample | None = samples.multi_turn or samples.single_turn
         if self.keep is None or sample is None:
             return samples

@@ -37,24 +37,24 @@ class Passing:
 
     def over(self, unit: Unit) -> None:
         """Note that a unit is safe, or has ended."""
-        one = _pass_of(unit)
+        transit = _pass_of(unit)
         with self._lock:
-            self._units.discard(one)
+            self._units.discard(transit)
             for waiter in self._waiters:
-                waiter.units.discard(one)
+                waiter.units.discard(transit)
             safe = [waiter for waiter in self._waiters if not waiter.units]
             if safe:
                 self._waiters = [waiter for waiter in self._waiters if waiter.units]
         for waiter in safe:
             waiter.told()
 
-    def when_over(self, told: Callable[[], None]) -> None:
+    def when_over(self, callback: Callable[[], None]) -> None:
         """Call it when all that are on their way now are no more; at once where none is."""
         with self._lock:
             if waits := bool(self._units):
-                self._waiters.append(_SafeMark({*self._units}, told))
+                self._waiters.append(_SafeMark({*self._units}, callback))
         if not waits:
-            told()
+            callback()
 
 
 def _pass_of(unit: Unit) -> _Pass:

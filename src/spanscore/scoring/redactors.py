@@ -10,11 +10,11 @@ __all__ = ["REDACTORS", "redactor_in"]
 REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
 
 
-def redactor_in(given: Redactor | Entry | None) -> Redactor | None:
+def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
     """Return the redactor that is given, or that a configuration or an option of a command names; None if none is.
 
     Raises:
         ConfigurationError: there is no such function or class, or it cannot be called.
     """
-    found: Redactor | None = REDACTORS.one(given) if given else None
-    return found
+    redactor: Redactor | None = REDACTORS.one(entry) if entry else None
+    return redactor

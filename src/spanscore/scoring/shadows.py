@@ -59,12 +59,12 @@ class Shadows:
 
     def begin(self, job: Job) -> None:
         """Begin those of the metrics that were chosen for a job. Never raises: the job's own scores are another matter."""
-        asked = {name: decision for name, decision in job.decisions.items() if name in self._metrics}
+        decisions = {name: decision for name, decision in job.decisions.items() if name in self._metrics}
         key = job.unit.key
-        if not asked or not self._ledger.enter(key, asked.keys()):
+        if not decisions or not self._ledger.enter(key, decisions.keys()):
             return
-        self._ledger.choose(key, asked)
-        self.ask(evolve(job, decisions=asked, held_until_s=-inf))  # no span waits for them
+        self._ledger.choose(key, decisions)
+        self.ask(evolve(job, decisions=decisions, held_until_s=-inf))  # no span waits for them
 
     def ask(self, job: Job) -> None:
         """Begin the metrics of a job whose unit has entered the ledger. Never raises."""
@@ -87,18 +87,18 @@ class Shadows:
         self._stopped = True
         for at_work in list(self._at_work):
             at_work.scores += at_work.unused()
-            self._changed(at_work)
+            self._on_change(at_work)
 
     def _begin(self, job: Job) -> None:
-        at_work = self._evaluation.begin(job, lambda: self._changed(at_work))
+        at_work = self._evaluation.begin(job, lambda: self._on_change(at_work))
         self._at_work.add(at_work)
-        self._changed(at_work)
+        self._on_change(at_work)
 
     def _end(self, job: Job, outcome: Outcome) -> None:
         for name in job.decisions:
             self._ledger.settle(job.unit.key, name, outcome)
 
-    def _changed(self, at_work: JobAtWork) -> None:
+    def _on_change(self, at_work: JobAtWork) -> None:
         unit = at_work.job.unit
         if scores := [from_source(score, unit, self._source) for score in at_work.take()]:
             self._post(JobResult(unit, scores, over=at_work.is_over))

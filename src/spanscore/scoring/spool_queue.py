@@ -58,7 +58,7 @@ def row_key(unit: Unit) -> RowKey:
 
 
 class SpoolQueue:
-    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``emitted``.
+    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``mark_exported``.
 
     Args:
         spool: holds them.
@@ -93,7 +93,7 @@ class SpoolQueue:
         self._metrics = metrics
         self._passing = MemoryQueue(passing or _PASSING * in_memory, max_bytes // 2)
         self._memory = MemoryQueue(in_memory, max_bytes // 2)
-        self.listen(lambda job, outcome, reason: None)
+        self.on_result(lambda job, outcome, reason: None)
         self.reset()
 
     def reset(self) -> None:
@@ -135,17 +135,17 @@ class SpoolQueue:
         """Give a reserved place back. Any thread."""
         self._passing.cancel(size_bytes)
 
-    def refusal(self) -> str | None:
-        """Return why the spool takes nothing. Any thread."""
+    def rejection_reason(self) -> str | None:
+        """Return why the spool rejects units; None if it takes them. Any thread."""
         return self.spool.room(1)
 
     def is_durable(self, key: UnitKey) -> bool:
         """Whether a unit's job is in memory and on the disk: it is scored here, or where this process ends. Any thread."""
         return key in self._kept
 
-    def listen(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
-        """Say who is told what becomes of each job that is put."""
-        self._told = told
+    def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
+        """Set the callback of each job that is put."""
+        self._on_result = callback
 
     def begin(self) -> None:
         """Take what is nobody's, now and from time to time, where jobs come out here."""
@@ -158,8 +158,8 @@ class SpoolQueue:
         body = json_of_job(job, self._resource() or None)
         self._loop = asyncio.get_running_loop()
         own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
-        told = self._soon(partial(self._was_put, job, own))
-        self.spool.put(row_key(job.unit), body, told, own=own, metrics=text_of_metrics(job.decisions))
+        on_put = self._soon(partial(self._was_put, job, own))
+        self.spool.put(row_key(job.unit), body, on_put, own=own, metrics=text_of_metrics(job.decisions))
 
     async def get(self) -> Job:
         """Wait for the next job; from then on a crash is one of its."""
@@ -174,11 +174,11 @@ class SpoolQueue:
             raise
         return job
 
-    def keep(self, job: Job, scores: Sequence[Score], told: Callable[[bool], None]) -> None:
-        """Write all scores of a job so far, and tell when they are on the disk; False: the row is another's by now."""
-        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(told))
+    def save_scores(self, job: Job, scores: Sequence[Score], callback: Callable[[bool], None]) -> None:
+        """Write all scores of a job so far; ``callback`` gets False if another process has the row."""
+        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(callback))
 
-    def emitted(self, units: Sequence[Unit]) -> None:
+    def mark_exported(self, units: Sequence[Unit]) -> None:
         """Delete rows whose scores have been exported; leave rows of which this process lacks metrics. Any thread.
 
         A conversation is not remembered: it may go on under its id in a later life, as a new one.
@@ -215,7 +215,7 @@ class SpoolQueue:
         if put is Put.KEPT and own and not self._closed:
             if not job.unit.revision:
                 self._kept.add(job.unit.key)
-            self._told(job, None, None)
+            self._on_result(job, None, None)
             self._memory.put(job)
             return
         if own:
@@ -224,15 +224,15 @@ class SpoolQueue:
             self._hand_over(job, own=own)
         elif put in _COME_AGAIN:
             self.redelivered += 1
-            self._told(job, Outcome.DELEGATED, _COME_AGAIN[put])
+            self._on_result(job, Outcome.DELEGATED, _COME_AGAIN[put])
         else:
-            self._told(job, Outcome.QUEUE_FULL, reason)
+            self._on_result(job, Outcome.QUEUE_FULL, reason)
 
     def _hand_over(self, job: Job, *, own: bool) -> None:
         if own:  # it was closed meanwhile
             self.spool.give_back([row_key(job.unit)])
         self._more = self.scores_here
-        self._told(job, Outcome.DELEGATED, None)
+        self._on_result(job, Outcome.DELEGATED, None)
 
     # --- what is taken -----------------------------------------------------------------------------------------
 
@@ -250,11 +250,11 @@ class SpoolQueue:
         if self._takes or self._closed or not self._room():
             return
         self._takes = True
-        asked = min(self._room(), _AT_ONCE)
-        self.spool.take(asked, "job", self._soon(partial(self._took, asked)), has=self._has_one_of)
+        count = min(self._room(), _AT_ONCE)
+        self.spool.take(count, "job", self._soon(partial(self._took, count)), has=self._has_one_of)
 
-    def _took(self, asked: int, rows: list[SpoolRow]) -> None:
-        self._takes, self._more = False, len(rows) == asked
+    def _took(self, count: int, rows: list[SpoolRow]) -> None:
+        self._takes, self._more = False, len(rows) == count
         for row in rows:
             job = self._job(row)
             if job is not None:
@@ -283,8 +283,8 @@ class SpoolQueue:
             (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
-        known = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
-        part = self._part(replace(job, taken_s=self._running().time(), scored=known), row)
+        usable = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
+        part = self._part(replace(job, taken_s=self._running().time(), scored=usable), row)
         self.redelivered += part is not None and _has_every_score(part)
         return part
 
@@ -298,7 +298,9 @@ class SpoolQueue:
             return None
         if lacking:
             self._rests[row.key] = text_of_metrics(lacking)
-        decisions = {name: one for name, one in job.decisions.items() if name in names and name not in lacking}
+        decisions = {
+            name: decision for name, decision in job.decisions.items() if name in names and name not in lacking
+        }
         # Metrics that depend on scores are decided on once, by the process that takes the whole row.
         undecided = job.undecided if names >= job.decisions.keys() else None
         return replace(job, decisions=decisions, undecided=undecided)
@@ -326,11 +328,11 @@ class SpoolQueue:
         """Return what has an answer heard on the loop, with all others that have come by then; not in a life after this one."""
         life = self._life
 
-        def heard(*told: Any) -> None:
+        def heard(*answers: Any) -> None:
             with self._lock:
                 if life is not self._life:
                     return
-                self._heard.append(partial(answer, *told))
+                self._heard.append(partial(answer, *answers))
                 wakes, self._wakes = self._wakes, True
             if not wakes:
                 with suppress(RuntimeError):  # the loop was closed

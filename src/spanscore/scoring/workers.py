@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from spanscore.judges.suppress import suppressed, suppressed_context
+from spanscore.judges.suppress import suppress_tracing, suppressed_context
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
@@ -82,7 +82,7 @@ class Engine:
     ) -> None:
         self._turns = turns
         self._queue = queue
-        self._shared = queue if isinstance(queue, DurableQueue) else None
+        self._durable = queue if isinstance(queue, DurableQueue) else None
         self._pipeline = pipeline
         self._evaluation = evaluation
         self._post = post
@@ -107,8 +107,8 @@ class Engine:
         self._resting: asyncio.TimerHandle | None = None
         self._stopped = False
         self.passing.reset()
-        if self._shared is not None:
-            self._shared.listen(self._told)
+        if self._durable is not None:
+            self._durable.on_result(self._on_put)
         for shadows in self.beside:
             shadows.reset()
 
@@ -118,8 +118,8 @@ class Engine:
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
-        if self._shared is not None:
-            self.passing.begin([one.unit for one in sampled if one.decisions])
+        if self._durable is not None:
+            self.passing.begin([sampled_unit.unit for sampled_unit in sampled if sampled_unit.decisions])
         loop.call_soon(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
@@ -128,13 +128,13 @@ class Engine:
 
     def hand_back(self, timeout_s: float) -> None:
         """Begin no more jobs that others may have as well: what waits is theirs. Any thread but the loop's."""
-        if self._shared is not None and self._tasks:
+        if self._durable is not None and self._tasks:
             with suppress(TimeoutError):
                 loop.submit(self._hand_back()).result(timeout_s)
 
     async def _hand_back(self) -> None:
         for job in self._queue.close():
-            if self._shared is not None and not job.delegated:  # else it has not come yet
+            if self._durable is not None and not job.delegated:  # else it has not come yet
                 self._post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
@@ -154,7 +154,7 @@ class Engine:
             shadows.give_up()
         await cancelled_tell()
         for begun in list(self._begun):
-            if self._shared is not None:
+            if self._durable is not None:
                 self._lose(begun, _LEFT)
                 continue
             begun.job.scores += begun.job.unused()
@@ -171,8 +171,8 @@ class Engine:
         if not self._tasks and not self._stopped:
             start = asyncio.get_running_loop().create_task
             self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self._workers)]
-            if self._shared is not None:
-                self._shared.begin()
+            if self._durable is not None:
+                self._durable.begin()
 
     def _accept(self, sampled: Sequence[SampledUnit]) -> None:
         self._start()
@@ -186,7 +186,7 @@ class Engine:
                 rest = replace(begun.job.job, decisions=decisions).unscored()
                 self._evaluation.begin_rest(rest.decisions, begun.job)
                 self._begin_shadows(rest)
-                self._changed(begun)
+                self._on_change(begun)
 
     def _begin_shadows(self, job: Job) -> None:
         if self._shadows is not None and not job.unit.revision:  # they were asked about the first
@@ -195,7 +195,7 @@ class Engine:
     def _make_jobs(self) -> None:
         if not self._waiting:
             return
-        with suppressed():  # a filter or a redactor may ask a model
+        with suppress_tracing():  # a filter or a redactor may ask a model
             while self._waiting and not self._rests() and (self._may_make() or self._stopped):
                 self._take(self._waiting.popleft())
                 yield_gil()
@@ -203,10 +203,10 @@ class Engine:
     def _rests(self) -> bool:
         """Whether the application is given way to, for a while; those begun go on, and are few."""
         if self._resting is None and self._turns is not None and (rest_s := self._turns.rest_s()):
-            self._resting = asyncio.get_running_loop().call_later(rest_s, self._rested)
+            self._resting = asyncio.get_running_loop().call_later(rest_s, self._on_rest)
         return self._resting is not None and not self._stopped
 
-    def _rested(self) -> None:
+    def _on_rest(self) -> None:
         self._resting = None
         self._make_jobs()
 
@@ -255,7 +255,7 @@ class Engine:
             self._ahead -= 1
             self._queue.cancel(sampled.size_bytes)
 
-    def _told(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
+    def _on_put(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
         """Go on to the next unit, as a job was put; one that does not come out here ends."""
         self._ahead -= 1
         if outcome is not None:
@@ -280,7 +280,7 @@ class Engine:
         for jobs in count(1):
             try:
                 job = await self._queue.get()
-                if self._shared is None:  # else it was told when the job had been put
+                if self._durable is None:  # else it was told when the job had been put
                     self._ahead -= 1
                     self._make_jobs()
                 worker = self._begin(job)
@@ -299,23 +299,23 @@ class Engine:
         if job.delegated:
             self._came(job)
             job = job.unscored()
-        begun.job = self._evaluation.begin(job, lambda: self._changed(begun))
+        begun.job = self._evaluation.begin(job, lambda: self._on_change(begun))
         begun.job.scores += job.scored
         self._begun.add(begun)
         if job.undecided is not None:
             self._undecided[job.unit.key] = begun
         if not begun.job.is_over:
             loop = asyncio.get_running_loop()
-            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._stayed, begun)
+            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._end_stay, begun)
         self._begin_shadows(job)
-        self._changed(begun)
+        self._on_change(begun)
         return begun.worker
 
-    def _stayed(self, begun: BegunJob) -> None:
+    def _end_stay(self, begun: BegunJob) -> None:
         begun.staying = None
-        self._changed(begun)
+        self._on_change(begun)
 
-    def _changed(self, begun: BegunJob) -> None:
+    def _on_change(self, begun: BegunJob) -> None:
         if begun.job.is_over:
             self._end(begun)
             return
@@ -338,14 +338,14 @@ class Engine:
 
     def _tell(self, begun: BegunJob, result: JobResult) -> None:
         """Post scores: where others may have the job, too, when they are kept."""
-        if self._shared is not None or self._ended is not None:
+        if self._durable is not None or self._ended is not None:
             begun.told += result.scores
-        if self._shared is None:
+        if self._durable is None:
             self._publish(begun, result)
             return
-        self._shared.keep(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
+        self._durable.save_scores(begun.job.job, begun.told, lambda kept: self._on_saved(begun, result, kept=kept))
 
-    def _kept(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
+    def _on_saved(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
         if kept and not begun.lost:
             self._publish(begun, result)
         elif not begun.lost:

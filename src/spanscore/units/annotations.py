@@ -48,8 +48,8 @@ class FeedbackScales:
         self._seen = set(declared)
         for name, words in self._words.items():
             _check_scale(name, words)
-            if told := self._wrong_name(name):
-                raise ConfigurationError(f"feedback_scales: {told}")
+            if problem := self._wrong_name(name):
+                raise ConfigurationError(f"feedback_scales: {problem}")
 
     @property
     def declared(self) -> Mapping[str, Sequence[str]]:
@@ -64,8 +64,8 @@ class FeedbackScales:
         """
         name = label.name
         if name not in self._seen:
-            if told := self._wrong_name(name):
-                raise ValueError(told)
+            if problem := self._wrong_name(name):
+                raise ValueError(problem)
             if len(self._seen) >= _MOST_NAMES:
                 raise ValueError(
                     f"there are {_MOST_NAMES} names of labels already: a name is a question, not who is asked"
@@ -155,16 +155,16 @@ class AnnotationBook:
     def note(self, label: Annotation) -> Annotation | None:
         """Return a label with its revision; None: it says nothing new, as after the same call once more."""
         whose, vote = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
-        known = self._of.get(whose)
-        if known is None:
+        past_votes = self._of.get(whose)
+        if past_votes is None:
             self._begin(whose, vote)
             return label
         self._of.move_to_end(whose)
-        at_ns = max(self._clock(), known.until_ns) if label.when_ns is None else label.when_ns
-        if (label.when_ns is not None and vote in known.votes) or known.is_said(label.value, at_ns):
+        at_ns = max(self._clock(), past_votes.until_ns) if label.when_ns is None else label.when_ns
+        if (label.when_ns is not None and vote in past_votes.votes) or past_votes.is_said(label.value, at_ns):
             return None
-        known.change(vote, at_ns)
-        return replace(label, revision=known.revision)
+        past_votes.change(vote, at_ns)
+        return replace(label, revision=past_votes.revision)
 
     def _begin(self, whose: _Whose, vote: _Vote) -> None:
         value, when_ns = vote

@@ -60,10 +60,10 @@ class ComparedLedger(Ledger):
             self._forget(key)
             return settled
 
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         """Return how units stand, all of one moment."""
         with self._lock:
-            return super().counted()._replace(compared=self.compared())
+            return super().count_units()._replace(compared=self.compared())
 
     def compared(self) -> Mapping[tuple[str, str], Weights]:
         """(metric, compared value) → the weights of the units that the mean of the population lacks."""
@@ -76,8 +76,8 @@ class ComparedLedger(Ledger):
             self._lose(metric, self._values.get(key), weight)
         return lost
 
-    def _lose(self, metric: str, told: str | None, weight: float) -> None:
-        at = metric, self._of_loss(metric, self._of_unit(None) if told is None else told)
+    def _lose(self, metric: str, value: str | None, weight: float) -> None:
+        at = metric, self._of_loss(metric, self._of_unit(None) if value is None else value)
         so_far = self._by_value.get(at, Weights())
         self._by_value[at] = Weights(so_far.w + weight, so_far.w2 + weight * weight)
 

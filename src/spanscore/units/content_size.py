@@ -37,10 +37,10 @@ def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
     """
     if samples is not None:
         return _size_bytes([samples.single_turn, samples.multi_turn])
-    return _size_bytes([_held(span.attributes) for span in unit.spans])
+    return _size_bytes([_find_holder(span.attributes) for span in unit.spans])
 
 
-def _held(attributes: Mapping[str, Any]) -> Any:
+def _find_holder(attributes: Mapping[str, Any]) -> Any:
     """Return what keeps content alive: what will render it, or the attributes where they came as they are."""
     return attributes.held if isinstance(attributes, Attributes) else dict(attributes)
 

@@ -51,7 +51,7 @@ class Decisions:
 
     Args:
         metrics: names of all.
-        known: told of every unit on which is decided.
+        known_units: told of every unit on which is decided.
         noticed: told likewise, once of each. Any thread.
         kept: closed units that are remembered, and as many that sampling excluded when they began.
     """
@@ -62,14 +62,14 @@ class Decisions:
         sampler: Sampler,
         ledger: Ledger,
         *,
-        known: KnownUnits | None = None,
+        known_units: KnownUnits | None = None,
         noticed: Callable[[SamplingContext], None] = lambda facts: None,
         kept: int = _KEPT,
     ) -> None:
         self._metrics = tuple(metrics)
         self._sampler = sampler
         self._ledger = ledger
-        self._known = known or KnownUnits()
+        self._known = known_units or KnownUnits()
         self._noticed = noticed
         self._kept = kept
         self.gate_metrics = sampler.gate_metrics
@@ -96,16 +96,16 @@ class Decisions:
         self._noticed(facts)
         self._known.recent.followed(facts)
         names = self._first if eligible is None else tuple(eligible)
-        return self._decided(facts._replace(scores={}), names, self._sampler.decide)
+        return self._decide_each(facts._replace(scores={}), names, self._sampler.decide)
 
     def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
         """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
-        return self._decided(facts._replace(scores=scores), self._rest, self._sampler.decide)
+        return self._decide_each(facts._replace(scores=scores), self._rest, self._sampler.decide)
 
     def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
         """Return the decisions on a unit that every metric takes."""
         self._noticed(facts)
-        return self._decided(facts, self._metrics, self._sampler.certain)
+        return self._decide_each(facts, self._metrics, self._sampler.decide_submitted)
 
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
         """Make a unit eligible that another process has chosen, for the metrics that it chose. False: it is open here.
@@ -122,7 +122,7 @@ class Decisions:
 
     def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
         """Settle a unit that could not be taken when it began; return its decisions where a rule matched, else none."""
-        decisions, kept = self._matched(facts)
+        decisions, kept = self._match_rules(facts)
         closed = _Closed(decisions, self._unsampled, facts=None if decisions else kept)
         with self._lock:
             self._remember(facts.key, closed)
@@ -131,7 +131,7 @@ class Decisions:
 
     def unfollowed(self, facts: SamplingContext) -> dict[str, Decision]:
         """Count a unit that could not be taken when it began, and has not entered; return the same."""
-        decisions, kept = self._matched(facts)
+        decisions, kept = self._match_rules(facts)
         self._ledger.record_rejected(Outcome.NOT_SAMPLED)
         if decisions:
             with self._lock:
@@ -140,7 +140,7 @@ class Decisions:
             self._excluded.append(kept)
         return decisions
 
-    def _matched(self, facts: SamplingContext) -> tuple[dict[str, Decision], SamplingContext]:
+    def _match_rules(self, facts: SamplingContext) -> tuple[dict[str, Decision], SamplingContext]:
         """Notice a unit that could not be taken; return its decisions where a rule is for it, and the facts that are kept."""
         self._noticed(facts)
         self._known.closed(facts)
@@ -157,7 +157,7 @@ class Decisions:
         self._known.recent.excluded(facts)
         self._excluded.append(facts)
 
-    def _decided(
+    def _decide_each(
         self, facts: SamplingContext, names: Sequence[str], decide: Callable[[SamplingContext, str], Decision]
     ) -> dict[str, Decision]:
         self._known.closed(facts)
@@ -198,7 +198,7 @@ class Decisions:
     def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
         """End the metrics of these scores by them; return those that had no outcome before."""
         settle = self._ledger.settle
-        counted = [one for one in scores if settle(key, one.metric, one.outcome, one.source)]
+        counted = [score for score in scores if settle(key, score.metric, score.outcome, score.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
         self._note(key, {score.metric: score.outcome for score in counted}, reasons)
         return counted
@@ -227,13 +227,17 @@ class Decisions:
         Raises:
             ConfigurationError: it is no trace id.
         """
-        asked = _trace_id(trace_id)
+        trace_number = _trace_id(trace_id)
         with self._lock:
-            told = [self._told(key, closed) for key, closed in self._closed.items() if key.trace_id == asked]
-        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == asked]
-        return told + [self._told(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
+            followed = [
+                self._describe(key, closed) for key, closed in self._closed.items() if key.trace_id == trace_number
+            ]
+        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == trace_number]
+        return followed + [
+            self._describe(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded
+        ]
 
-    def _told(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
+    def _describe(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
         decisions: Mapping[str, Decision] = closed.decisions
         if closed.facts is not None:
             facts = closed.facts
@@ -278,11 +282,11 @@ def _hex(number: int | None) -> str | None:
     return None if number is None else f"{number:014x}"
 
 
-def _trace_id(given: str | int) -> int:
+def _trace_id(trace_id: str | int) -> int:
     try:
-        number = given if isinstance(given, int) else int(given, 16) if len(given) == _HEX_DIGITS else -1
+        number = trace_id if isinstance(trace_id, int) else int(trace_id, 16) if len(trace_id) == _HEX_DIGITS else -1
     except (TypeError, ValueError):
         number = -1
     if not 0 <= number < 1 << 128:
-        raise ConfigurationError(f"{given!r} is no trace id; allowed are 32 hex digits, or the number")
+        raise ConfigurationError(f"{trace_id!r} is no trace id; allowed are 32 hex digits, or the number")
     return number

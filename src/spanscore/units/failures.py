@@ -53,9 +53,9 @@ def log_failures(scores: Iterable[Score]) -> None:
 def _cause(score: Score) -> str:
     if score.error_type in _WHY:
         return _WHY[score.error_type]
-    found = _OURS.search(score.reason or "")
-    if found:
-        return found[0]
+    match = _OURS.search(score.reason or "")
+    if match:
+        return match[0]
     name = score.error_type or ""
     of = f" ({name})" if _NAME.match(name) and name != score.outcome else ""
     return _WHAT[score.outcome] + of

@@ -1,4 +1,4 @@
-"""Keeping: units whose samples somebody wants beside their scores, from their close until the samples are made."""
+"""Keeping: units whose samples have an observer, from their close until the samples are made."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["Keeping"]
 
 
 class Keeping:
-    """Asks keepers, and tells each what came of the units that it wants. Span thread.
+    """Gives the samples of each unit to the observers that are interested in it. Span thread.
 
     Args:
         queue: the scorer's: to make a sample takes a place.
 
     Attributes:
-        keepers: put here before the first unit comes.
+        observers: put here before the first unit comes.
         noticed: called with what is known of each unit that has closed, or cannot be taken; likewise.
     """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self.keepers: list[SampleObserver] = []
+        self.observers: list[SampleObserver] = []
         self.noticed: list[Callable[[SamplingContext], None]] = []
         self.reset()
 
@@ -40,19 +40,19 @@ class Keeping:
         for notice in self.noticed:
             notice(facts)
 
-    def wants(self, facts: SamplingContext) -> bool:
-        """Whether anybody wants the samples of a unit that has closed."""
-        return any(keeper.wants(facts) for keeper in self.keepers)
+    def is_interested(self, facts: SamplingContext) -> bool:
+        """Whether an observer is interested in a unit that has closed."""
+        return any(observer.is_interested(facts) for observer in self.observers)
 
     def delegated(self, facts: SamplingContext) -> bool:
-        """Note that the samples of a unit will be made; return whether anybody wants them."""
-        if wanted := self.wants(facts):
+        """Note that the samples of a unit will be made; return whether an observer is interested in them."""
+        if wanted := self.is_interested(facts):
             self._making[facts.key] = facts
         return wanted
 
     def to_make(self, unit: Unit, facts: SamplingContext, samples: Samples | None, now_s: float) -> list[SampledUnit]:
         """Return what the engine shall do of a unit that no metric takes: nothing, or make its samples."""
-        if not self.wants(facts):
+        if not self.is_interested(facts):
             return []
         held = size_bytes_of(unit, samples)
         if not self._queue.reserve(held):
@@ -69,26 +69,26 @@ class Keeping:
             if conversation_id is None or facts.conversation_id == conversation_id
         ]
 
-    def made(self, unit: Unit, samples: Samples) -> None:
-        """Give samples to who wants them; a unit that was not handed over, or has been told of, is nobody's."""
+    def on_samples(self, unit: Unit, samples: Samples) -> None:
+        """Give samples to the interested observers, once; samples of a unit that was not handed over are ignored."""
         facts = self._making.pop(unit.key, None)
         if facts is not None:
             self._tell(facts, unit, samples)
 
     def missed(self, facts: SamplingContext, unit: Unit, outcome: Outcome) -> None:
-        """Tell who wants a unit that there will be no samples of it, and why."""
-        if self.wants(facts):
+        """Report to the interested observers that a unit has no samples, and why."""
+        if self.is_interested(facts):
             self._tell(facts, unit.without_content(), _none(outcome))
 
     def give_up(self) -> None:
         """Tell of all that are being made that they will not be."""
         for facts in [*self._making.values()]:
-            self.made(Unit(facts.key, ()), _none(Outcome.SHUTDOWN))
+            self.on_samples(Unit(facts.key, ()), _none(Outcome.SHUTDOWN))
 
     def _tell(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
-        for keeper in self.keepers:
-            if keeper.wants(facts):
-                keeper.made(facts, unit, samples)
+        for observer in self.observers:
+            if observer.is_interested(facts):
+                observer.on_samples(facts, unit, samples)
 
 
 def _none(outcome: Outcome) -> Samples:

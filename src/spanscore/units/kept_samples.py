@@ -85,11 +85,11 @@ class KeptSamples:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def wants(self, facts: SamplingContext) -> bool:
+    def is_interested(self, facts: SamplingContext) -> bool:
         """Whether the dice keep a unit."""
         return self._decide(facts).take
 
-    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+    def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Keep the samples of a unit, where there are some."""
         if samples.outcome is not None or facts.key in self._kept:
             return

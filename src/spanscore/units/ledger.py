@@ -68,7 +68,7 @@ class Ledger:
         """Note with which probability metrics took an open unit: if it is lost, it stands for 1/π; before, for itself."""
         with self._lock:
             waiting = self._open.get(key, {})
-            waiting |= {name: 1.0 / one.probability for name, one in decisions.items() if name in waiting}
+            waiting |= {name: 1.0 / decision.probability for name, decision in decisions.items() if name in waiting}
 
     def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
         """Count units as eligible and ended in one step, for every metric."""
@@ -169,7 +169,7 @@ class Ledger:
             weights[metric] = Weights(so_far.w + w, so_far.w2 + w2)
         return weights
 
-    def counted(self) -> Counted:
+    def count_units(self) -> Counted:
         """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
         with self._lock:
             return Counted(self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded())

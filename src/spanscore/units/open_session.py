@@ -14,7 +14,7 @@ from spanscore.model.outcome import Outcome
 from spanscore.model.sample import MultiTurnSample, Samples
 from spanscore.model.span import Session, SessionEnd, SpanData, Unit, UnitKey
 from spanscore.units.session_ends import PastSession
-from spanscore.units.session_turns import Segment, joined, messages_in, segment_of
+from spanscore.units.session_turns import Segment, join_turn, messages_in, segment_of
 
 __all__ = ["OpenSession", "Turn"]
 
@@ -89,7 +89,7 @@ class OpenSession:
     @property
     def exchanges(self) -> int:
         """Questions in what is gathered, each with what came of it."""
-        return sum(one.exchanges for one in self._segments)
+        return sum(segment.exchanges for segment in self._segments)
 
     @property
     def turns(self) -> int:
@@ -117,8 +117,8 @@ class OpenSession:
             self._waits_ns = max(self._waits_ns, turn.end_ns)
         elif outcome is not None and outcome is not Outcome.FILTERED:
             self._gap = max(self._gap or (0, outcome), (turn.end_ns, outcome))
-        elif outcome is None and (said := segment_of(turn.samples, turn.end_ns)):
-            self._insert(said)
+        elif outcome is None and (segment := segment_of(turn.samples, turn.end_ns)):
+            self._insert(segment)
             self._refer(turn)
         self.held_bytes = self._size()
 
@@ -130,7 +130,7 @@ class OpenSession:
         """
         if self._gap is not None and not (heals and self._gap[0] < self._brought_ns):
             return f"a turn of the conversation has no sample: {self._gap[1]}"
-        if self._waits_ns > max((one.end_ns for one in self._segments), default=-1):
+        if self._waits_ns > max((segment.end_ns for segment in self._segments), default=-1):
             return "the last turn of the conversation was interrupted, and has not been resumed"
         if self.past is not None and not self._is_back(self.past):
             return "the conversation went on after its end, and its turns do not bring along what was said before"
@@ -162,12 +162,12 @@ class OpenSession:
     @property
     def _brought_ns(self) -> int:
         """When the last turn ended that brought all along."""
-        return max((one.end_ns for one in self._segments if one.brought), default=0)
+        return max((segment.end_ns for segment in self._segments if segment.brought), default=0)
 
     @property
     def _head(self) -> int | None:
         """What tells the first that was said."""
-        return next((mark & _HEAD for one in self._segments for mark in one.marks), None)
+        return next((mark & _HEAD for segment in self._segments for mark in segment.marks), None)
 
     def _is_back(self, past: PastSession) -> bool:
         """Whether a turn has brought along what was gone with its end."""
@@ -180,37 +180,37 @@ class OpenSession:
         insort(self._links, link)
         del self._links[:-_LINKS]
 
-    def _insert(self, said: Segment) -> None:
+    def _insert(self, new: Segment) -> None:
         """Put a turn where it belongs in time: those after it may hold it already, or be without it."""
-        later = [one for one in self._segments if one.end_ns > said.end_ns]
+        later = [segment for segment in self._segments if segment.end_ns > new.end_ns]
         before = self._segments[: len(self._segments) - len(later)]
-        segments = joined(before, said)
-        self.brings = segments[-1].brought or (None if _begins_alike(before, said) else False)
-        for one in later:
-            segments = joined(segments, one)
+        segments = join_turn(before, new)
+        self.brings = segments[-1].brought or (None if _begins_alike(before, new) else False)
+        for segment in later:
+            segments = join_turn(segments, segment)
         self._segments = segments
 
     def _refer(self, turn: Turn) -> None:
         for sample in (turn.samples.single_turn, turn.samples.multi_turn):
-            given = {} if sample is None else sample.model_dump(include=set(_REFERENCES))
-            for name, reference in given.items():
+            references = {} if sample is None else sample.model_dump(include=set(_REFERENCES))
+            for name, reference in references.items():
                 if reference is not None:
-                    told = turn.end_ns, json.dumps(jsonable(reference))
-                    self._references[name] = max(self._references.get(name, told), told)
+                    entry = turn.end_ns, json.dumps(jsonable(reference))
+                    self._references[name] = max(self._references.get(name, entry), entry)
 
     def _size(self) -> int:
         attributes = {} if self._root is None else self._root.attributes
         texts = [self.id, *(value for value in attributes.values() if isinstance(value, str))]
-        segments = sum(_SEGMENT_BYTES + len(one.content) + 8 * len(one.marks) for one in self._segments)
+        segments = sum(_SEGMENT_BYTES + len(segment.content) + 8 * len(segment.marks) for segment in self._segments)
         references = sum(_SEGMENT_BYTES + len(text) for _, text in self._references.values())
         counted = _ATTRIBUTE_BYTES * len(attributes) + _LINK_BYTES * len(self._links)
         return _SESSION_BYTES + sum(map(getsizeof, texts)) + segments + references + counted
 
 
-def _begins_alike(before: list[Segment], said: Segment) -> bool:
+def _begins_alike(before: list[Segment], new: Segment) -> bool:
     """Whether what a turn brought begins as the conversation does, or it brought nothing."""
-    first = next((mark for one in before for mark in one.marks), None)
-    return not said.own or first is None or said.marks[0] == first
+    first = next((mark for segment in before for mark in segment.marks), None)
+    return not new.own or first is None or new.marks[0] == first
 
 
 def _link_of(turn: Turn) -> bytes:

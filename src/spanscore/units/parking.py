@@ -76,7 +76,7 @@ class Parking:
     def split(self, unit: Unit, now_ns: int) -> Sequence[Unit]:
         """Return the units that the spans below a topmost span make; if the topmost one is no root, its spans leave."""
         units = split(unit)
-        keys = {one.key for one in units}
+        keys = {part.key for part in units}
         if keys != {unit.key}:
             if unit.key not in keys:
                 self.turn_back(unit.key, {}, now_ns)

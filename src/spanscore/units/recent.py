@@ -61,11 +61,11 @@ class RecentUnits:
 
     def followed(self, facts: SamplingContext) -> None:
         """Remember a unit of which all is known."""
-        self._units.append((self._listed(facts), self._clock(), True))
+        self._units.append((self._trim_metadata(facts), self._clock(), True))
 
     def skipped(self, facts: SamplingContext) -> SamplingContext:
         """Remember a unit that was not followed, as it could not be taken; return what is kept of it."""
-        kept = self._listed(facts)
+        kept = self._trim_metadata(facts)
         self._units.append((kept, self._clock(), False))
         return kept if kept.metadata is not None else kept._replace(metadata=_NOTHING)
 
@@ -80,11 +80,13 @@ class RecentUnits:
             for facts, closed_ns, followed in self._units.copy()
         ]
 
-    def _listed(self, facts: SamplingContext) -> SamplingContext:
+    def _trim_metadata(self, facts: SamplingContext) -> SamplingContext:
         """Return facts with the metadata that are kept; ``_replace`` takes three times as long."""
-        return SamplingContext._make((*facts[:_METADATA], self._kept_of(facts.metadata), *facts[_METADATA + 1 :]))
+        return SamplingContext._make(
+            (*facts[:_METADATA], self._select_metadata(facts.metadata), *facts[_METADATA + 1 :])
+        )
 
-    def _kept_of(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    def _select_metadata(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if metadata is None:
             return None
         if not self.metadata:

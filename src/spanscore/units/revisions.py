@@ -86,7 +86,7 @@ class Revisions:
     def settled(self, result: JobResult) -> None:
         """Take in scores of a job: count and emit them."""
         key, settle = _entry(result.unit), self.ledger.settle
-        scores = [one for one in result.scores if settle(key, one.metric, one.outcome, one.source)]
+        scores = [score for score in result.scores if settle(key, score.metric, score.outcome, score.source)]
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self._sink, result.unit, emitted)
             self._hold.enqueue(batch, batch.spans)
@@ -121,7 +121,7 @@ class Revisions:
         if not unit.complete:
             self.ledger.settle_all(key, Outcome.INCOMPLETE)
             return
-        chosen = self._chosen(key, unit.facts())
+        chosen = self._choose_metrics(key, unit.facts())
         held = size_bytes_of(unit, None)
         if not chosen or not self._queue.reserve(held):
             self.ledger.settle_all(key, Outcome.QUEUE_FULL)  # of those that were chosen, if any were
@@ -129,7 +129,7 @@ class Revisions:
         now_s = self._clock()
         self._handover([SampledUnit(unit, chosen, None, held, now_s, -inf)])
 
-    def _chosen(self, key: UnitKey, facts: SamplingContext) -> Mapping[str, Decision]:
+    def _choose_metrics(self, key: UnitKey, facts: SamplingContext) -> Mapping[str, Decision]:
         """Return the decisions of the metrics that take a unit and have room for it; settle the others."""
         decisions = {name: self._sampler.decide(facts._replace(scores={}), name) for name in self._metrics}
         taken = {name: decision for name, decision in decisions.items() if decision.take}

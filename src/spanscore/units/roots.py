@@ -64,19 +64,19 @@ def topmost_roots(
 def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id, Id]) -> dict[Id, list[Id]]:
     """Return the id of a span → ids of the spans that are next below it; arguments as those of `topmost_roots`."""
     listed = [*spans]
-    known = {span_id for span_id, _ in listed} | {top}
+    ids = {span_id for span_id, _ in listed} | {top}
     below: dict[Id, list[Id]] = {}
     for span_id, parent_id in listed:
-        above = _next_above(parent_id, known, unread)
+        above = _next_above(parent_id, ids, unread)
         if span_id != top:
             below.setdefault(top if above is None else above, []).append(span_id)
     return below
 
 
-def _next_above(parent_id: Id | None, known: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
+def _next_above(parent_id: Id | None, ids: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
     """Return the first id of a line of parents that is known; None if there is none, or the line is a circle."""
     for _ in range(len(unread) + 1):
-        if parent_id is None or parent_id in known:
+        if parent_id is None or parent_id in ids:
             return parent_id
         parent_id = unread.get(parent_id)
     return None
@@ -86,40 +86,42 @@ def _roots(top: Id, below: Mapping[Id, Sequence[Id]], role: Callable[[Id], RootR
     if role(top) is RootRole.ROOT:
         return [top]
     order = [*_walk([top], below)]
-    holders = {one for one in order if role(one) is RootRole.ROOT}
+    holders = {span_id for span_id in order if role(span_id) is RootRole.ROOT}
     if role(top) is RootRole.UNNAMED:
-        return [top] if holders or any(role(one) is RootRole.STEP for one in order) else []
+        return [top] if holders or any(role(span_id) is RootRole.STEP for span_id in order) else []
     if not holders:
         return [*_nearest_or_top(top, role, below)]
 
-    def is_root(one: Id) -> bool:
-        return one in holders or (role(one) is RootRole.UNNAMED and not holders.isdisjoint([*_walk([one], below)]))
+    def is_root(span_id: Id) -> bool:
+        return span_id in holders or (
+            role(span_id) is RootRole.UNNAMED and not holders.isdisjoint([*_walk([span_id], below)])
+        )
 
     return [*_nearest(top, below, is_root)]
 
 
 def _nearest_or_top(top: Id, role: Callable[[Id], RootRole], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
     """Return the topmost steps of a tree without a ROOT."""
-    return [top] if role(top) is RootRole.STEP else _nearest(top, below, lambda one: role(one) is RootRole.STEP)
+    return [top] if role(top) is RootRole.STEP else _nearest(top, below, lambda span_id: role(span_id) is RootRole.STEP)
 
 
 def _nearest(top: Id, below: Mapping[Id, Sequence[Id]], wanted: Callable[[Id], bool]) -> Iterable[Id]:
     """Give the wanted spans that have no other wanted span between them and the top."""
     waiting = [*below.get(top, ())][::-1]
     while waiting:
-        one = waiting.pop()
-        if wanted(one):
-            yield one
+        span_id = waiting.pop()
+        if wanted(span_id):
+            yield span_id
         else:
-            waiting += [*below.get(one, ())][::-1]
+            waiting += [*below.get(span_id, ())][::-1]
 
 
 def _walk(tops: Iterable[Id], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
     waiting = [*tops][::-1]
     while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += [*below.get(one, ())][::-1]
+        span_id = waiting.pop()
+        yield span_id
+        waiting += [*below.get(span_id, ())][::-1]
 
 
 def split(unit: Unit) -> list[Unit]:
@@ -145,9 +147,9 @@ def _split(unit: Unit, top: SpanData, late: Sequence[SpanData]) -> list[Unit]:
     below = _tree_of(top.span_id, [(span.span_id, span.parent_id) for span in unit.spans], top.unread)
     apart = _cut_off(below, spans, late) if late else []  # nearly always none
     return [
-        _made(unit, spans[root_id], below, None if root_id == one else spans[one])
-        for one in (top.span_id, *apart)
-        for root_id in _roots(one, below, lambda each: role_of_operation(spans[each].operation))
+        _build_unit(unit, spans[root_id], below, None if root_id == top_id else spans[top_id])
+        for top_id in (top.span_id, *apart)
+        for root_id in _roots(top_id, below, lambda each: role_of_operation(spans[each].operation))
     ]
 
 
@@ -160,10 +162,10 @@ def _cut_off(below: dict[int, list[int]], spans: Mapping[int, SpanData], late: I
     odd = {span.span_id for span in late}
     for parent_id, children in below.items():
         parent = spans[parent_id]
-        gone = [one for one in children if one in odd and _is_apart(spans[one], parent)]
-        children[:] = [one for one in children if one not in gone]
+        gone = [span_id for span_id in children if span_id in odd and _is_apart(spans[span_id], parent)]
+        children[:] = [span_id for span_id in children if span_id not in gone]
         apart += gone
-    return sorted(apart, key=lambda one: spans[one].start_ns)
+    return sorted(apart, key=lambda span_id: spans[span_id].start_ns)
 
 
 def _is_apart(span: SpanData, parent: SpanData) -> bool:
@@ -175,7 +177,7 @@ def _is_root_run(span: SpanData) -> bool:
     return span.scope == ROOT_RUN_SCOPE and span.name.endswith(ROOT_RUN)
 
 
-def _made(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:
+def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:
     """Return the unit of a root: the given one, if nothing of it is left out."""
     within = set(_walk([root.span_id], below))
     named = _as_workflow(root) if root.operation is None else root

@@ -34,9 +34,9 @@ class ScoreBatch:
 
     def __post_init__(self) -> None:
         """Count both: they are asked for when it comes and when it goes."""
-        said = [call.transcript.size for score in self.scores for call in score.usage.calls if call.transcript]
-        self.spans = len(self.scores) + len(said)
-        self.size = _SCORE_BYTES * self.spans + sum(said)
+        sizes = [call.transcript.size for score in self.scores for call in score.usage.calls if call.transcript]
+        self.spans = len(self.scores) + len(sizes)
+        self.size = _SCORE_BYTES * self.spans + sum(sizes)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Emit the scores."""

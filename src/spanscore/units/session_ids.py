@@ -69,8 +69,8 @@ class SessionIds:
 
     def ended(self, session_id: str, start_ns: int) -> None:
         """Note that one has ended whose last turn began then: where a later one has begun, the next is open."""
-        said = self._ending.pop(session_id, self) is None
-        if not said and self._open.get(session_id, start_ns) <= start_ns:
+        was_announced = self._ending.pop(session_id, self) is None
+        if not was_announced and self._open.get(session_id, start_ns) <= start_ns:
             self._open.pop(session_id, None)
 
     def _make_room(self, ids: dict[str, Any]) -> None:

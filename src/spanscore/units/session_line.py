@@ -142,14 +142,14 @@ class SessionLine:
 
     def end(self, session_id: str) -> bool:
         """End an open session when the units that have ended are in; False: there is none of this id. Does not block."""
-        known = self.ids.end(session_id)
-        if known:
+        is_open = self.ids.end(session_id)
+        if is_open:
             self._post(lambda: self._end_when_whole(session_id))
-        return known
+        return is_open
 
     # --- SampleObserver ----------------------------------------------------------------------------------------
 
-    def wants(self, facts: SamplingContext) -> bool:
+    def is_interested(self, facts: SamplingContext) -> bool:
         """Whether a unit is a turn of a session that may be scored."""
         return self._sampler.wants_session(facts.conversation_id or "")
 
@@ -157,11 +157,11 @@ class SessionLine:
         """Count a unit without a conversation; and a session that no metric takes, with its first turn. Any thread."""
         if facts.conversation_id == "":
             self.without_id += 1
-        elif facts.conversation_id is not None and not self.wants(facts):
+        elif facts.conversation_id is not None and not self.is_interested(facts):
             with self._lock:
                 self._leave_out(facts.conversation_id)
 
-    def made(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+    def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Take in a turn."""
         session_id, root, now_ns = facts.conversation_id or "", unit.root, self._clock_ns()
         if unit.shared:
@@ -169,12 +169,12 @@ class SessionLine:
         self.ids.seen(session_id, now_ns if root is None else root.start_ns)
         end_ns = now_ns if root is None else root.end_ns
         stream = self.stream_of(facts.key)
-        turn = Turn(session_id, facts.key, self._named(unit, session_id), end_ns, samples, stream)
+        turn = Turn(session_id, facts.key, self._replace_shown_id(unit, session_id), end_ns, samples, stream)
         self._begin_each(self.table.take(turn, now_ns))
 
     # --- the tick ----------------------------------------------------------------------------------------------
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """End what has been idle for long enough, and what was ended and is whole now."""
         self._begin_each(self.table.due(now_ns))
         for session_id, waiting in list(self._ending.items()):
@@ -191,7 +191,7 @@ class SessionLine:
         """Return the sessions that have ended and are not out yet, and the turns that they are of."""
         while self._leaving and self._leaving[0][0] <= self._hold.ended:
             self._leaving.popleft()
-        waiting = {session_key(one) for one in self._ending if one is not None}
+        waiting = {session_key(session) for session in self._ending if session is not None}
         for work in [*self._at_work, *(work for _, work in self._leaving)]:
             waiting |= {work.key, *work.units}
         return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
@@ -200,7 +200,7 @@ class SessionLine:
         """End every session when the units that have ended are in: at a shutdown."""
         self._over = True
         self._ending[None] = {*self._on_the_way(None)}
-        self.due(self._clock_ns())
+        self.tick(self._clock_ns())
 
     def give_up(self) -> None:
         """End whatever is open as ``shutdown``."""
@@ -255,7 +255,7 @@ class SessionLine:
 
     def _end_when_whole(self, session_id: str) -> None:
         self._ending[session_id] = {*self._on_the_way(session_id)}
-        self.due(self._clock_ns())
+        self.tick(self._clock_ns())
 
     def _end(self, session_id: str | None, now_ns: int) -> None:
         if session_id is None:
@@ -265,7 +265,7 @@ class SessionLine:
         else:  # no metric takes it, or none of its turns came
             self.ids.ended(session_id, 0)
 
-    def _named(self, unit: Unit, session_id: str) -> SpanData | None:
+    def _replace_shown_id(self, unit: Unit, session_id: str) -> SpanData | None:
         """Return a root that tells its conversation as it may leave: others' spans have the raw id, or in a block none."""
         root = unit.root
         if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
@@ -295,10 +295,10 @@ class SessionLine:
         if not work.provisional:
             root = session.unit.root
             self.ids.ended(session.id, 0 if root is None else root.start_ns)
-        taken = self._enter(session) if work.counts else self._taken(session)
+        taken = self._enter(session) if work.counts else self._decide_each(session)
         if work in self._at_work or not taken:
             return
-        if (why := session.whole or self._turned_away(session.id)) is not None:
+        if (why := session.whole or self._explain_missed_turn(session.id)) is not None:
             self._lose(work, taken, Outcome.INCOMPLETE, why, session.unit.key)
             return
         roomy = self._lanes.with_room(taken)
@@ -309,7 +309,7 @@ class SessionLine:
         self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
         self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
 
-    def _turned_away(self, session_id: str) -> str | None:
+    def _explain_missed_turn(self, session_id: str) -> str | None:
         outcome = self.ids.why_missed(session_id)
         return None if outcome is None else f"a turn of the conversation was turned away: {outcome}"
 
@@ -328,7 +328,7 @@ class SessionLine:
         self.ended[session.end] += 1
         if not (own := self._own(session.id)):
             return {}
-        taken = self._taken(session)
+        taken = self._decide_each(session)
         self.ledger.enter(session.key, own)
         self.ledger.belongs(session.unit)
         for name in own:
@@ -342,7 +342,7 @@ class SessionLine:
         shared = self.ids.shared(session_id)
         return [name for name in self._metrics if name not in shared] if shared else self._metrics
 
-    def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
+    def _decide_each(self, session: EndedSession) -> Mapping[str, Decision]:
         decisions = {name: self._sampler.session(session.id, name) for name in self._own(session.id)}
         return {name: decision for name, decision in decisions.items() if decision.take}
 

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from spanscore.codec.text import jsonable
 from spanscore.model.sample import AIMessage, HumanMessage, Message, Samples, ToolMessage
 
-__all__ = ["Segment", "joined", "messages_in", "segment_of"]
+__all__ = ["Segment", "join_turn", "messages_in", "segment_of"]
 
 Marks: TypeAlias = "array[int]"
 _MESSAGES: Final = TypeAdapter(list[Message])
@@ -71,15 +71,15 @@ def segment_of(samples: Samples, end_ns: int) -> Segment | None:
     return _segment(messages, end_ns) if messages else None
 
 
-def joined(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
+def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
     """Return what was gathered, in order, with one more turn after it."""
     if gathered and _resumes(gathered[-1], turn):
         before = gathered[-1]
-        return joined([*gathered[:-1], *([before.cut(0, before.own_message)] if before.own_message else [])], turn)
-    covered = _covered([mark for one in gathered for mark in one.marks], turn.marks[: turn.own])
+        return join_turn([*gathered[:-1], *([before.cut(0, before.own_message)] if before.own_message else [])], turn)
+    covered = _count_covered([mark for segment in gathered for mark in segment.marks], turn.marks[: turn.own])
     if covered is None:
         return [*gathered, turn.cut(turn.own_message) if turn.own_message else turn]
-    shown = sum(one.count for one in gathered)
+    shown = sum(segment.count for segment in gathered)
     if shown > covered and shown > (
         after := _after(turn, covered)
     ):  # it has calls of tools that the history is without
@@ -91,7 +91,7 @@ def messages_in(gathered: Iterable[Segment]) -> list[Message]:
     """Return the conversation, without results of tools that nobody in it has called: it is always one that can be."""
     kept: list[Message] = []
     caller: AIMessage | None = None
-    for message in chain.from_iterable(one.messages() for one in gathered):
+    for message in chain.from_iterable(segment.messages() for segment in gathered):
         if not isinstance(message, ToolMessage):
             caller = message if isinstance(message, AIMessage) and message.tool_calls else None
         elif caller is None or not _answers(message, caller):
@@ -105,9 +105,9 @@ def _messages_of(samples: Samples) -> list[Message]:
         return samples.multi_turn.user_input
     if samples.single_turn is None:
         return []
-    asked, answered = samples.single_turn.user_input, samples.single_turn.response
-    question: list[Message] = [] if asked is None else [HumanMessage(content=asked)]
-    return question if answered is None else [*question, AIMessage(content=answered)]
+    question, answer = samples.single_turn.user_input, samples.single_turn.response
+    messages: list[Message] = [] if question is None else [HumanMessage(content=question)]
+    return messages if answer is None else [*messages, AIMessage(content=answer)]
 
 
 def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
@@ -116,7 +116,7 @@ def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
     own_message, last = exchanges[-1] if exchanges else 0, messages[-1]
     return Segment(
         end_ns=end_ns,
-        content=json.dumps([_plain(one) for one in messages], ensure_ascii=False, separators=(",", ":")).encode(
+        content=json.dumps([_plain(message) for message in messages], ensure_ascii=False, separators=(",", ":")).encode(
             errors="replace"
         ),
         count=len(messages),
@@ -152,7 +152,7 @@ def _mark(message: Message) -> int | None:
     return hash((message.type, text))
 
 
-def _covered(gathered: Sequence[int], history: Marks) -> int | None:
+def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
     """Return after how many texts of a history all that was gathered has been said; None: it is another, or a part.
 
     It begins with the same, and holds the rest in order. Between them may be texts that a turn's sample was without: of
@@ -177,16 +177,18 @@ def _after(turn: Segment, spoken: int) -> int:
 
 def _resumes(before: Segment, turn: Segment) -> bool:
     """Whether a turn goes on with an exchange that nobody had answered: it begins with the same, calls of tools too."""
-    asked = before.marks[before.own :]
-    if not (before.is_open and asked) or turn.marks[turn.own : turn.own + len(asked)] != asked:
+    unanswered = before.marks[before.own :]
+    if not (before.is_open and unanswered) or turn.marks[turn.own : turn.own + len(unanswered)] != unanswered:
         return False
     was, goes_on = before.messages()[before.own_message :], turn.messages()[turn.own_message :]
     return len(was) <= len(goes_on) and all(_same(*pair) for pair in zip(was, goes_on, strict=False))
 
 
-def _same(one: Message, other: Message) -> bool:
-    calls = [[(call.name, call.id, call.args) for call in getattr(m, "tool_calls", None) or ()] for m in (one, other)]
-    return one.type == other.type and one.content.strip() == other.content.strip() and calls[0] == calls[1]
+def _same(message: Message, other: Message) -> bool:
+    calls = [
+        [(call.name, call.id, call.args) for call in getattr(m, "tool_calls", None) or ()] for m in (message, other)
+    ]
+    return message.type == other.type and message.content.strip() == other.content.strip() and calls[0] == calls[1]
 
 
 def _answers(message: ToolMessage, caller: AIMessage) -> bool:

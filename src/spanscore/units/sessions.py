@@ -115,7 +115,7 @@ class SessionTable:
         session.piece = session.piece or self.pieces.why(session.stream, turn.end_ns)
         session.add(turn, now_ns)
         self.bytes += session.held_bytes - before
-        return [*self._after_turn(session), *self._evicted()]
+        return [*self._after_turn(session), *self._evict()]
 
     def share(self, why: str, now_ns: int) -> None:
         """Note why any conversation may have turns elsewhere from now on, those that are open too; empty = none any more."""
@@ -177,13 +177,13 @@ class SessionTable:
         if not every or session.unscored < every or self._why_incomplete(session, "open") is not None:
             return []
         session.unscored = 0
-        return [self._told(session, "open")]
+        return [self._make_ended_session(session, "open")]
 
     def _turns(self, session: OpenSession) -> int:
         """Return the turns that count against ``max_turns``: those since the conversation ended before."""
         return session.turns if session.past is None else session.units
 
-    def _evicted(self) -> list[EndedSession]:
+    def _evict(self) -> list[EndedSession]:
         ended = []
         while len(self._open) > self._bounds.max_open or (self._open and self.bytes > self._bounds.max_bytes):
             ended.append(self._close(self._oldest(), "evicted"))
@@ -195,9 +195,9 @@ class SessionTable:
         if not session.piece and session.past is None and session.exchanges <= session.units:
             self._histories.learn_begin(session.name)
         self._past.add(session.key, session.ended())
-        return self._told(session, end)
+        return self._make_ended_session(session, end)
 
-    def _told(self, session: OpenSession, end: SessionEnd) -> EndedSession:
+    def _make_ended_session(self, session: OpenSession, end: SessionEnd) -> EndedSession:
         return EndedSession(
             id=session.id,
             key=session.key,

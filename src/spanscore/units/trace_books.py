@@ -45,10 +45,10 @@ class PastUnits:
 
     def _ended_ns(self, trace_id: bytes, unknown: float) -> Any:
         """Return when the latest closed unit of a trace ended, or a number for a trace of which that is not known."""
-        known = self._ends.get(trace_id)
-        if not isinstance(known, WireSpan):
-            return unknown if known is None else known
-        times = times_of(known)
+        end = self._ends.get(trace_id)
+        if not isinstance(end, WireSpan):
+            return unknown if end is None else end
+        times = times_of(end)
         return unknown if times is None else times[1]
 
     def _forget_ends(self) -> None:

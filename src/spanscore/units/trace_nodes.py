@@ -232,7 +232,7 @@ class OpenTrace:
 Node = GatheredUnit | int | None
 
 
-def _gone() -> GatheredUnit:
+def _make_tombstone() -> GatheredUnit:
     """Return what stands for a unit of which nothing is known but that its spans need not wait."""
     nothing = WireSpan(b"", b"", b"", False, b"", Origin(b"", b"", ""))
     unit = GatheredUnit(OpenTrace(b"", 0, 0), nothing, 0, 0, False)
@@ -240,7 +240,7 @@ def _gone() -> GatheredUnit:
     return unit
 
 
-FORGOTTEN: Final = _gone()
+FORGOTTEN: Final = _make_tombstone()
 """The unit of late spans whose unit is remembered as closed, and no more."""
-ORPHANED: Final = _gone()
+ORPHANED: Final = _make_tombstone()
 """The unit of orphans, for spans below them that come later."""

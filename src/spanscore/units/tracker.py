@@ -60,8 +60,8 @@ class Units:
         keeping: who wants samples beside their scores.
         shadows: counts what second judges are asked; None = there are none.
         parking: keeps spans until they leave.
-        known: told of every unit that closes.
-        refusal: says why the queue takes no further unit, None where there is nothing to add.
+        known_units: told of every unit that closes.
+        rejection_reason: gives why the queue takes no further unit; None = the queue has no reason to add.
         clock: seconds, the loop's.
     """
 
@@ -81,13 +81,13 @@ class Units:
         revisions: Revisions,
         keeping: Keeping,
         shadows: Ledger | None = None,
-        known: KnownUnits | None = None,
-        refusal: Callable[[], str | None] = lambda: None,
+        known_units: KnownUnits | None = None,
+        rejection_reason: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._metrics = tuple(metrics)
         self._ledger = ledger
-        self._decisions = Decisions(self._metrics, sampler, ledger, known=known, noticed=keeping.closed)
+        self._decisions = Decisions(self._metrics, sampler, ledger, known_units=known_units, noticed=keeping.closed)
         self._assembler = assembler
         self._queue = queue
         self._lanes = lanes
@@ -100,7 +100,7 @@ class Units:
         self._revisions = revisions
         self._keeping = keeping
         self._shadows = shadows or Ledger(())
-        self._refusal = refusal
+        self._rejection_reason = rejection_reason
         self._clock = clock
         self._skipped = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
         self.reset()
@@ -129,7 +129,7 @@ class Units:
 
     # --- UnitListener ------------------------------------------------------------------------------------------
 
-    def shared(self, key: UnitKey, metrics: Set[str]) -> None:
+    def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
         """Note metrics that do not score a unit here, before it is opened."""
         self._shared[key] = frozenset(metrics)
 
@@ -156,11 +156,11 @@ class Units:
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
-        pending.end(self._said_of(self._decisions.skipped(facts)))
+        pending.end(self._describe_skipped(self._decisions.skipped(facts)))
 
     def unit_not_tracked(self, facts: SamplingContext) -> Mapping[str, Any]:
         """Count a unit that cannot be taken, in one step; return what its root says of it."""
-        return self._said_of(self._decisions.unfollowed(facts))
+        return self._describe_skipped(self._decisions.unfollowed(facts))
 
     def unit_excluded(self, facts: SamplingContext) -> None:
         """Count the unit, and remember it for ``explain``. Any thread."""
@@ -187,7 +187,7 @@ class Units:
             if unit.revision:
                 self._revisions.take(unit)
             return
-        self._ledger.enter(key, unit.eligible)
+        self._ledger.enter(key, unit.eligible_metrics)
         self._parking.ended(key)
         for span_id, span in pending.items():
             self._parking.keep(key, span, now_ns, is_root=span_id == key.span_id)
@@ -197,13 +197,13 @@ class Units:
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
         """Take in a unit whose samples are there already."""
-        self._ledger.enter(unit.key, unit.eligible)
+        self._ledger.enter(unit.key, unit.eligible_metrics)
         self._parking.ended(unit.key)
         if pending is not None:
             self._parking.keep(unit.key, pending, now_ns, is_root=True)
         self._ledger.belongs(unit)
         facts, decisions = unit.facts(), self._decisions
-        decided = decisions.first(facts, unit.eligible) if sampled else decisions.submitted(facts)
+        decided = decisions.first(facts, unit.eligible_metrics) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
@@ -229,9 +229,9 @@ class Units:
     def tick(self, now_ns: int) -> None:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
         for unit in self._assembler.due(now_ns):
-            for one in self._parking.split(self._left_of(unit), now_ns):
-                self._ledger.enter(one.key, one.eligible)
-                self._close(one, now_ns)
+            for part in self._parking.split(self._leave_out_shared(unit), now_ns):
+                self._ledger.enter(part.key, part.eligible_metrics)
+                self._close(part, now_ns)
             yield_gil()
         if self._chosen:
             chosen, self._chosen = self._chosen, []
@@ -262,7 +262,7 @@ class Units:
     def settled(self, result: JobResult) -> None:
         """Take in scores of a job: count them, let the unit's spans leave with the last of them, emit."""
         key = result.unit.key
-        scores = self._counted(result)
+        scores = self._count_scores(result)
         at_work = self._at_work.get(key)
         if at_work is None or at_work.goes_on_after(result.rest):  # None: it was given up
             return
@@ -333,17 +333,19 @@ class Units:
         attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made, semconv.PENDING_REASON: reason}
         self._hold.release(key, attributes, reason)
 
-    def _left_of(self, unit: Unit) -> Unit:
+    def _leave_out_shared(self, unit: Unit) -> Unit:
         """Return a unit with the metrics that score it here, if another scorer gives it some."""
         shared = self._shared.pop(unit.key, None)
-        return unit if shared is None else replace(unit, shared=shared, eligible=frozenset(self._metrics) - shared)
+        return (
+            unit if shared is None else replace(unit, shared=shared, eligible_metrics=frozenset(self._metrics) - shared)
+        )
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
         try:
             self._ledger.belongs(unit)
             facts = unit.facts()
             if unit.complete:
-                self._choose(unit, facts, self._decisions.first(facts, unit.eligible), None, now_ns)
+                self._choose(unit, facts, self._decisions.first(facts, unit.eligible_metrics), None, now_ns)
             else:
                 self._keeping.missed(facts, unit, lost)
                 outcomes = self._decisions.lost(facts, lost, reason)
@@ -361,18 +363,19 @@ class Units:
         samples: Samples | None,
         now_ns: int,
     ) -> None:
-        key, all_decided = unit.key, len(decisions) == len(self._metrics if unit.eligible is None else unit.eligible)
+        key, eligible = unit.key, self._metrics if unit.eligible_metrics is None else unit.eligible_metrics
+        all_decided = len(decisions) == len(eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
             self._chosen += self._keeping.to_make(unit, facts, samples, self._clock())
             self._turn_back(key, self._decisions.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
             return
-        chosen, others = self._sorted_out(key, decisions)
+        chosen, others = self._settle_untaken(key, decisions)
         held = size_bytes_of(unit, samples)
         if not chosen or not self._queue.reserve(held):
             if not all_decided:  # no score will tell what they wait for
-                others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
+                others |= self._settle_untaken(key, self._decisions.rest(facts, {}))[1]
             self._keeping.missed(facts, unit, Outcome.QUEUE_FULL)
-            self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self._refusal()), now_ns)
+            self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self._rejection_reason()), now_ns)
             return
         self.notes.chosen(unit.kind, chosen)
         if samples is None:
@@ -392,7 +395,7 @@ class Units:
             return
         at_work.undecided, chosen = None, dict[str, Decision]()
         try:
-            chosen, others = self._sorted_out(key, self._decisions.rest(facts, scores))
+            chosen, others = self._settle_untaken(key, self._decisions.rest(facts, scores))
         except Exception as error:  # noqa: BLE001  (else its job would wait for ever)
             log_internal_error("decide on a unit", error)
             others = self._decisions.settle_rest(key, Outcome.INCOMPLETE)
@@ -400,7 +403,7 @@ class Units:
         self._lanes.join(key, chosen)
         self._rest[key] = chosen
 
-    def _sorted_out(
+    def _settle_untaken(
         self, key: UnitKey, decisions: Mapping[str, Decision]
     ) -> tuple[dict[str, Decision], dict[str, Outcome]]:
         """Settle what was not taken, or finds no room; return the decisions that are left, and those outcomes."""
@@ -422,7 +425,7 @@ class Units:
     ) -> None:
         self._parking.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
 
-    def _counted(self, result: JobResult) -> list[Score]:
+    def _count_scores(self, result: JobResult) -> list[Score]:
         """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""
         scores = self._decisions.settle_scores(result.unit.key, result.scores)
         self.notes.scored(result.unit.key, scores)
@@ -432,7 +435,7 @@ class Units:
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
         return unit_attributes(scores, others) if self._attach else {}
 
-    def _said_of(self, decisions: Mapping[str, Decision]) -> Mapping[str, Any]:
+    def _describe_skipped(self, decisions: Mapping[str, Decision]) -> Mapping[str, Any]:
         """Return what the root of a unit says that could not be taken; there are decisions where a rule matched."""
         return {**self._skipped, **self._rules(decisions)} if decisions else self._skipped
 

@@ -158,7 +158,7 @@ def test_a_unit_comes_back_from_its_copy_as_it_was() -> None:
     unit = make_unit(trace_state="ot=th:8", parent_is_remote=None, no_content=NoContent("none there", "switch it on"))
     ((back, samples),) = units_of(taken_apart(copy_of(unit, "grounded")).spans, lambda error: None)
 
-    assert (back.key, back.eligible, samples) == (unit.key, {"grounded"}, None)
+    assert (back.key, back.eligible_metrics, samples) == (unit.key, {"grounded"}, None)
     for one, other in zip(unit.spans, back.spans, strict=True):
         there = replace(other, attributes=dict(other.attributes), decided=None)
         assert there == replace(one, resource={"service.name": "shop"}, trace_flags=1)

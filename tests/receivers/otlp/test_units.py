@@ -87,7 +87,7 @@ class Served:
 
     def pass_time(self, seconds: float) -> None:
         self.now_ns += int(seconds * S)
-        self.receiver.due(self.now_ns)
+        self.receiver.tick(self.now_ns)
 
     def takes(self, unit: Unit) -> bool:
         return self.sampler.decide(unit.facts(), "grounded").take
@@ -309,7 +309,7 @@ def test_the_end_hands_on_what_has_its_root_and_counts_the_rest_as_shutdown() ->
     lone = agent(parent=agent(trace=2), trace=2)
     served.send(root, lone)
 
-    assert served.receiver.detach(served.now_ns) == []
+    assert served.receiver.drain(served.now_ns) == []
 
     ended = {unit.key: (unit.complete, lost) for unit, lost in served.units}
     assert ended[key_of(root)][0]
@@ -416,7 +416,7 @@ def test_what_is_kept_at_the_end_goes_on() -> None:
     orphan = tool(agent(trace=2))
     served.send(root, orphan, to=to)
 
-    served.receiver.detach(served.now_ns)
+    served.receiver.drain(served.now_ns)
 
     assert sorted(to.spans) == sorted([root, orphan])
 
@@ -426,7 +426,7 @@ def test_a_forked_child_sends_nothing_on() -> None:
     served.send(agent(), to=to)
 
     served.receiver.reset()
-    served.receiver.detach(served.now_ns)
+    served.receiver.drain(served.now_ns)
 
     assert (to.gone, served.units, served.receiver.counts.spans) == ([], [], 0)
 
@@ -444,13 +444,13 @@ def test_whatever_comes_when_each_kept_span_goes_on_once_and_each_revision_ends_
     for span in chance.choices(spans, k=2 * len(spans)):  # some come again, and some never
         kept |= {one.span_id for one in served.send(span, to=to)}
         served.pass_time(chance.choice([0, 0, 0, 1, 3, 25]))
-    served.receiver.detach(served.now_ns)
+    served.receiver.drain(served.now_ns)
 
     assert sorted(span.span_id for span in to.spans) == sorted(kept)
     ended = [(unit.key, unit.revision) for unit, _ in served.units]
     assert len(ended) == len(set(ended))
     assert served.receiver.units == len({key for key, _ in ended}) + sum(served.outcomes().values())
-    assert (served.receiver.table.bytes, served.receiver.unread()) == (0, 0)
+    assert (served.receiver.table.bytes, served.receiver.unread_count()) == (0, 0)
 
 
 def a_few_traces(chance: Random) -> list[WireSpan]:

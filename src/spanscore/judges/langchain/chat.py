@@ -20,7 +20,7 @@ from spanscore.judges.langchain.refusal import ParameterRefused
 from spanscore.judges.langchain.window import window_of
 from spanscore.judges.record import failed_call, record
 from spanscore.judges.render import render
-from spanscore.judges.suppress import suppressed
+from spanscore.judges.suppress import suppress_tracing
 from spanscore.model.foreign import module_of
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.runtime.log import log_once
@@ -126,7 +126,7 @@ class LangChainJudge:
             JudgeTimeout: the answer was not whole in time.
             JudgeError: it refused, or answered what is of no use; which says ``error_type``.
         """
-        with suppressed():
+        with suppress_tracing():
             first, *others = await self._asked(prompt, prompt.n if self.answers_several else 1)
         return replace(first, other_completions=tuple(others)) if others else first
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.provider_errors import judge_error
-from spanscore.judges.suppress import suppressed
+from spanscore.judges.suppress import suppress_tracing
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.identity import plain
 from spanscore.metrics.kit.judged import checked_name
@@ -138,14 +138,14 @@ async def _in_no_context(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run in an empty context: nothing of the caller's (its current span, DeepEval's own trace) is added to."""
 
     async def unseen() -> T:
-        with suppressed():
+        with suppress_tracing():
             return await work()
 
     return await asyncio.get_running_loop().create_task(unseen(), context=Context())
 
 
 def _unseen(call: Callable[[], T]) -> T:
-    with suppressed():
+    with suppress_tracing():
         return call()
 
 

@@ -22,7 +22,7 @@ from spanscore.judges.asker import asked_by, asker
 from spanscore.judges.effects.fallback import stand_in_for
 from spanscore.judges.record import EMBED_STEP, recorded_calls
 from spanscore.judges.render import render
-from spanscore.judges.suppress import suppressed
+from spanscore.judges.suppress import suppress_tracing
 from spanscore.metrics.kit.condition import NotApplicableError
 from spanscore.metrics.kit.identity import parameters_of_version, plain_parameter
 from spanscore.metrics.kit.step import Step
@@ -142,8 +142,8 @@ class BaseMetric:
         return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
 
     async def _scored(self, sample: Sample) -> Score:
-        # suppressed(): a user's metric may ask its model itself. asked_by(): scored by hand, it is a score of its own, too.
-        with recorded_calls() as calls, suppressed(), asked_by(asker()):
+        # suppress_tracing(): a user's metric may call its model itself. asked_by(): a metric called by hand has its own score.
+        with recorded_calls() as calls, suppress_tracing(), asked_by(asker()):
             return await self._outcome(sample, calls)
 
     async def _outcome(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:

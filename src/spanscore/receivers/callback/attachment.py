@@ -91,5 +91,5 @@ class Attachment:
 
 def _state_of(installation: Installation) -> Callable[[], bool]:
     """Return what finds out whether a handler is installed; the installation refers to the handler, and not back."""
-    found = ref(installation)
-    return lambda: (one := found()) is not None and one.on
+    reference = ref(installation)
+    return lambda: (installed := reference()) is not None and installed.on

@@ -198,7 +198,7 @@ class RunCapture:
         if root.ignored or root.key is None:
             return None
         if root.may is None:
-            root.may = self._sampler.may(self._facts(root, metadata))
+            root.may = self._sampler.could_sample(self._facts(root, metadata))
         root.record_content = root.may or self.content
         if root.record_content:
             root.input = take(input_)
@@ -212,8 +212,8 @@ class RunCapture:
     def _is_start(self, run_id: int, metadata: Any, input_: Any) -> bool:
         """Whether a start event is the one that began a root: LangChain calls a handler twice that is attached twice."""
         root = self._roots.get(run_id)
-        given = None if root is None else root.given
-        return given is not None and given[0] is metadata and given[1] is input_
+        inputs = None if root is None else root.given
+        return inputs is not None and inputs[0] is metadata and inputs[1] is input_
 
     def _is_left(self, run_id: int) -> bool:
         """Whether no root of this id runs, or one that began in this thread or task, which has left it: it is given up."""
@@ -361,22 +361,22 @@ class RunCapture:
         elif not root.detached:
             self._put(event, _size_bytes(run, snapshot))
 
-    def _keep(self, root: Root, told: list[Event], event: Event) -> None:
+    def _keep(self, root: Root, events: list[Event], event: Event) -> None:
         """Keep the end of a run until that of its root, as long as there are not too many.
 
         No lock: who takes what is kept says so before he reads it, and here that is asked after it was kept: no event is left.
         """
         run, _, snapshot, _ = event
         root.told_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
-        told.append(event)
+        events.append(event)
         if root.told is not None and not root.ended:
             root.open.pop(run.id, None)
-            if len(told) < _MOST_TOLD and root.told_bytes < _MOST_TOLD_BYTES:
+            if len(events) < _MOST_TOLD and root.told_bytes < _MOST_TOLD_BYTES:
                 return
             root.told = None
-        for one in each_once(told):
+        for kept in each_once(events):
             size_bytes, root.told_bytes = root.told_bytes, 0  # the first counts for all: a text is counted once
-            self._put(one, size_bytes)
+            self._put(kept, size_bytes)
 
     def _put(self, event: Event, size_bytes: int) -> None:
         run = event[0]

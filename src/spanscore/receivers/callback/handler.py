@@ -258,12 +258,19 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
         return self._begin(own_id, *about, heard_as=run_id)
 
     def _model_start(
-        self, operation: str, serialized: Any, asked: Any, run_id: UUID, parent: UUID | None, metadata: Any, kwargs: Any
+        self,
+        operation: str,
+        serialized: Any,
+        prompts: Any,
+        run_id: UUID,
+        parent: UUID | None,
+        metadata: Any,
+        kwargs: Any,
     ) -> None:
         try:
             take = codec.snapshot_messages if operation is semconv.CHAT else codec.snapshot
             name = kwargs.get("name") or (serialized or {}).get("name") or "model"
-            run = self._open(run_id.int, parent, operation, name, metadata, take, asked)
+            run = self._open(run_id.int, parent, operation, name, metadata, take, prompts)
             if run is not None:
                 run.details = (metadata, kwargs.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001

@@ -60,7 +60,12 @@ def _asking(frame: FrameType | None) -> FrameType | None:
 
 def _append_the_others(asking: dict[str, Any], ours: type) -> None:
     others, tasks = asking.get("non_inline_handlers"), asking.get("non_inline_tasks")
-    if not others or tasks is None or tasks or not all(isinstance(one, ours) for one in asking["inline_handlers"]):
+    if (
+        not others
+        or tasks is None
+        or tasks
+        or not all(isinstance(handler, ours) for handler in asking["inline_handlers"])
+    ):
         return
     manager = asking["self"]
     about = {"parent_run_id": manager.parent_run_id, "tags": manager.tags, "metadata": manager.metadata}

@@ -68,7 +68,7 @@ class ModelMetrics:
 
     def abandon(self, meter: Meter) -> None:
         """Count on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
-        self._exported = {one: made for one, made in self._exported.items() if one is not meter}
+        self._exported = {exporting: made for exporting, made in self._exported.items() if exporting is not meter}
 
     def record(self, attributes: Mapping[str, Any], duration_s: float, span: Span) -> None:
         """Count one run by the attributes of its span. Tokens that the model did not tell are not 0. Never raises.

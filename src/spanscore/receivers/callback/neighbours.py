@@ -37,7 +37,7 @@ def neighbours() -> list[str]:
     callbacks = sys.modules.get(f"{_HOME}.callbacks")  # not loaded: there is nothing to trace
     manager = getattr(callbacks, "BaseCallbackManager", object)
     modules = [m for m in _modules(manager.__dict__.get("__init__")) if m.split(".")[0] not in _NOBODY]
-    return [_named(module) for module in dict.fromkeys(modules)]
+    return [_format_name(module) for module in dict.fromkeys(modules)]
 
 
 def announce(active: Sequence[str]) -> None:
@@ -73,6 +73,6 @@ def _module(wrapper: Any) -> str:
     return type(wrapper).__module__
 
 
-def _named(module: str) -> str:
-    known = next((name for prefix, name in _KNOWN.items() if module.startswith(prefix)), None)
-    return module if known is None else f"{known} ({module})"
+def _format_name(module: str) -> str:
+    library = next((name for prefix, name in _KNOWN.items() if module.startswith(prefix)), None)
+    return module if library is None else f"{library} ({module})"

@@ -43,7 +43,7 @@ class PlainAttributes:
         attributes = attributes_of(run, output, error, metadata=self._metadata)
         for name in () if self._redactor is None else self._may_name_somebody & attributes.keys():
             if isinstance(attributes[name], str):
-                attributes |= self._redacted(name, attributes.pop(name))
+                attributes |= self._redact(name, attributes.pop(name))
         return attributes
 
     def of_ended(
@@ -55,13 +55,13 @@ class PlainAttributes:
             return attributes | {semconv.RUN_END: run_end_of(None, error)}, None
         return attributes, error
 
-    def _redacted(self, name: str, given: str) -> dict[str, str]:
+    def _redact(self, name: str, text: str) -> dict[str, str]:
         """Return an attribute: applications name a conversation by its user's address. Fails closed, as with content."""
         try:
-            return {name: safe_text(self._redacted_id(given))}
+            return {name: safe_text(self._redacted_id(text))}
         except BaseException:  # noqa: BLE001
             return {}
 
-    def _redact_id(self, given: str) -> str:
+    def _redact_id(self, conversation_id: str) -> str:
         redactor = self._redactor
-        return given if redactor is None else self._box.run(lambda: redacted(given, redactor))
+        return conversation_id if redactor is None else self._box.run(lambda: redacted(conversation_id, redactor))

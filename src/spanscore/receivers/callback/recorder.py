@@ -61,7 +61,7 @@ _SPARE_ATTRIBUTES: Final = 32
 
 
 class Recorder:
-    """Replays events into spans. Span thread, but for ``unread`` and ``close``.
+    """Replays events into spans. Span thread, but for ``unread_count`` and ``close``.
 
     Attributes:
         abandoned: roots that never ended, or were left by their readers.
@@ -123,7 +123,7 @@ class Recorder:
         """Roots that were let in."""
         return self._memory.units
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """Return how many roots the span thread has not even read the start of. Any thread."""
         return self._memory.units - self._read
 
@@ -158,7 +158,7 @@ class Recorder:
             self._untold.discard(root.key)
             self._finish_if_whole(root, now_ns)
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Finish the roots whose grace is over, and give up those that never ended.
 
         One whose task is over has its grace, too: its end may be told by a task of its own, as LangChain shields it.
@@ -183,7 +183,7 @@ class Recorder:
         looks += [self._seen_ns + _LOOK_NS] if self._memory.roots else []
         return min([*looks, *(deadline_ns for deadline_ns, _ in self._closing.values())], default=None)
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
+    def drain(self, now_ns: int) -> list[UnitKey]:
         """Finish every root, those that run as abandoned, and return the units of these: a later end might never be told."""
         for root in self._memory.running():
             self._hear(root, now_ns)
@@ -227,7 +227,7 @@ class Recorder:
         if self._content:
             content = rendered(render)
             room = self._room(len(attributes) + len(content) + (self._scores if run is root else 0))
-            on_span, render = {**self._exported(content, room), **attributes}, partial(dict, content)
+            on_span, render = {**self._render_exported(content, room), **attributes}, partial(dict, content)
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
@@ -278,11 +278,11 @@ class Recorder:
 
     def _hear(self, root: Root, now_ns: int) -> None:
         """Open a root, with what is told of it so far."""
-        told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
+        events, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
         root.told_bytes = 0  # its end is not to weigh what has been read
         self._read += 1
         self._safely(self._open_root, root, now_ns)
-        for event in each_once(told or []):
+        for event in each_once(events or []):
             self._safely(self._replay, event, now_ns)
             yield_gil()
 
@@ -315,7 +315,7 @@ class Recorder:
             root.opened_ns = now_ns
             self._open[root.key] = root
             if root.shared:
-                self._port.shared(root.key, root.shared)
+                self._port.metrics_shared(root.key, root.shared)
             self._port.unit_opened(root.key, now_ns)
 
     def _finish_if_whole(self, root: Root, now_ns: int) -> None:
@@ -362,7 +362,7 @@ class Recorder:
             return None
         return safe_text(said_by(error) or type_name(error))[:_MAX_ERROR_CHARS]
 
-    def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
+    def _render_exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
         """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
         redactor = self._redactor
         try:

@@ -66,14 +66,14 @@ def attributes_of(
         metadata: keys of it that are told, of a root.
     """
     try:
-        described = _described(run, output, error)
-        return described | _listed(run, metadata) if metadata and run is run.root else described
+        described = _describe(run, output, error)
+        return described | _select_metadata(run, metadata) if metadata and run is run.root else described
     except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
         log_internal_error("describe a run", fault)
         return dict(_MARKS[run.operation])
 
 
-def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
     attributes: dict[str, Any] = dict(_MARKS[run.operation])
     if run.operation in MODELS:
         metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
@@ -94,18 +94,18 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
 
 def _whose(run: Run) -> dict[str, str]:
     """Return what an application calls a run's conversation, and its unit."""
-    told = dict[str, str]()
+    attributes = dict[str, str]()
     if (run is run.root or run.operation in _CONVERSING) and (conversation := conversation_of(run)):
-        told[semconv.CONVERSATION_ID] = conversation
+        attributes[semconv.CONVERSATION_ID] = conversation
     if run is run.root and (key := feedback_key_of(_metadata(run))):
-        told[semconv.FEEDBACK_KEY] = safe_text(key)
-    return told
+        attributes[semconv.FEEDBACK_KEY] = safe_text(key)
+    return attributes
 
 
-def _listed(run: Run, keys: Sequence[str]) -> dict[str, Any]:
+def _select_metadata(run: Run, keys: Sequence[str]) -> dict[str, Any]:
     """Return the metadata under these keys; structures are none of it, as no rule needs them."""
-    known = _metadata(run) or {}
-    values = {semconv.METADATA + key: wire_value(jsonable(known[key])) for key in keys if key in known}
+    metadata = _metadata(run) or {}
+    values = {semconv.METADATA + key: wire_value(jsonable(metadata[key])) for key in keys if key in metadata}
     return {safe_text(name): value for name, value in values.items() if isinstance(value, str | int | float)}
 
 

@@ -45,8 +45,8 @@ def thread_or_task() -> int:
 
 def is_over(task: ReferenceType[Task[Any]]) -> bool:
     """Whether nothing of a task can run any more. Any thread."""
-    found = task()
-    return found is None or found.done() or found.get_loop().is_closed()
+    referent = task()
+    return referent is None or referent.done() or referent.get_loop().is_closed()
 
 
 def is_awaited() -> bool:

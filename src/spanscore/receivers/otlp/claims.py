@@ -87,17 +87,17 @@ class WireClaims:
     def of(self, origin: Origin) -> ScopeClaim:
         """Return how spans of a scope are claimed; of two that trace the same, who is asked for first is heard."""
         key = hash(origin)  # not its bytes, which may be many
-        found = self._claims.get(key)
-        if found is None:
-            scopes, scope = self._scopes_of(origin), _told(origin.scope_name)
+        claim = self._claims.get(key)
+        if claim is None:
+            scopes, scope = self._scopes_of(origin), _format_name(origin.scope_name)
             role = scopes.role(scope)
             if len(self._claims) >= _MOST:
                 self._claims.clear()
                 self._unheard.clear()
             if role is Role.IGNORED and scope in scopes.unheard:
                 self._unheard[key] = scope
-            found = self._claims[key] = self._claim(role)
-        return found
+            claim = self._claims[key] = self._claim(role)
+        return claim
 
     def claims(self, span: WireSpan) -> bool:
         """Whether a span may be of a unit."""
@@ -143,9 +143,9 @@ class WireClaims:
 
     def roots(self, closed: ClosedUnit) -> int:
         """Return how many roots of units there are among a topmost span and the claimed ones below it, without decoding any."""
-        known = {span.span_id: span for span in closed.spans} | {closed.root.span_id: closed.root}
+        spans = {span.span_id: span for span in closed.spans} | {closed.root.span_id: closed.root}
         ids = [(span.span_id, span.parent_id) for span in closed.spans]
-        return len(topmost_roots(closed.root.span_id, ids, lambda one: self.role(known[one]), closed.unread))
+        return len(topmost_roots(closed.root.span_id, ids, lambda span_id: self.role(spans[span_id]), closed.unread))
 
     def unread(self, taken: Taken) -> Iterator[tuple[str, set[bytes]]]:
         """Yield scopes that are ignored because another scope traces the same library, with the traces of their spans."""
@@ -161,7 +161,7 @@ class WireClaims:
     def found_by_content(self, origin: Origin) -> None:
         """Note that the root of a unit is of a scope that no translation names."""
         if self.of(origin).role in _BY_CONTENT:
-            self._scopes_of(origin).found_by_content(_told(origin.scope_name))
+            self._scopes_of(origin).found_by_content(_format_name(origin.scope_name))
 
     @property
     def unheard(self) -> Mapping[str, str]:
@@ -171,13 +171,13 @@ class WireClaims:
     def _claim(self, role: Role) -> ScopeClaim:
         if role is Role.CLAIMED:
             return ScopeClaim(role, None)
-        return ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, _unmarked)
+        return ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, _mark_none)
 
     def _scopes_of(self, origin: Origin) -> Scopes:
         resource = hash(origin.resource)
-        found = self._resources.get(resource)
-        if found is not None:
-            return found
+        scopes = self._resources.get(resource)
+        if scopes is not None:
+            return scopes
         if len(self._resources) >= _MOST:
             self._claims.clear()
             self._unheard.clear()
@@ -187,7 +187,7 @@ class WireClaims:
             attributes = resource_of(origin)
         except UnreadableRequest:
             return self._processes.setdefault(("", ""), self._scopes("some process"))
-        process = _told(attributes.get("service.name", "")), str(attributes.get("service.instance.id", ""))
+        process = _format_name(attributes.get("service.name", "")), str(attributes.get("service.instance.id", ""))
         scopes = self._processes.setdefault(
             process, self._scopes(f"the process of {process[0] or 'an unnamed service'}")
         )
@@ -203,10 +203,10 @@ class WireClaims:
         )
 
 
-def _unmarked(*_: object) -> None: ...
+def _mark_none(*_: object) -> None: ...
 
 
-def _told(name: Any) -> str:
+def _format_name(name: Any) -> str:
     """Return a name from the wire as it may stand in a log: anything may be in it."""
     text = str(name)[:_LONGEST_NAME]
     return text if text.isprintable() else printable(text)
@@ -229,10 +229,10 @@ def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> s
     begin, end = at + len(key), len(body) if end is None else end
     head = body[begin : begin + _HEAD]
     if head[::2] != _VALUE or begin + _HEAD > end:  # or in what comes behind the span
-        found = _VALUE_BEFORE.search(body, max(start, at - _LONGEST), at)
-        if found is None:
+        value = _VALUE_BEFORE.search(body, max(start, at - _LONGEST), at)
+        if value is None:
             return None
-        begin, end = found.start(), at
+        begin, end = value.start(), at
         head = body[begin : begin + _HEAD]
     size, begin = head[3], begin + _HEAD
     if head[1] != size + 2 or begin + size > end:

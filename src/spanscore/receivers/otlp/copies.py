@@ -71,10 +71,10 @@ class UnitCopies:
 
     def sorted_out(self, taken: Taken) -> CopiesTaken:
         """Return a request without its copies, and these. Any thread."""
-        found = [self._is_copy(origin) for origin, _ in taken.places]
-        if True not in found:
+        are_copies = [self._is_copy(origin) for origin, _ in taken.places]
+        if True not in are_copies:
             return CopiesTaken(taken, (), ())
-        marked = list(zip(taken.places, found, strict=True))
+        marked = list(zip(taken.places, are_copies, strict=True))
         private = [kept(taken.body, at, origin) for (origin, places), copy in marked if copy for at in places]
         if not self.trusted:
             self.ignored += len(private)
@@ -95,16 +95,16 @@ class UnitCopies:
                 self.again += 1
                 continue
             self._known.add(*ids)
-            if (ours := self._for_us(unit)).eligible:
+            if (ours := self._for_us(unit)).eligible_metrics:
                 yield ours, samples
 
     def _for_us(self, unit: Unit) -> Unit:
         """Return a unit that is eligible for those metrics alone that there are here."""
-        eligible = unit.eligible or frozenset()
+        eligible = unit.eligible_metrics or frozenset()
         for name in sorted(eligible - self._metrics):
             self.lost[f"the metric {printable(name)}, which this scorer does not have"] += 1
             log_once(f"copies for {name}", f"copies of units came to be scored by {printable(name)}, {_NO_METRIC}")
-        return replace(unit, eligible=eligible & self._metrics)
+        return replace(unit, eligible_metrics=eligible & self._metrics)
 
     def _unreadable(self, error: Exception) -> None:
         self.lost["what cannot be read"] += 1
@@ -112,17 +112,17 @@ class UnitCopies:
 
     def notes(self) -> list[str]:
         """Return what must be known of copies that were not scored, for ``status()``."""
-        told = [f"{times:,} copies of units came with {what}" for what, times in self.lost.copy().items()]
-        return told + ([f"{self.ignored:,} spans of copies came {_UNTRUSTED}"] if self.ignored else [])
+        notes = [f"{times:,} copies of units came with {what}" for what, times in self.lost.copy().items()]
+        return notes + ([f"{self.ignored:,} spans of copies came {_UNTRUSTED}"] if self.ignored else [])
 
     def _is_copy(self, origin: Origin) -> bool:
         resource = hash(origin.resource)  # not the bytes, which may be many
-        found = self._copies.get(resource)
-        if found is None:
+        is_copy = self._copies.get(resource)
+        if is_copy is None:
             if len(self._copies) >= _MOST:
                 self._copies.clear()
-            found = self._copies[resource] = _says_copy(origin)
-        return found
+            is_copy = self._copies[resource] = _says_copy(origin)
+        return is_copy
 
 
 def _says_copy(origin: Origin) -> bool:

@@ -158,7 +158,7 @@ def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
 
 
 def _read_in(records: Iterable[tuple[str, Any]]) -> LogResults:
-    told, content = list[tuple[bytes, ExternalResult]](), list[ContentRecord]()
+    results_by_record, content = list[tuple[bytes, ExternalResult]](), list[ContentRecord]()
     rejected = Counter[str]()
     for scope, record in records:
         held = attributes_of(record.attributes)
@@ -169,15 +169,15 @@ def _read_in(records: Iterable[tuple[str, Any]]) -> LogResults:
             results = [*_results([held], of)]
             if not results:
                 rejected[_NAMELESS] += 1
-            told += [(_known_by(record), result) for result in results]
-        elif (found := record_of(record, scope, held)) is not None:
-            content.append(found)
-    return LogResults(told, rejected, content)
+            results_by_record += [(_identify(record), result) for result in results]
+        elif (content_record := record_of(record, scope, held)) is not None:
+            content.append(content_record)
+    return LogResults(results_by_record, rejected, content)
 
 
-def _known_by(record: Any) -> bytes:
-    told = record.time_unix_nano or record.observed_time_unix_nano or record.span_id
-    return bytes(record.SerializeToString()) if told else b""
+def _identify(record: Any) -> bytes:
+    has_identity = record.time_unix_nano or record.observed_time_unix_nano or record.span_id
+    return bytes(record.SerializeToString()) if has_identity else b""
 
 
 def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ToldOf) -> Iterator[ExternalResult]:
@@ -197,20 +197,22 @@ def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[s
         return
     flat: dict[str, dict[str, Any]] = {}
     for name, value in held.items():
-        if (found := _FLAT.fullmatch(name)) is not None:
-            flat.setdefault(found[1], {})[found[2]] = value
+        if (match := _FLAT.fullmatch(name)) is not None:
+            flat.setdefault(match[1], {})[match[2]] = value
     if not flat and span_name.startswith(semconv.PHOENIX_EVALUATION) and ("score" in held or "label" in held):
         flat[""] = {**held, "name": span_name.removeprefix(semconv.PHOENIX_EVALUATION)}
-    for told in flat.values():
+    for result in flat.values():
         yield {
-            semconv.EVALUATION_NAME: told.get("name"),
-            semconv.EVALUATION_SCORE_VALUE: told.get("score"),
-            semconv.EVALUATION_SCORE_LABEL: told.get("label"),
+            semconv.EVALUATION_NAME: result.get("name"),
+            semconv.EVALUATION_SCORE_VALUE: result.get("score"),
+            semconv.EVALUATION_SCORE_LABEL: result.get("label"),
         }
 
 
-def _results(told: Iterable[Mapping[str, Any]], of: ToldOf | None, trace_state: str = "") -> Iterator[ExternalResult]:
-    for held in told:
+def _results(
+    attributes: Iterable[Mapping[str, Any]], of: ToldOf | None, trace_state: str = ""
+) -> Iterator[ExternalResult]:
+    for held in attributes:
         name = _text(held.get(semconv.EVALUATION_NAME))
         if name is not None:
             value = _number(held.get(semconv.EVALUATION_SCORE_VALUE))
@@ -221,9 +223,9 @@ def _results(told: Iterable[Mapping[str, Any]], of: ToldOf | None, trace_state: 
 def _probability(held: Mapping[str, Any], trace_state: str) -> float:
     """Return the share of the traffic that a score stands for: spanscore's own word, else the head sampler's."""
     threshold = _text(held.get(semconv.SAMPLING_THRESHOLD))
-    known = None if threshold is None else decode_threshold(threshold)
-    known = upstream_of(trace_state) if known is None else known
-    share = 1.0 if known is None else probability(known)
+    threshold_sent = None if threshold is None else decode_threshold(threshold)
+    threshold_sent = upstream_of(trace_state) if threshold_sent is None else threshold_sent
+    share = 1.0 if threshold_sent is None else probability(threshold_sent)
     return share if 0.0 < share <= 1.0 else 1.0
 
 

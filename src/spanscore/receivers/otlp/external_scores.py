@@ -84,7 +84,9 @@ class ExternalScores:
         return [
             kept(taken.body, place, origin)
             for (origin, places), claim in zip(taken.places, claims, strict=True)
-            for place in _told(taken.body, places, marks, claim.role, of_spanscore=origin.scope_name == semconv.SCOPE)
+            for place in _select_spans(
+                taken.body, places, marks, claim.role, of_spanscore=origin.scope_name == semconv.SCOPE
+            )
         ]
 
     def read(self, spans: Iterable[WireSpan]) -> None:
@@ -97,9 +99,9 @@ class ExternalScores:
                 continue
             self._add(span.trace_id, span.span_id, results)
 
-    def read_logs(self, found: LogResults) -> None:
+    def read_logs(self, results: LogResults) -> None:
         """Count what stands in log records."""
-        for known_by, result in found.told:
+        for known_by, result in results.told:
             self._add(known_by, b"", [result])
 
     def counts(self) -> ExternalCounts | None:
@@ -112,9 +114,9 @@ class ExternalScores:
 
     def _add(self, trace_id: bytes, span_id: bytes, results: Iterable[ExternalResult]) -> None:
         others = [
-            one
-            for one in results
-            if one.evaluator_version is None or (one.name, one.evaluator_version) not in self._own
+            result
+            for result in results
+            if result.evaluator_version is None or (result.name, result.evaluator_version) not in self._own
         ]
         if not others:
             return
@@ -135,22 +137,22 @@ class ExternalScores:
         if result.told is None:
             return False
         trace_id, span_id, way = result.told
-        told = {one: span_id + one.encode() + result.name.encode() for one in _WAYS}
-        if any(self._told.has(trace_id, told[one]) for one in _WAYS if one != way):
+        ids = {way_name: span_id + way_name.encode() + result.name.encode() for way_name in _WAYS}
+        if any(self._told.has(trace_id, ids[way_name]) for way_name in _WAYS if way_name != way):
             return True
-        self._told.add(trace_id, told[way])
+        self._told.add(trace_id, ids[way])
         return False
 
     def _take(self, result: ExternalResult) -> None:
         if result.value is None and result.label is None:
             self._undefined += 1
             return
-        name, label = self._admitted(_word(result.name), None if result.label is None else _word(result.label))
+        name, label = self._admit(_word(result.name), None if result.label is None else _word(result.label))
         tally = self._tallies.setdefault(name, _NameTally())
         tally.scores += 1
         tally.labels.update([] if label is None else [label])
-        told = () if label is None else ((semconv.EVALUATION_SCORE_LABEL, label),)
-        labels = ((semconv.EVALUATION_NAME, name), *told, *within(semconv.SOURCE_EXTERNAL))
+        label_attributes = () if label is None else ((semconv.EVALUATION_SCORE_LABEL, label),)
+        labels = ((semconv.EVALUATION_NAME, name), *label_attributes, *within(semconv.SOURCE_EXTERNAL))
         self._count(semconv.SCORED, labels, 1)
         value = result.value
         if value is None or name == OTHER:
@@ -166,7 +168,7 @@ class ExternalScores:
         for name, amount in zip(MOMENTS, moments, strict=True):
             self._count(name, labels, amount)
 
-    def _admitted(self, name: str, label: str | None) -> tuple[str, str | None]:
+    def _admit(self, name: str, label: str | None) -> tuple[str, str | None]:
         """Return a name and its label, or what stands for all that there is no room for."""
         if (name, label) not in self._sets:
             if len(self._sets) >= _MOST or name == OTHER:
@@ -175,7 +177,7 @@ class ExternalScores:
         return name, label
 
 
-def _told(
+def _select_spans(
     body: bytes, places: Sequence[SpanPlace], marks: Sequence[bytes], role: Role, *, of_spanscore: bool
 ) -> Iterable[SpanPlace]:
     """Return the spans of one scope that may hold scores: of the evaluators' own scopes those of ``spanscore`` alone."""

@@ -43,13 +43,13 @@ class KeptSpans:
 
     def give(self, keys: Sequence[UnitKey]) -> dict[int, PendingSpan]:
         """Return those that wait of these spans of one trace, by span id: who gets them ends them."""
-        given: dict[int, PendingSpan] = {}
+        pending: dict[int, PendingSpan] = {}
         for key in keys:
-            found = self._waiting.pop(key, None)
-            if found is not None:
-                given[key.span_id] = found[1]
+            entry = self._waiting.pop(key, None)
+            if entry is not None:
+                pending[key.span_id] = entry[1]
                 self._note_gone(key)
-        return given
+        return pending
 
     def let_go(self, keys: Sequence[UnitKey]) -> None:
         """Send on what waits of these, as it is."""

@@ -147,16 +147,18 @@ class OtlpSpans:
     def take_logs(self, records: Iterable[ContentRecord]) -> None:
         """Keep content that came in log records until its spans are read; of traces that may be scored. Any thread."""
         if not self._closed:
-            self.logs.add(one for one in records if self._sampler.preview_trace(one.ids[0].to_bytes(16)) is not False)
+            self.logs.add(
+                record for record in records if self._sampler.preview_trace(record.ids[0].to_bytes(16)) is not False
+            )
 
     def read(self, taken: Taken) -> Arrived | None:
         """Return what ``hand_over`` is to be given of a request that was read, and not received. None: nothing is taken."""
-        return None if self._closed else self._arrived(self.look(taken, keep=False), None)
+        return None if self._closed else self._count_arrival(self.look(taken, keep=False), None)
 
     def hand_over(self, read: Sequence[StreamRead]) -> None:
         """Take requests that were read of one stream, in their order; at least one."""
         self._ready()
-        self._event_queue.put(self, read, sum([one.arrived.size for one in read]), must=True)
+        self._event_queue.put(self, read, sum([message.arrived.size for message in read]), must=True)
 
     def then(self, work: Callable[[int], None]) -> None:
         """Have something done on the span thread, given the time, after all that was taken by now. Any thread."""
@@ -168,7 +170,7 @@ class OtlpSpans:
         done = Event()
 
         def close_and_ask(now_ns: int) -> None:
-            self.due(now_ns)
+            self.tick(now_ns)
             safe(now_ns, done.set)
 
         self.then(close_and_ask)
@@ -189,13 +191,13 @@ class OtlpSpans:
         """
         taken, copies, private = self.copies.sorted_out(taken)
         claims = [self._claims.of(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
-        sorting = Sorting(taken, self._dropped)
+        sorting = Sorting(taken, self._drop_content)
         for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
             if role is _OURS:
                 sorting.ours += len(places)
             else:
                 sorting.read(origin, places, mark, mostly)
-        kept = self._to_keep([*self._claimed(taken, claims)]) if keep else []
+        kept = self._to_keep([*self._claim_spans(taken, claims)]) if keep else []
         if private:
             here = {*private}
             kept = [span for span in kept if span not in here]
@@ -210,10 +212,10 @@ class OtlpSpans:
                     exit.pass_on(span, None)
             return
         self._ready()
-        arrived = self._arrived(looked, exit)
+        arrived = self._count_arrival(looked, exit)
         self._event_queue.put(self, arrived, arrived.size, must=True)
 
-    def _arrived(self, looked: Looked, exit: Exit | None) -> Arrived:
+    def _count_arrival(self, looked: Looked, exit: Exit | None) -> Arrived:
         """Count what is taken of a request, and return it."""
         taken, sorting, kept, copies, _, scores = looked
         if scores and self.external is not None:
@@ -231,7 +233,7 @@ class OtlpSpans:
         self._traces_taken += len(sorting.traces)
         return Arrived(sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size)
 
-    def _claimed(self, taken: Taken, claims: Sequence[ScopeClaim]) -> Iterator[WireSpan]:
+    def _claim_spans(self, taken: Taken, claims: Sequence[ScopeClaim]) -> Iterator[WireSpan]:
         for (origin, places), (role, marked, _) in zip(taken.places, claims, strict=True):
             for place in () if role is _OURS else places:
                 if marked is None or marked(taken.body, place[4], place[5]) is not None:
@@ -249,7 +251,7 @@ class OtlpSpans:
                 kept.append(span)
         return kept
 
-    def _dropped(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
+    def _drop_content(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
         """Return the root of a unit that no rate would take, without its content; None if its spans are to be kept."""
         trace_id, _, parent_id, _, _, _, trace_state = root
         has_state = trace_state != b""
@@ -260,7 +262,7 @@ class OtlpSpans:
         return None if may else self._claims.shortened(body, root, origin)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
-        return self._sampler.may(SamplingContext(key_of(span), is_trace_root, trace_state))
+        return self._sampler.could_sample(SamplingContext(key_of(span), is_trace_root, trace_state))
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
@@ -289,7 +291,7 @@ class OtlpSpans:
             except Exception as error:  # noqa: BLE001  (the other requests go on)
                 log_internal_error("read a message", error)
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Hand on the units that are whole, and send on what waits in vain."""
         self._close_all(self.table.due(now_ns), now_ns)
         self._close_all(self.streams.due(now_ns), now_ns, is_stream=True)
@@ -306,14 +308,14 @@ class OtlpSpans:
         """Return the units whose root is there and that wait for further spans."""
         return self.table.waiting() | self.streams.waiting()
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
+    def drain(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit whose root is there; what else would have been one is counted ``shutdown``. Returns none."""
         self._close_all([_shut_down(unit) for unit in self.table.close_all(now_ns)], now_ns)
         self._kept.let_all_go()
         self.streams.at_end()
         return []
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """Return how many roots the span thread has not seen; also the open units once nobody waits for it. Any thread."""
         unread = self._taken - self._read
         return unread + len(self.table.waiting()) if self._event_queue.abandoned else unread

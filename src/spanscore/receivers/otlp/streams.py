@@ -60,7 +60,7 @@ class OpenStream(NamedTuple):
         """Whether something of a trace is to come."""
         if self.table.holds(trace_id):
             return True
-        return bool(self.copies) and any(span.trace_id == trace_id for one in self.copies for span in one)
+        return bool(self.copies) and any(span.trace_id == trace_id for spans in self.copies for span in spans)
 
 
 class Streams:
@@ -119,12 +119,12 @@ class Streams:
         if stream is None:
             return None, now_ns
         stream.clock.read(read[0].log_ns, now_ns)
-        stream.clock.read(max([one.log_ns for one in read]), now_ns)
+        stream.clock.read(max([message.log_ns for message in read]), now_ns)
         return stream, stream.clock.now_ns(now_ns)
 
     def gathered(self, table: TraceTable) -> TableCounts:
         """Return what all streams, gone ones too, and one other table hold and have counted. Any thread."""
-        return reduce(TableCounts.plus, (TableCounts.of(one) for one in (table, *self._tables())), self._gone)
+        return reduce(TableCounts.plus, (TableCounts.of(each) for each in (table, *self._tables())), self._gone)
 
     def waiting(self) -> set[UnitKey]:
         """Return the units whose root is there and that were not handed on."""

@@ -79,7 +79,7 @@ class Sorting:
             marked: tells claimed ones; None = all are.
             mostly: what most claimed ones hold, and no other does; empty = nothing is.
         """
-        alone, body, known, ids = self._alone, self._body, b"", None
+        alone, body, last_trace_id, ids = self._alone, self._body, b"", None
         find = body.find
         self.read_spans += len(places)
         for place in reversed(places):
@@ -89,13 +89,13 @@ class Sorting:
                 or (mostly != b"" and find(mostly, start, end) >= 0)
                 or marked(body, start, end) is not None
             )
-            if trace_id is not known:
-                known, ids = trace_id, alone.get(trace_id)
+            if trace_id is not last_trace_id:
+                last_trace_id, ids = trace_id, alone.get(trace_id)
             if ids is not None and claimed and parent_id in ids and not is_remote and span_id not in ids:
                 ids[span_id] = parent_id
             else:
                 self._look_closer(place, origin, claimed=claimed)
-                known = b""
+                last_trace_id = b""
 
     def _look_closer(self, place: SpanPlace, origin: Origin, *, claimed: bool) -> None:
         """Read a span that is not just one more of the one unsampled unit of its trace."""
@@ -107,12 +107,12 @@ class Sorting:
         if above is None:
             pass
         elif above is not _NO_UNIT:
-            self._known(trace_id)[span_id] = above
+            self._list_ids(trace_id)[span_id] = above
             if claimed and span_id not in above:
                 above[span_id] = parent_id
                 return
         elif not claimed:
-            self._known(trace_id)[span_id] = _NO_UNIT
+            self._list_ids(trace_id)[span_id] = _NO_UNIT
         elif (root := self._dropped(self._body, place, origin)) is not None:
             self._begin(root, trace_id, span_id, parent_id)
             return
@@ -123,7 +123,7 @@ class Sorting:
         ids = {span_id: parent_id}
         self.unsampled.append(_unit(UnsampledUnit, (root, ids)))
         if trace_id in self._alone or trace_id in self._mixed:
-            self._known(trace_id)[span_id] = ids
+            self._list_ids(trace_id)[span_id] = ids
         else:
             self._alone[trace_id] = ids
 
@@ -132,10 +132,10 @@ class Sorting:
         ids = self._alone.get(trace_id)
         if ids is not None:
             return ids if parent_id in ids else None
-        known = self._mixed.get(trace_id)
-        return None if known is None else known.get(parent_id)
+        ids_by_span = self._mixed.get(trace_id)
+        return None if ids_by_span is None else ids_by_span.get(parent_id)
 
-    def _known(self, trace_id: bytes) -> dict[bytes, _Ids]:
+    def _list_ids(self, trace_id: bytes) -> dict[bytes, _Ids]:
         """Return what is known of the spans of a trace, one by one."""
         ids = self._alone.pop(trace_id, None)
         if ids is not None:

@@ -91,7 +91,7 @@ class ExternalReading:
             return
         self._end(unit, span, HeldSpan(span, exits, size) if exits else None, size, now_ns)
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Finish the units that have waited for long enough."""
         for unit in list(self.closing.values()):
             if now_ns >= unit.closes_ns:
@@ -105,10 +105,10 @@ class ExternalReading:
         """Hand on the units whose root has ended, and the ended spans of the others."""
         for unit in list(self.closing.values()):
             self._finish(unit, now_ns)
-        for one in running:
-            if isinstance(one, FollowedUnit) and one.early:
-                one.is_unit = True
-                self._hand_on_early(one, now_ns)
+        for external in running:
+            if isinstance(external, FollowedUnit) and external.early:
+                external.is_unit = True
+                self._hand_on_early(external, now_ns)
 
     def break_off(self, unit: FollowedUnit, now_ns: int) -> None:
         """Finish a unit whose root has not ended."""
@@ -177,7 +177,7 @@ class ExternalReading:
     def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
         unit.handed_on = True
         if unit.shared:
-            self._port.shared(unit.key, unit.shared)
+            self._port.metrics_shared(unit.key, unit.shared)
         if unit.role is RootRole.ROOT:
             self._port.unit_opened(unit.key, now_ns)
         early, unit.early = unit.early, []
@@ -220,8 +220,8 @@ class ExternalReading:
         assert unit.root_ended is not None
         spans = tuple(data for data, _, _ in (*unit.early, unit.root_ended))
         if facts is not None:
-            for one in split(Unit(unit.key, spans)):
-                self._port.unit_excluded(facts_of(one.key, facts))
+            for part in split(Unit(unit.key, spans)):
+                self._port.unit_excluded(facts_of(part.key, facts))
         self._release(unit)
 
     def _release(self, unit: FollowedUnit) -> None:

@@ -234,9 +234,9 @@ class ExternalSpans:
 
     def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
         """Note a span without a unit above it; return whether it begins one that may be scored."""
-        known = self._open.of.get(ids)
-        if known is not None:  # another processor has seen it
-            return ids == known.key and isinstance(known, FollowedUnit)
+        seen_unit = self._open.of.get(ids)
+        if seen_unit is not None:  # another processor has seen it
+            return ids == seen_unit.key and isinstance(seen_unit, FollowedUnit)
         above = None if span.parent is None else self._plain.of(span.parent[_IDS])
         unit = None if above is None else above.unit_above()
         if unit is not None:
@@ -252,7 +252,7 @@ class ExternalSpans:
 
     def _root_of(self, span: Any, ids: Ids, role: Role, front: object, above: PlainSpan | None) -> ExternalUnit:
         """Begin the unit of a claimed span: with it as the root, or an open span above it that is claimed by now."""
-        late = None if above is None else self._claimed_by_now(above)
+        late = None if above is None else self._find_claimed(above)
         if late is None:
             return self._new(ids, span, role, front, above)
         late.unit = self._new(late.ids, late.span, self.scopes.role(_scope(late.span)), front, late.above)
@@ -262,7 +262,7 @@ class ExternalSpans:
         return late.unit
 
     def _new(self, ids: Ids, root: Any, role: Role, front: object, above: PlainSpan | None) -> ExternalUnit:
-        unit = self._admitted(UnitKey(*ids), root, front, above)
+        unit = self._admit(UnitKey(*ids), root, front, above)
         if root.parent is not None:
             unit.parent_id = root.parent[1]
         if root.attributes and (root_is := root_role(attributes_of(root), _scope(root))) is _ROOT:
@@ -274,7 +274,7 @@ class ExternalSpans:
             self._give_up(oldest)
         return unit
 
-    def _claimed_by_now(self, above: PlainSpan) -> PlainSpan | None:
+    def _find_claimed(self, above: PlainSpan) -> PlainSpan | None:
         """Return the topmost open span above one that has got GenAI attributes since it started; None = none has."""
         claimed = [plain for plain in above.open_line() if self._has_marks(plain.span)]
         return claimed[-1] if claimed else None
@@ -333,13 +333,13 @@ class ExternalSpans:
         self.untaken[_BEFORE] += is_step
         return is_step
 
-    def _shared(self, key: UnitKey, scope: str) -> frozenset[str]:
+    def _find_shared_metrics(self, key: UnitKey, scope: str) -> frozenset[str]:
         """Return the metrics that other running scorers give a unit: their processors saw it before, or their callbacks did."""
         shared: frozenset[str] = frozenset()
         if handlers.of_others(self.identity) and library_of(scope) == "langchain":
             shared = recorded_by_others(self.identity)
-        for one in self.others:
-            other = one()
+        for reference in self.others:
+            other = reference()
             if other is None or other.closed:
                 continue
             unit = other.unit_at(key)
@@ -357,8 +357,8 @@ class ExternalSpans:
         """Return the open unit that a span belongs to; None where none is known."""
         return self._open.of.get(ids)
 
-    def _admitted(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ExternalUnit:
-        shared, session = self._shared(key, _scope(span)), context.current_session()
+    def _admit(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ExternalUnit:
+        shared, session = self._find_shared_metrics(key, _scope(span)), context.current_session()
         if self.identity.is_among(shared):
             return ExternalUnit(key=key, settled=True)
         if not self._event_queue.admits():
@@ -371,7 +371,7 @@ class ExternalSpans:
         if session is not None and self._turns is not None:
             self._turns.began(session, span.start_time, shared)
         # A shared unit is followed whatever sampling says: it is counted for some metrics alone.
-        own = bool(shared) or self._sampler.may(facts)
+        own = bool(shared) or self._sampler.could_sample(facts)
         if not own and (above is None or not any(map(self._may, above.open_line()))):
             return ExternalUnit(key=key, facts=facts, around=above)
         self.units += 1
@@ -397,7 +397,7 @@ class ExternalSpans:
         """Whether a unit with this span as its root may be scored."""
         if plain.may is None:
             is_possible = self.scopes.role(_scope(plain.span)) is _UNKNOWN
-            plain.may = is_possible and self._sampler.may(_facts(UnitKey(*plain.ids), plain.span))
+            plain.may = is_possible and self._sampler.could_sample(_facts(UnitKey(*plain.ids), plain.span))
         return plain.may
 
     def _is_claimed(self, span: ReadableSpan, role: Role) -> bool:
@@ -480,9 +480,9 @@ class ExternalSpans:
         """Read one span that ended, or learn what becomes of a unit."""
         self._reading.handle(event, now_ns)
 
-    def due(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Finish the units that have waited for long enough, and give up those whose root never ends."""
-        self._reading.due(now_ns)
+        self._reading.tick(now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
             self._open.end(oldest, now_ns)
             if isinstance(oldest, FollowedUnit):
@@ -498,10 +498,12 @@ class ExternalSpans:
         """Return the units whose root has ended and that wait for spans that are open."""
         return set(self._reading.closing)
 
-    def detach(self, now_ns: int) -> list[UnitKey]:
+    def drain(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit as it is; return those whose root had not ended. Its spans go on as they are when they end."""
         self.finish_ended(now_ns)
-        running = [one for one in list(self._open.running.values()) if isinstance(one, FollowedUnit) and not one.done]
+        running = [
+            unit for unit in list(self._open.running.values()) if isinstance(unit, FollowedUnit) and not unit.done
+        ]
         for unit in running:
             self._reading.break_off(unit, now_ns)
         return [unit.key for unit in running]
@@ -512,7 +514,7 @@ class ExternalSpans:
             self._settle_all([unit for unit in plain.let_go() if not isinstance(unit, FollowedUnit)])
         self._reading.finish_ended([*self._open.running.values()], now_ns)
 
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """Return how many roots the span thread has not heard of. Any thread."""
         return self.units - self._reading.units
 

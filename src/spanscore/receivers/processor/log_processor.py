@@ -39,9 +39,9 @@ class ScoringLogRecordProcessor(LogRecordProcessor):
         """Keep a record that holds content. Does not block; never raises."""
         try:
             scope = log_record.instrumentation_scope
-            found = emitted(log_record.log_record, "" if scope is None else scope.name)
-            if found is not None:
-                self._spans.take_log(found)
+            content = emitted(log_record.log_record, "" if scope is None else scope.name)
+            if content is not None:
+                self._spans.take_log(content)
         except Exception as error:  # noqa: BLE001
             log_internal_error("read a log record", error)
 

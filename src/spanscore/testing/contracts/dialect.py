@@ -1,4 +1,4 @@
-"""DialectContract: what every dialect promises."""
+"""SampleExtractorContract: what every dialect promises."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spanscore.model.span import SpanData, Unit
 from spanscore.protocols import SampleExtractor
 from spanscore.testing.builders import make_span
 
-__all__ = ["ODD", "DialectContract"]
+__all__ = ["ODD", "SampleExtractorContract"]
 
 ODD: Final[tuple[Any, ...]] = (
     None,
@@ -35,7 +35,7 @@ ODD: Final[tuple[Any, ...]] = (
 """What stands in an attribute where a writer has a fault, or a processor on the way cut it."""
 
 
-class DialectContract:
+class SampleExtractorContract:
     """Subclass it in a test and say how your dialect is made, and what a unit that it reads looks like."""
 
     def make(self) -> SampleExtractor:

@@ -13,7 +13,7 @@ from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.testing.builders import make_score, make_span, make_unit
 
-__all__ = ["QueueContract", "SharedQueueContract"]
+__all__ = ["DurableQueueContract", "QueueContract"]
 
 _HUGE = 1 << 40
 """Bytes: more than any queue may hold."""
@@ -163,19 +163,19 @@ class QueueContract:
             raise AssertionError("a job that is in the queue did not reach the worker who waits") from None
 
 
-class SharedQueueContract(QueueContract):
-    """Likewise of a queue whose jobs others may have."""
+class DurableQueueContract(QueueContract):
+    """Subclass it in a test of a queue that is shared by processes and survives them."""
 
-    def test_it_is_a_shared_queue(self) -> None:
+    def test_it_is_a_durable_queue(self) -> None:
         """It has what a scorer calls beside what it calls of every queue."""
         assert isinstance(self.make(), DurableQueue)
 
     def test_each_job_that_is_put_is_told_of_once(self) -> None:
         """The scorer goes on to the next one then; and a unit whose job does not come out here ends."""
-        queue, told = self._shared(), list[Job]()
+        queue, told = self._durable(), list[Job]()
 
         async def put() -> None:
-            queue.listen(lambda job, outcome, reason: told.append(job))
+            queue.on_result(lambda job, outcome, reason: told.append(job))
             for number in range(3):
                 self._put(queue, a_job(number))
             await self._until(lambda: len(told) >= 3)  # noqa: PLR2004  (as many as were put)
@@ -187,10 +187,10 @@ class SharedQueueContract(QueueContract):
 
     def test_a_unit_outlives_the_process_when_its_job_is_told_to_be_there_and_not_before(self) -> None:
         """What a worker has read is forgotten where it was read from by this word."""
-        queue, job, told = self._shared(), a_job(1), list[bool]()
+        queue, job, told = self._durable(), a_job(1), list[bool]()
 
         async def put() -> None:
-            queue.listen(
+            queue.on_result(
                 lambda job, outcome, reason: told.append(queue.is_durable(job.unit.key) or outcome is not None)
             )
             told.append(queue.is_durable(job.unit.key))
@@ -202,19 +202,19 @@ class SharedQueueContract(QueueContract):
 
     def test_scores_are_told_to_be_kept_before_they_are_emitted(self) -> None:
         """Else they would be emitted never, or by two processes."""
-        queue, kept = self._shared(), list[bool]()
+        queue, kept = self._durable(), list[bool]()
 
-        async def keep() -> None:
+        async def save() -> None:
             (job,) = await self._through(queue, a_job(1))
-            queue.keep(job, [make_score(1.0)], kept.append)
+            queue.save_scores(job, [make_score(1.0)], kept.append)
             await self._until(lambda: kept != [])
             queue.ack(job)
-            queue.emitted([job.unit])
+            queue.mark_exported([job.unit])
 
-        asyncio.run(keep())
+        asyncio.run(save())
         assert kept == [True], "what nobody else can have is to be kept"
 
-    def _shared(self) -> DurableQueue:
+    def _durable(self) -> DurableQueue:
         queue = self.make()
         assert isinstance(queue, DurableQueue)
         return queue

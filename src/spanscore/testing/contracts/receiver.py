@@ -43,9 +43,9 @@ class ReceiverContract:
         """The span thread sleeps until something comes in."""
         receiver = self._made()
 
-        receiver.due(time_ns())
+        receiver.tick(time_ns())
 
-        waits = receiver.in_flight(), receiver.next_due_ns(), receiver.detach(time_ns()), receiver.unread()
+        waits = receiver.in_flight(), receiver.next_due_ns(), receiver.drain(time_ns()), receiver.unread_count()
         assert waits == (set(), None, [], 0), "nothing came in, and yet something is waited for"
 
     def test_every_event_says_whose_it_is(self) -> None:
@@ -85,21 +85,23 @@ class ReceiverContract:
         self.arrive()
         self.arrive()
         with ThreadPoolExecutor(1) as thread:
-            before = thread.submit(receiver.unread).result()
+            before = thread.submit(receiver.unread_count).result()
         self._read(receiver)
 
-        assert (before, receiver.unread()) == (2, 0), "unread is to count the units of which no event was read"
+        assert (before, receiver.unread_count()) == (2, 0), (
+            "unread_count is to count the units of which no event was read"
+        )
 
     def test_a_unit_that_runs_is_handed_on_and_told_at_the_end(self) -> None:
-        """``detach`` returns it, and asks for no further look at it."""
+        """``drain`` returns the unit, and the receiver waits for nothing more."""
         receiver = self._made()
 
         began = self.begin()
         self._read(receiver)
-        running = receiver.detach(time_ns())
+        running = receiver.drain(time_ns())
 
-        assert len(running) == began, "detach is to return the units that had not ended"
-        assert [*self.port.handed_on] == running, "detach is to hand on every unit as it is"
+        assert len(running) == began, "drain is to return the units that had not ended"
+        assert [*self.port.handed_on] == running, "drain is to hand on every unit as it is"
         assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), "a unit that is handed on is waited for"
 
     def test_nothing_comes_in_once_it_is_closed(self) -> None:
@@ -109,7 +111,7 @@ class ReceiverContract:
         receiver.close()
         self.arrive()
 
-        assert (self._entries(), receiver.unread()) == ([], 0), "a closed receiver took a unit"
+        assert (self._entries(), receiver.unread_count()) == ([], 0), "a closed receiver took a unit"
 
     def test_after_a_fork_it_is_as_new(self) -> None:
         """What came in before is the parent's."""
@@ -122,8 +124,8 @@ class ReceiverContract:
         self.event_queue.reset()
         receiver.reset()
 
-        assert receiver.unread() == 0, "reset is to forget what was not read"
-        assert receiver.detach(time_ns()) == [], "reset is to forget the units that run"
+        assert receiver.unread_count() == 0, "reset is to forget what was not read"
+        assert receiver.drain(time_ns()) == [], "reset is to forget the units that run"
         assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), "reset is to forget what waits"
 
     def _made(self) -> Receiver:
@@ -139,13 +141,13 @@ class ReceiverContract:
         now_ns = time_ns()
         for _, event, _ in self._entries():
             receiver.handle(event, now_ns)
-        receiver.due(now_ns)
+        receiver.tick(now_ns)
         for _ in range(_TIMES):
             due_ns = receiver.next_due_ns()
             if not receiver.in_flight():
                 return
             assert due_ns is not None, "a unit is in flight, and next_due_ns does not say when to look at it"
-            receiver.due(due_ns)
+            receiver.tick(due_ns)
 
 
 class _Port:
@@ -155,7 +157,7 @@ class _Port:
         self.opened_units: list[UnitKey] = []
         self.handed_on: Counter[UnitKey] = Counter()
 
-    def shared(self, key: UnitKey, metrics: Set[str]) -> None:
+    def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
         pass
 
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:

@@ -31,7 +31,7 @@ class SinkContract:
         """Return a new sink."""
         raise NotImplementedError
 
-    def written(self) -> str | None:
+    def read_output(self) -> str | None:
         """Return what the sink that was made last has written so far; None where nothing can look."""
         return None
 
@@ -60,7 +60,7 @@ class SinkContract:
 
         _on_one_thread(partial(self.make().emit, _units()[0], [make_score(metric=name) for name in metrics]))
 
-        written = self.written()
+        written = self.read_output()
         lost = [name for name in metrics if written is not None and name not in written]
         assert not lost, f"of {len(metrics)} scores these were not written: {lost}"
 
@@ -70,7 +70,7 @@ class SinkContract:
 
         _on_one_thread(*(partial(emit, unit, [make_score(metric=name)]) for name in metrics))
 
-        written = self.written()
+        written = self.read_output()
         lost = [name for name in metrics if written is not None and name not in written]
         assert not lost, f"of scores of one unit that came in {len(metrics)} calls these were not written: {lost}"
 
@@ -78,7 +78,7 @@ class SinkContract:
         """Content leaves only where that was asked for."""
         _on_one_thread(partial(self.make().emit, _units()[0], [make_score(explanation=_QUOTE)]))
 
-        kept = _QUOTE not in (self.written() or "")
+        kept = _QUOTE not in (self.read_output() or "")
         assert self.quotes or kept, (
             "an explanation was written, which quotes content; quotes = True says that it may be"
         )

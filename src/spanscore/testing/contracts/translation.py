@@ -1,4 +1,4 @@
-"""TranslationContract: what every translation promises."""
+"""SpanNormalizerContract: what every translation promises."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from spanscore.model.span import SpanData
 from spanscore.protocols import SpanNormalizer
 from spanscore.testing.contracts.dialect import ODD
 
-__all__ = ["TranslationContract"]
+__all__ = ["SpanNormalizerContract"]
 
 _SAME = ("trace_id", "span_id", "parent_id", "start_ns", "end_ns", "scope", "kind", "status", "trace_flags", "resource")
 
 
-class TranslationContract:
+class SpanNormalizerContract:
     """Subclass it in a test and say how your translation is made, and what a span that it reads looks like."""
 
     def make(self) -> SpanNormalizer:
