@@ -121,33 +121,18 @@ class Decisions:
         return True
 
     def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Settle a unit that could not be taken when it began; return its decisions where a rule matched, else none."""
-        decisions, kept = self._matched(facts)
+        """Settle a unit that could not be taken when it began; return its decisions if a rule matched, else none."""
+        self._noticed(facts)
+        self._known.closed(facts)
+        kept = self._known.recent.skipped(facts)
+        decisions: dict[str, Decision] = {}
+        if self._sampler.matches(facts):
+            decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
         closed = _Closed(decisions, self._unsampled, facts=None if decisions else kept)
         with self._lock:
             self._remember(facts.key, closed)
         self._ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
         return decisions
-
-    def unfollowed(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Count a unit that could not be taken when it began, and has not entered; return the same."""
-        decisions, kept = self._matched(facts)
-        self._ledger.record_rejected(Outcome.NOT_SAMPLED)
-        if decisions:
-            with self._lock:
-                self._remember(facts.key, _Closed(decisions, self._unsampled))
-        else:
-            self._excluded.append(kept)
-        return decisions
-
-    def _matched(self, facts: SamplingContext) -> tuple[dict[str, Decision], SamplingContext]:
-        """Notice a unit that could not be taken; return its decisions where a rule is for it, and the facts that are kept."""
-        self._noticed(facts)
-        self._known.closed(facts)
-        kept = self._known.recent.skipped(facts)
-        if not self._sampler.matches(facts):
-            return {}, kept
-        return {name: self._sampler.decide(facts, name) for name in self._metrics}, kept
 
     def excluded(self, facts: SamplingContext) -> None:
         """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""

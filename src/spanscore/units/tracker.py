@@ -158,10 +158,6 @@ class Units:
         """End the root of a unit that cannot be taken, at once."""
         pending.end(self._said_of(self._decisions.skipped(facts)))
 
-    def unit_not_tracked(self, facts: SamplingContext) -> Mapping[str, Any]:
-        """Count a unit that cannot be taken, in one step; return what its root says of it."""
-        return self._said_of(self._decisions.unfollowed(facts))
-
     def unit_excluded(self, facts: SamplingContext) -> None:
         """Count the unit, and remember it for ``explain``. Any thread."""
         self._decisions.excluded(facts)

@@ -26,7 +26,6 @@ from spanscore.model.span import Attributes, UnitKey
 from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import Redactor, UnitListener
 from spanscore.receivers.beside import span_elsewhere
-from spanscore.receivers.callback.at_once import AtOnce
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.plain_attributes import PlainAttributes
@@ -98,7 +97,6 @@ class Recorder:
         self._scores = scores
         self._models = models
         self._attributes = PlainAttributes(redactor, self._box, metadata)
-        self._at_once = AtOnce(self._attributes, port, self._run_spans, self._count)
         capture.receiver = self
         self.reset()
 
@@ -135,9 +133,6 @@ class Recorder:
         """Read one event."""
         root = event[0].root
         if not root.heard and not root.detached:
-            if self._at_once.takes(event):
-                self._let_leave(root, event)
-                return
             self._hear(root, now_ns)
         self._replay(event, now_ns)
 
@@ -268,13 +263,6 @@ class Recorder:
         return self._spans
 
     # --- roots -------------------------------------------------------------------------------------------------
-
-    def _let_leave(self, root: Root, event: Event) -> None:
-        self._read += 1
-        try:
-            self.abandoned += self._at_once.leave(root, event) == "abandoned"
-        finally:
-            self._memory.forget(root)
 
     def _hear(self, root: Root, now_ns: int) -> None:
         """Open a root, with what is told of it so far."""

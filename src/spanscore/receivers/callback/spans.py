@@ -17,9 +17,7 @@ from typing import Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
-    NonRecordingSpan,
     Span,
-    SpanContext,
     SpanKind,
     Status,
     StatusCode,
@@ -35,7 +33,6 @@ from spanscore.otel.ids import OwnIds
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
 from spanscore.receivers.callback.tool_context import ToolContext
-from spanscore.runtime.log import log_internal_error
 
 __all__ = ["RunSpans"]
 
@@ -152,50 +149,8 @@ class RunSpans:
 
     @property
     def unseen(self) -> bool:
-        """Whether nobody looks at spans before they end, and all below a root that is kept are: they may be made together."""
-        chosen = self._chosen
-        return chosen is not None and chosen.keeps_below and not chosen.watched
-
-    def finish(self, run: Run, attributes: dict[str, Any], end_ns: int, *, failed: bool) -> None:
-        """Make the span of a run that has ended, where they are ``unseen``, and let it leave. One thread. Never raises."""
-        assert self._chosen is not None
-        name, sampling = run.name, None
-        if run is run.root:
-            sampling = run.root.sampling
-        elif run.span is None:  # else what ended below it had to know it before
-            name = attributes.get(semconv.REQUEST_MODEL) or name
-        if sampling is not None and sampling.attributes:  # the sampler's own come first
-            attributes = {key: own for key, own in sampling.attributes.items() if key not in attributes} | attributes
-        above = self._above(run)
-        ids, status = self._ids_of(run, above), _FAILED if failed else _UNSET
-        try:
-            self._chosen.finish(
-                _span_name(run, name), ids, above, _kind_of(run), attributes, status, run.start_ns, end_ns
-            )
-        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
-            log_internal_error("end a span", error)
-
-    def _above(self, run: Run) -> SpanContext | None:
-        """Return the ids of the span above a run's; None where there is none."""
-        parent = run.parent
-        if parent is not None:
-            return self._ids_of(parent, None) if parent.span is None else parent.span.get_span_context()
-        ids = get_current_span(run.root.context).get_span_context()
-        return ids if ids.is_valid else None
-
-    def _ids_of(self, run: Run, above: SpanContext | None) -> SpanContext:
-        """Return the ids of a run that has ended; what comes late below it finds them as those of its span."""
-        chosen = self._chosen
-        if run.span is None and chosen is not None:
-            above = above or self._above(run)
-            (trace_id, span_id), state = run.root.key or _new_key(chosen), None if above is None else above.trace_state
-            if run is not run.root:
-                span_id = run.span_id or chosen.ids.generate_span_id()
-            elif run.root.sampling is not None:
-                state = run.root.sampling.trace_state
-            run.span = NonRecordingSpan(chosen.ids_of(above, trace_id, span_id, state))
-        assert run.span is not None
-        return run.span.get_span_context()
+        """Whether no processor looks at spans before they end: those of a unit may be made together."""
+        return self._chosen is not None and not self._chosen.watched
 
     def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
         """Start the span of any other run, with its true time. One thread."""
