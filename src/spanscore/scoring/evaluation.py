@@ -12,7 +12,6 @@ from spanscore.judges.asker import Asker, ask_for, asked_by
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import record_calls
 from spanscore.judges.suppress import suppressed_context
-from spanscore.model.evolve import quickly_made
 from spanscore.model.foreign import type_name
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
@@ -180,8 +179,7 @@ class Evaluation:
             return await run_interruptibly(self._pool, lambda: run_without_loop(metric.score(sample)))
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class MetricAtWork:
     """A metric that is at work on a sample, and the calls that it has paid for so far."""
 

@@ -6,10 +6,10 @@ They have deadlines, a budget and room of their own: one that fails, is slow or 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from math import inf
 
 from spanscore import semconv
-from spanscore.model.evolve import evolve
 from spanscore.model.job import Job, JobResult
 from spanscore.model.score import Outcome, from_source
 from spanscore.runtime.log import log_internal_error
@@ -64,7 +64,7 @@ class Shadows:
         if not asked or not self._ledger.enter(key, asked.keys()):
             return
         self._ledger.choose(key, asked)
-        self.ask(evolve(job, decisions=asked, held_until_s=-inf))  # no span waits for them
+        self.ask(replace(job, decisions=asked, held_until_s=-inf))  # no span waits for them
 
     def ask(self, job: Job) -> None:
         """Begin the metrics of a job whose unit has entered the ledger. Never raises."""
