@@ -20,7 +20,7 @@ from spanscore.protocols import Metric
 from spanscore.runtime.interruptible import run_interruptibly
 from spanscore.runtime.log import raised_by_user
 from spanscore.runtime.pool import DaemonPool, run_without_loop
-from spanscore.scoring.asked import accounts_asked, awaits_nothing
+from spanscore.scoring.asked import accounts_asked
 from spanscore.scoring.deadline import Deadline
 from spanscore.scoring.metric_turn import MetricTurn
 
@@ -146,10 +146,6 @@ class Evaluation:
         sample = _sample_for(metric, job.samples)
         if sample is None:
             at_work.take_in(name, _without_sample(metric, job.samples))
-            return
-        if not metric.cpu_bound and awaits_nothing(metric):
-            score = suppressed_context().run(run_without_loop, self._guarded(metric, sample, None))
-            at_work.take_in(name, _placed(score, metric, sample, job.samples))
             return
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
         one = self._asker(name, job.taken_s, job.held_until_s, self._purse)
