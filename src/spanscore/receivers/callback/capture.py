@@ -27,13 +27,14 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import SamplingContext
 from spanscore.protocols import Receiver, RejectionCounter, Sampler
 from spanscore.receivers.beside import Identity, borrow, handlers
+from spanscore.receivers.callback.langchain_frames import is_awaited
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
 from spanscore.receivers.callback.memory import RunMemory
 from spanscore.receivers.callback.run_attributes import conversation_of, was_stopped
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
-from spanscore.receivers.callback.tasks import is_awaited, own_task, thread_or_task
+from spanscore.receivers.callback.tasks import own_task, thread_or_task
 from spanscore.runtime.event_queue import EventQueue
 from spanscore.runtime.log import log_once
 from spanscore.units.session_ids import SessionIds
