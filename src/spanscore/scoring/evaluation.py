@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -41,10 +41,11 @@ async def cancelled_tell() -> None:
         await asyncio.sleep(0)
 
 
+@dataclass(eq=False, repr=False)
 class Evaluation:
     """Scores jobs. Loop thread.
 
-    Args:
+    Attributes:
         metrics: by name.
         timeout_s: for which one metric may be at work on one sample, the time in which its questions wait left out; a
             metric's own ``timeout_s`` wins.
@@ -55,34 +56,28 @@ class Evaluation:
         disabled: every score is ``filtered``, and no metric is asked.
     """
 
-    def __init__(
-        self,
-        metrics: Mapping[str, Metric],
-        *,
-        timeout_s: float = 180.0,
-        purse: Purse | None = None,
-        at_once: int | None = None,
-        transcribes: bool = False,
-        quotes: bool = False,
-        disabled: bool = False,
-    ) -> None:
-        self._metrics = metrics
-        self._asker = partial(Asker, transcribes=transcribes, quotes=quotes)
-        self._purse = purse
-        self._timeout_s = timeout_s
-        self._at_once = at_once
-        self._disabled = disabled
+    metrics: Mapping[str, Metric]
+    _: KW_ONLY
+    timeout_s: float = 180.0
+    purse: Purse | None = None
+    at_once: int | None = None
+    transcribes: bool = False
+    quotes: bool = False
+    disabled: bool = False
+
+    def __post_init__(self) -> None:
+        self._asker = partial(Asker, transcribes=self.transcribes, quotes=self.quotes)
         self.reset()
 
     def reset(self) -> None:
         """Forget the pool and who is at work: in a forked child their threads do not exist."""
         self._pool: DaemonPool | None = None
         computing = asyncio.Semaphore(_THREADS)  # who waits for a thread is not late
-        self._places = {name: computing for name, metric in self._metrics.items() if metric.cpu_bound}
+        self._places = {name: computing for name, metric in self.metrics.items() if metric.cpu_bound}
         self._places |= {
-            name: asyncio.Semaphore(self._at_once)
-            for name, metric in self._metrics.items()
-            if self._at_once is not None and not metric.cpu_bound and not accounts_asked(metric)
+            name: asyncio.Semaphore(self.at_once)
+            for name, metric in self.metrics.items()
+            if self.at_once is not None and not metric.cpu_bound and not accounts_asked(metric)
         }
 
     def close(self) -> None:
@@ -136,19 +131,19 @@ class Evaluation:
 
     def _begin(self, name: str, at_work: JobAtWork) -> None:
         job = at_work.job
-        metric = self._metrics.get(name)
+        metric = self.metrics.get(name)
         if metric is None:  # another process has chosen it
             at_work.take_in(name, _unknown(name, job.samples))
             return
-        if self._disabled:
+        if self.disabled:
             at_work.take_in(name, _unscored(metric, Outcome.FILTERED, "disabled"))
             return
         sample = _sample_for(metric, job.samples)
         if sample is None:
             at_work.take_in(name, _without_sample(metric, job.samples))
             return
-        timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
-        one = self._asker(name, job.taken_s, job.held_until_s, self._purse)
+        timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
+        one = self._asker(name, job.taken_s, job.held_until_s, self.purse)
         turn = MetricTurn(self._places[name]) if name in self._places else None
         # Whatever a metric asks, and however: it is no run of the application.
         context = suppressed_context()

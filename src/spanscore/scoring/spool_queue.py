@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -57,10 +57,11 @@ def row_key(unit: Unit) -> RowKey:
     return RowKey(*unit.ledger_key, revision)
 
 
+@dataclass(eq=False, repr=False)
 class SpoolQueue:
     """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``emitted``.
 
-    Args:
+    Attributes:
         spool: holds them.
         in_memory: jobs of which this process holds the lease: they wait in memory, or are in work.
         max_bytes: of content in memory, roughly: one half for these, one for what is on its way to the disk.
@@ -69,30 +70,22 @@ class SpoolQueue:
         resource: gives that of this process, which a job takes along.
         passing: units on their way to the disk; None = some twenty for each of ``in_memory``.
         metrics: names of the metrics that this process has; the others wait for a process that has them. None = it has all.
-
-    Attributes:
         redelivered: units that came again: put once more, or taken with all scores that a process before may have emitted.
     """
 
-    def __init__(
-        self,
-        spool: SpoolFile,
-        *,
-        in_memory: int = 1_000,
-        max_bytes: int = 256_000_000,
-        scores_here: bool = True,
-        unreadable: Callable[[str], None] = lambda because: None,
-        resource: Callable[[], Mapping[str, Any]] = dict,
-        passing: int | None = None,
-        metrics: Collection[str] | None = None,
-    ) -> None:
-        self.spool = spool
-        self._resource = resource
-        self.scores_here = scores_here
-        self._unreadable = unreadable
-        self._metrics = metrics
-        self._passing = MemoryQueue(passing or _PASSING * in_memory, max_bytes // 2)
-        self._memory = MemoryQueue(in_memory, max_bytes // 2)
+    spool: SpoolFile
+    _: KW_ONLY
+    in_memory: int = 1_000
+    max_bytes: int = 256_000_000
+    scores_here: bool = True
+    unreadable: Callable[[str], None] = lambda because: None
+    resource: Callable[[], Mapping[str, Any]] = dict
+    passing: int | None = None
+    metrics: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
+        self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.listen(lambda job, outcome, reason: None)
         self.reset()
 
@@ -155,7 +148,7 @@ class SpoolQueue:
 
     def put(self, job: Job) -> None:
         """Have a job written; its place is free when that is done."""
-        body = json_of_job(job, self._resource() or None)
+        body = json_of_job(job, self.resource() or None)
         self._loop = asyncio.get_running_loop()
         own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
         told = self._soon(partial(self._was_put, job, own))
@@ -279,7 +272,7 @@ class SpoolQueue:
     def _job(self, row: SpoolRow) -> Job | None:
         job = job_of(row.body)
         if isinstance(job, Unreadable):
-            self._unreadable(job.because)
+            self.unreadable(job.because)
             (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
@@ -291,7 +284,7 @@ class SpoolQueue:
     def _part(self, job: Job, row: SpoolRow) -> Job | None:
         """Return a job with the metrics that this process can score, and remember the others; None: it has none of them."""
         names = {*(metrics_of(row.metrics) or job.decisions)}
-        lacking = set() if self._metrics is None or row.end is not None else names.difference(self._metrics)
+        lacking = set() if self.metrics is None or row.end is not None else names.difference(self.metrics)
         lacking -= {score.metric for score in job.scored}
         if lacking and lacking == names:  # noted by no text: an earlier version wrote the row
             self.spool.leave(row.key, text_of_metrics(names))
@@ -306,7 +299,7 @@ class SpoolQueue:
     def _has_one_of(self, metrics: str) -> bool:
         """Whether this process has a metric of a row. The spool's thread."""
         names = metrics_of(metrics)
-        if not names or self._metrics is None or any(name in self._metrics for name in names):
+        if not names or self.metrics is None or any(name in self.metrics for name in names):
             return True
         listed = ", ".join(names)
         log_once(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -43,47 +43,39 @@ class _Closed:
     facts: SamplingContext | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Decisions:
     """Throws the dice for units and settles how they end. Span thread, but for ``explain``.
 
     Attributes:
-        gate_metrics: metrics at whose scores rules look: the others are decided on when these are in.
-
-    Args:
         metrics: names of all.
         known: told of every unit on which is decided.
         noticed: told likewise, once of each. Any thread.
         kept: closed units that are remembered, and as many that sampling excluded when they began.
+        gate_metrics: metrics at whose scores rules look: the others are decided on when these are in.
     """
 
-    def __init__(
-        self,
-        metrics: Sequence[str],
-        sampler: Sampler,
-        ledger: Ledger,
-        *,
-        known: KnownUnits | None = None,
-        noticed: Callable[[SamplingContext], None] = lambda facts: None,
-        kept: int = _KEPT,
-    ) -> None:
-        self._metrics = tuple(metrics)
-        self._sampler = sampler
-        self._ledger = ledger
-        self._known = known or KnownUnits()
-        self._noticed = noticed
-        self._kept = kept
-        self.gate_metrics = sampler.gate_metrics
-        self._rest = tuple(name for name in metrics if name not in self.gate_metrics) if self.gate_metrics else ()
-        self._first = tuple(name for name in metrics if name not in self._rest)
-        self._unsampled = dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED.value)
+    metrics: Sequence[str]
+    sampler: Sampler
+    ledger: Ledger
+    _: KW_ONLY
+    known: KnownUnits = field(default_factory=KnownUnits)
+    noticed: Callable[[SamplingContext], None] = lambda facts: None
+    kept: int = _KEPT
+
+    def __post_init__(self) -> None:
+        self.gate_metrics = self.sampler.gate_metrics
+        self._rest = tuple(name for name in self.metrics if name not in self.gate_metrics) if self.gate_metrics else ()
+        self._first = tuple(name for name in self.metrics if name not in self._rest)
+        self._unsampled = dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED.value)
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
-        self._known.reset()
+        self.known.reset()
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
-        self._excluded: deque[SamplingContext] = deque(maxlen=self._kept)
+        self._excluded: deque[SamplingContext] = deque(maxlen=self.kept)
 
     # --- deciding ----------------------------------------------------------------------------------------------
 
@@ -93,19 +85,19 @@ class Decisions:
         Args:
             eligible: metrics for which alone it is; None = all.
         """
-        self._noticed(facts)
-        self._known.recent.followed(facts)
+        self.noticed(facts)
+        self.known.recent.followed(facts)
         names = self._first if eligible is None else tuple(eligible)
-        return self._decided(facts._replace(scores={}), names, self._sampler.decide)
+        return self._decided(facts._replace(scores={}), names, self.sampler.decide)
 
     def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
         """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
-        return self._decided(facts._replace(scores=scores), self._rest, self._sampler.decide)
+        return self._decided(facts._replace(scores=scores), self._rest, self.sampler.decide)
 
     def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
         """Return the decisions on a unit that every metric takes."""
-        self._noticed(facts)
-        return self._decided(facts, self._metrics, self._sampler.certain)
+        self.noticed(facts)
+        return self._decided(facts, self.metrics, self.sampler.certain)
 
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
         """Make a unit eligible that another process has chosen, for the metrics that it chose. False: it is open here.
@@ -113,43 +105,43 @@ class Decisions:
         Args:
             others: whether the metrics that wait for scores of these are to be decided on here.
         """
-        if not self._ledger.enter(key, [*decisions, *(self._rest if others else ())]):
+        if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
             return False
-        self._ledger.choose(key, decisions)
+        self.ledger.choose(key, decisions)
         with self._lock:
             self._of(key).decisions |= decisions
         return True
 
     def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
         """Settle a unit that could not be taken when it began; return its decisions if a rule matched, else none."""
-        self._noticed(facts)
-        self._known.closed(facts)
-        kept = self._known.recent.skipped(facts)
+        self.noticed(facts)
+        self.known.closed(facts)
+        kept = self.known.recent.skipped(facts)
         decisions: dict[str, Decision] = {}
-        if self._sampler.matches(facts):
-            decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
+        if self.sampler.matches(facts):
+            decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
         closed = _Closed(decisions, self._unsampled, facts=None if decisions else kept)
         with self._lock:
             self._remember(facts.key, closed)
-        self._ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
+        self.ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
         return decisions
 
     def excluded(self, facts: SamplingContext) -> None:
         """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""
-        self._ledger.record_rejected(Outcome.NOT_SAMPLED)
-        self._noticed(facts)
-        self._known.closed(facts)
-        self._known.recent.excluded(facts)
+        self.ledger.record_rejected(Outcome.NOT_SAMPLED)
+        self.noticed(facts)
+        self.known.closed(facts)
+        self.known.recent.excluded(facts)
         self._excluded.append(facts)
 
     def _decided(
         self, facts: SamplingContext, names: Sequence[str], decide: Callable[[SamplingContext, str], Decision]
     ) -> dict[str, Decision]:
-        self._known.closed(facts)
+        self.known.closed(facts)
         decisions = {name: decide(facts, name) for name in names}
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         if taken:
-            self._ledger.choose(facts.key, taken)
+            self.ledger.choose(facts.key, taken)
         with self._lock:
             self._of(facts.key).decisions |= decisions
         return decisions
@@ -171,18 +163,18 @@ class Decisions:
 
     def settle(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
         """End these metrics of a unit."""
-        settle = self._ledger.settle
+        settle = self.ledger.settle
         self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
     def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
         """Give every metric of a unit that is still open this outcome; return them with it."""
-        outcomes = dict.fromkeys(self._ledger.settle_all(key, outcome), outcome)
+        outcomes = dict.fromkeys(self.ledger.settle_all(key, outcome), outcome)
         self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
         return outcomes
 
     def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
         """End the metrics of these scores by them; return those that had no outcome before."""
-        settle = self._ledger.settle
+        settle = self.ledger.settle
         counted = [one for one in scores if settle(key, one.metric, one.outcome, one.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
         self._note(key, {score.metric: score.outcome for score in counted}, reasons)
@@ -200,7 +192,7 @@ class Decisions:
 
     def _remember(self, key: UnitKey, closed: _Closed) -> _Closed:
         self._closed[key] = closed
-        if len(self._closed) > self._kept:
+        if len(self._closed) > self.kept:
             self._closed.popitem(last=False)
         return closed
 
@@ -222,7 +214,7 @@ class Decisions:
         decisions: Mapping[str, Decision] = closed.decisions
         if closed.facts is not None:
             facts = closed.facts
-            decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
+            decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
         return {
             "trace_id": f"{key.trace_id:032x}",
             "span_id": f"{key.span_id:016x}",
@@ -232,7 +224,7 @@ class Decisions:
                     "outcome": closed.outcomes.get(name),
                     "reason": closed.reasons.get(name),
                 }
-                for name in self._metrics
+                for name in self.metrics
             },
         }
 

@@ -296,7 +296,7 @@ class RunCapture:
             root.open[run_id] = None
             root.ids.append(run_id)
             return None
-        run = Run(run_id, parent, operation, name, time_ns())
+        run = Run(run_id, operation, name, time_ns(), parent)
         if root.record_content:
             run.input = take(input_)
         run.details = metadata

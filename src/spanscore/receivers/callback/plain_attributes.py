@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -21,27 +22,29 @@ _IDS: Final = 1_000
 """Conversations and keys whose redacted id is remembered: a redactor may take as long as a small model does."""
 
 
+@dataclass(eq=False, repr=False)
 class PlainAttributes:
     """Describes runs, with what may name a person redacted.
 
-    Args:
+    Attributes:
         redactor: applied to the conversation's id, the feedback key and the metadata; where it raises, gives no text or hangs,
             they are left out.
         box: where the redactor runs.
         metadata: keys of a root's metadata that are told.
     """
 
-    def __init__(self, redactor: Redactor | None, box: Timebox, metadata: Sequence[str]) -> None:
-        self._redactor = redactor
-        self._box = box
-        self._metadata = metadata
+    redactor: Redactor | None
+    box: Timebox
+    metadata: Sequence[str]
+
+    def __post_init__(self) -> None:
         self._redacted_id = lru_cache(_IDS)(self._redact_id)
-        self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in metadata)
+        self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in self.metadata)
 
     def of(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
         """Return what is told of a run. Never raises."""
-        attributes = attributes_of(run, output, error, metadata=self._metadata)
-        for name in () if self._redactor is None else self._may_name_somebody & attributes.keys():
+        attributes = attributes_of(run, output, error, metadata=self.metadata)
+        for name in () if self.redactor is None else self._may_name_somebody & attributes.keys():
             if isinstance(attributes[name], str):
                 attributes |= self._redacted(name, attributes.pop(name))
         return attributes
@@ -63,5 +66,5 @@ class PlainAttributes:
             return {}
 
     def _redact_id(self, given: str) -> str:
-        redactor = self._redactor
-        return given if redactor is None else self._box.run(lambda: redacted(given, redactor))
+        redactor = self.redactor
+        return given if redactor is None else self.box.run(lambda: redacted(given, redactor))

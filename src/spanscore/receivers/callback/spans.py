@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -55,19 +56,21 @@ def _span_name(run: Run, name: str) -> str:
     return safe_text(f"{run.operation} {name}" if run.operation else name)
 
 
+@dataclass(eq=False, repr=False)
 class RunSpans:
     """Makes the spans of runs, in the name of the capture scope's tracer.
 
-    Args:
+    Attributes:
         preview_trace: the sampler's, asked about the first span of a trace.
     """
 
-    def __init__(self, tracer: Tracer, preview_trace: Callable[[bytes], bool | None] = lambda _: None) -> None:
-        self._tracer = tracer
-        self._chosen = PresetSpanFactory.of(tracer)
-        self._would_sample = preview_trace
+    tracer: Tracer
+    preview_trace: Callable[[bytes], bool | None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._chosen = PresetSpanFactory.of(self.tracer)
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
-        # What generates other ids may write the time into them.
+        # Other generators of ids may write the time into them.
         self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)
 
     def attach(self, run: Run) -> None:
@@ -111,7 +114,7 @@ class RunSpans:
         """Draw the ids of a root to come, and its ``may``: 15 µs that no request has to wait for. Any thread."""
         if self._chosen is not None and self._is_random and len(self._drawn) < _DRAWN_AHEAD:
             key = _new_key(self._chosen)
-            self._drawn.append((key, self._would_sample(key.trace_id.to_bytes(16))))
+            self._drawn.append((key, self.preview_trace(key.trace_id.to_bytes(16))))
 
     def _next(self, chosen: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
         try:
@@ -167,10 +170,10 @@ class RunSpans:
                 span_id=run.span_id or None,
             )
         ambient = set_span_in_context(parent, ambient)
-        return self._tracer.start_span(name, context=ambient, kind=kind, attributes=attributes, start_time=run.start_ns)
+        return self.tracer.start_span(name, context=ambient, kind=kind, attributes=attributes, start_time=run.start_ns)
 
     def _start(self, root: Root, ambient: Context) -> bool:
-        span = self._tracer.start_span(
+        span = self.tracer.start_span(
             _span_name(root, root.name),
             context=ambient,
             kind=_kind_of(root),
