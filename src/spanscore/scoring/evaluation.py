@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Semaphore
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from spanscore.judges.asker import Asker, ask_for, asked_by
+from spanscore.judges.asker import Asker, ask_for, asked_by, asker
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import record_calls
 from spanscore.judges.suppress import suppressed_context
@@ -21,10 +22,8 @@ from spanscore.runtime.interruptible import run_interruptibly
 from spanscore.runtime.log import raised_by_user
 from spanscore.runtime.pool import DaemonPool, run_without_loop
 from spanscore.scoring.asked import accounts_asked
-from spanscore.scoring.deadline import Deadline
-from spanscore.scoring.metric_turn import MetricTurn
 
-__all__ = ["Evaluation", "JobAtWork", "absent_fields", "cancelled_tell"]
+__all__ = ["Deadline", "Evaluation", "JobAtWork", "absent_fields", "cancelled_tell"]
 
 _THREADS = 2
 """Metrics that compute at the same time: two threads are at odds over one lock, and more are no faster."""
@@ -389,3 +388,57 @@ def _signed(score: Score, name: str, job: Job, source: str | None) -> Score:
         source=score.source or source,
         revision=job.unit.revision,
     )
+
+
+@dataclass(slots=True)
+class MetricTurn:
+    """The turn of one score. Loop thread."""
+
+    _places: Semaphore
+    _is_taken: bool = False
+
+    async def take(self) -> None:
+        """Wait for a place; no time of the score's."""
+        if self._places.locked():
+            with asker().asks(), asker().waits():
+                await self._places.acquire()
+        else:
+            await self._places.acquire()
+        self._is_taken = True
+
+    def give_back(self) -> None:
+        """Let the next one have the place, if it was taken."""
+        if self._is_taken:
+            self._is_taken = False
+            self._places.release()
+
+
+class Deadline:
+    """Calls ``late`` when a score was worked for as long as it may take, on the loop on which it is made. Loop thread.
+
+    Args:
+        asker: says whether anybody works for it.
+        timeout_s: seconds of work.
+    """
+
+    def __init__(self, asker: Asker, timeout_s: float, late: Callable[[], None]) -> None:
+        self._asker = asker
+        self._left_s = timeout_s
+        self._late = late
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.update()
+
+    def update(self) -> None:
+        """Stand still or go on, where the asker has begun to wait or to be worked for."""
+        if self._timer is None and not self._asker.is_waiting:
+            self._timer = self._loop.call_later(self._left_s, self._late)
+        elif self._timer is not None and self._asker.is_waiting:
+            self._left_s = max(0.0, self._timer.when() - self._loop.time())
+            self.stop()
+
+    def stop(self) -> None:
+        """Stand still until the next ``update``."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
 from typing import Final
 
@@ -27,8 +27,7 @@ from spanscore.runtime import loop
 from spanscore.runtime.duty_cycle import Turns
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
-from spanscore.scoring.begun_job import BegunJob
-from spanscore.scoring.evaluation import Evaluation, cancelled_tell
+from spanscore.scoring.evaluation import Evaluation, JobAtWork, cancelled_tell
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.passing import Passing
 from spanscore.scoring.shadows import Shadows
@@ -364,3 +363,30 @@ class Engine:
             self.queue.ack(begun.job.job)
         except Exception as error:  # noqa: BLE001  (a user's queue)
             log_internal_error("give a place in the queue back", error)
+
+
+@dataclass(slots=True, eq=False)
+class BegunJob:
+    """A job that was begun.
+
+    Attributes:
+        worker: what its worker waits for; None where it was over at once.
+        staying: while it does so in any case.
+        posting: whether scores that are in are about to be posted.
+        told: the scores so far, where anybody wants all of them.
+        lost: another process has it.
+    """
+
+    worker: asyncio.Future[None] | None = None
+    staying: asyncio.TimerHandle | None = None
+    posting: bool = False
+    told: list[Score] = field(default_factory=list)
+    lost: bool = False
+    job: JobAtWork = field(init=False)
+
+    def free_worker(self) -> None:
+        """Let the worker go on to another unit."""
+        if self.staying is not None:
+            self.staying.cancel()
+        if self.worker is not None and not self.worker.done():
+            self.worker.set_result(None)

@@ -25,10 +25,9 @@ from spanscore.protocols import Queue, Sampler, Sink
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.content_size import size_bytes_of
-from spanscore.units.failures import log_failures
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
-from spanscore.units.notes import Notes
+from spanscore.units.notes import Notes, log_failures
 from spanscore.units.score_batch import ScoreBatch, has_span
 from spanscore.units.session_ids import SessionIds
 from spanscore.units.sessions import EndedSession, SessionTable, Turn, session_key

@@ -24,8 +24,7 @@ from typing import Final
 from spanscore.codec.wire import WireSpan
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
-from spanscore.units.brief_units import BriefUnits
-from spanscore.units.trace_books import KEPT_NS, KeptUnits, OpenTraces, PastUnits
+from spanscore.units.trace_books import KEPT_NS, BriefUnits, KeptUnits, OpenTraces, PastUnits
 from spanscore.units.trace_nodes import FORGOTTEN, ORPHANED, SPAN_BYTES, Bounds, ClosedUnit, GatheredUnit, OpenTrace
 
 __all__ = ["Bounds", "ClosedUnit", "TraceTable"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from time import monotonic
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
@@ -25,15 +25,13 @@ from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
-from spanscore.units.at_work import AtWork
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.decisions import Decisions, matched_rules
-from spanscore.units.failures import log_failures
 from spanscore.units.keeping import Keeping
 from spanscore.units.known import KnownUnits
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
-from spanscore.units.notes import Notes
+from spanscore.units.notes import Notes, log_failures
 from spanscore.units.parking import Parking
 from spanscore.units.recent import WholeUnits
 from spanscore.units.revisions import Revisions
@@ -42,6 +40,7 @@ from spanscore.units.score_batch import ScoreBatch, ShadowBatch, has_span
 __all__ = ["Units"]
 
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
+_NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 
 
 @dataclass(eq=False, repr=False)
@@ -419,3 +418,30 @@ class Units:
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
         """Return what a root says of the rules that matched a unit which nobody took."""
         return matched_rules(decisions) if self.parking.attach else _NO_RULE
+
+
+@dataclass(slots=True)
+class AtWork:
+    """A unit that was handed over, and of which scores are to come.
+
+    Attributes:
+        others: metric → outcome of those that were not chosen, or found no room.
+        scores: those that are in.
+        made: attributes that say how its sample was made, from the first score on.
+        undecided: what is known of it, while other metrics wait for these scores to be decided on; None where none do.
+        has_left: its root has left, as ``pending``, before all scores were in.
+        twice: it is scored from a spool, and was on its way there once more.
+    """
+
+    others: dict[str, Outcome]
+    undecided: SamplingContext | None = None
+    scores: list[Score] = field(default_factory=list)
+    made: Mapping[str, Any] = field(default_factory=dict)
+    has_left: bool = False
+    twice: bool = False
+
+    def goes_on_after(self, rest: Outcome) -> bool:
+        """Whether a job's end is not the unit's: the spool had it already, and one of the two goes on. True once."""
+        goes_on = self.twice and rest in _NOT_BEGUN
+        self.twice = self.twice and not goes_on
+        return goes_on

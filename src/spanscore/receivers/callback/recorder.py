@@ -29,9 +29,9 @@ from spanscore.protocols import Redactor, UnitListener
 from spanscore.receivers.beside import span_elsewhere
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.model_metrics import ModelMetrics
-from spanscore.receivers.callback.plain_attributes import PlainAttributes
 from spanscore.receivers.callback.run_attributes import (
     MODELS,
+    PlainAttributes,
     content_of,
     facts_of,
     rendered,

@@ -16,12 +16,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from opentelemetry import context as otel_context
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    NonRecordingSpan,
     Span,
+    SpanContext,
     SpanKind,
     Status,
     StatusCode,
+    TraceFlags,
     Tracer,
     get_current_span,
     set_span_in_context,
@@ -33,7 +38,6 @@ from spanscore.model.span import UnitKey
 from spanscore.otel.ids import OwnIds
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
-from spanscore.receivers.callback.tool_context import ToolContext
 
 __all__ = ["RunSpans"]
 
@@ -195,3 +199,43 @@ def _new_key(chosen: PresetSpanFactory) -> UnitKey:
 
 def _attributes(root: Root) -> dict[str, str]:
     return {semconv.OPERATION_NAME: root.operation or ""}
+
+
+class ToolContext:
+    """Makes a tool's span the current one while the tool runs (``capture.context``): spans of the tool become its children.
+
+    The span thread makes the span later, with the id that is drawn here.
+
+    LangChain may end an asynchronous tool in another task, where a context cannot be detached from that of the tool: the
+    span that stands there then answers with the ids of the one that was current before.
+
+    Args:
+        run: of the tool; its span gets the id that is drawn here.
+        factory: makes the spans of runs.
+    """
+
+    def __init__(self, run: Run, factory: PresetSpanFactory) -> None:
+        assert run.root.key is not None
+        run.span_id = factory.ids.generate_span_id()
+        ids = SpanContext(
+            run.root.key.trace_id, run.span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
+        )
+        self._before = otel_context.get_current()
+        self._span = _WhileItRuns(ids)
+        self._attached = set_span_in_context(self._span, self._before)
+        otel_context.attach(self._attached)
+
+    def end(self) -> None:
+        """Make the span current again that was before."""
+        self._span.afterwards = get_current_span(self._before)
+        if otel_context.get_current() is self._attached:
+            otel_context.attach(self._before)
+
+
+class _WhileItRuns(NonRecordingSpan):
+    """A span of which only the ids are known; those of ``afterwards`` once the tool has ended."""
+
+    afterwards: trace.Span | None = None
+
+    def get_span_context(self) -> SpanContext:
+        return super().get_span_context() if self.afterwards is None else self.afterwards.get_span_context()
