@@ -298,7 +298,7 @@ def test_a_run_id_that_comes_again_before_its_unit_was_read_is_another_unit(
         scorer._line.span_thread.tick()
 
         assert scorer.status().outcomes["grounded"] == {"not_sampled": 2}
-        assert (open_roots(on), on.remembered()) == ([], 0)
+        assert (open_roots(on), on.memory.remembered()) == ([], 0)
 
 
 def test_what_runs_when_the_scorer_is_shut_down_is_exported_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
