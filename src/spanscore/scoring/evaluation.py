@@ -7,7 +7,6 @@ from asyncio import Semaphore
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from spanscore.judges.asker import Asker, ask_for, asked_by, asker
 from spanscore.judges.effects.purse import Purse
@@ -155,8 +154,11 @@ class Evaluation:
         try:
             if turn is not None:
                 await turn.take()
-            score = await self._computed(metric, sample) if metric.cpu_bound else await metric.score(sample)
-            return score if isinstance(score, Score) else _no_score(metric, score)
+            score: object = await (self._computed(metric, sample) if metric.cpu_bound else metric.score(sample))
+            if isinstance(score, Score):
+                return score
+            reason = f"the metric answered {type_name(score)}, not a Score"  # a user's metric that breaks the protocol
+            return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type="no_score")
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
             reason = f"the metric raised {raised_by_user(error)}"
             return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type=type_name(error))
@@ -331,12 +333,6 @@ def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> S
     missing = absent_fields(metric, samples)
     places = [f"{name} was looked for in {where}" for name, where in samples.searched if name in missing]
     return replace(score, missing=missing, reason="; ".join([score.reason or score.outcome.value, *places]))
-
-
-def _no_score(metric: Metric, value: Any) -> Score:
-    """Return the failure of a user's metric that breaks the protocol: its answer cannot be published."""
-    kind = type_name(value)
-    return _unscored(metric, Outcome.METRIC_ERROR, f"the metric answered {kind}, not a Score", error_type="no_score")
 
 
 def _unscored(

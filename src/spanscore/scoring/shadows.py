@@ -66,7 +66,9 @@ class Shadows:
             self._end(job, Outcome.SHUTDOWN if self._stopped else Outcome.QUEUE_FULL)
             return
         try:
-            self._begin(job)
+            at_work = self.evaluation.begin(job, lambda: self._changed(at_work))
+            self._at_work.add(at_work)
+            self._changed(at_work)
         except Exception as error:  # noqa: BLE001  (the job's own scores go on)
             log_internal_error("ask a second judge", error)
             self._end(job, Outcome.METRIC_ERROR)
@@ -83,11 +85,6 @@ class Shadows:
             at_work.scores += at_work.unused()
             self._changed(at_work)
 
-    def _begin(self, job: Job) -> None:
-        at_work = self.evaluation.begin(job, lambda: self._changed(at_work))
-        self._at_work.add(at_work)
-        self._changed(at_work)
-
     def _end(self, job: Job, outcome: Outcome) -> None:
         for name in job.decisions:
             self.ledger.settle(job.unit.key, name, outcome)
@@ -97,8 +94,5 @@ class Shadows:
         if scores := [from_source(score, unit, self.source) for score in at_work.take()]:
             self.post(JobResult(unit, scores, over=at_work.is_over))
         if at_work.is_over:
-            self._leave(at_work)
-
-    def _leave(self, at_work: JobAtWork) -> None:
-        self._at_work.discard(at_work)
-        self.room.ack(at_work.job)
+            self._at_work.discard(at_work)
+            self.room.ack(at_work.job)

@@ -47,7 +47,8 @@ class FeedbackScales:
         self._words = {name: tuple(str(word) for word in words) for name, words in declared.items()}
         self._seen = set(declared)
         for name, words in self._words.items():
-            _check_scale(name, words)
+            if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
+                raise ConfigurationError(f"feedback_scales.{name} is {list(words)}; {_SCALES}")
             if told := self._wrong_name(name):
                 raise ConfigurationError(f"feedback_scales: {told}")
 
@@ -79,11 +80,6 @@ class FeedbackScales:
         if not _NAME.fullmatch(name):
             return f"{name!r} is no name of a label; allowed are lower case letters, digits and _, as in user_feedback"
         return f"{name!r} is a metric of this scorer; give the label another name" if name in self._metrics else None
-
-
-def _check_scale(name: str, words: Sequence[str]) -> None:
-    if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
-        raise ConfigurationError(f"feedback_scales.{name} is {list(words)}; {_SCALES}")
 
 
 def _number_of(name: str, value: HumanValue) -> tuple[HumanValue, float]:

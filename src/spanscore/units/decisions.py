@@ -211,7 +211,9 @@ class Decisions:
         return told + [self._told(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
 
     def _told(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
-        decisions: Mapping[str, Decision] = closed.decisions
+        decisions: Mapping[str, Decision] = (
+            closed.decisions
+        )  # one is missing if events were lost, or the end came first
         if closed.facts is not None:
             facts = closed.facts
             decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
@@ -220,7 +222,7 @@ class Decisions:
             "span_id": f"{key.span_id:016x}",
             "metrics": {
                 name: {
-                    **_plain(decisions.get(name)),
+                    **{key: None if name not in decisions else of(decisions[name]) for key, of in _TOLD.items()},
                     "outcome": closed.outcomes.get(name),
                     "reason": closed.reasons.get(name),
                 }
@@ -233,11 +235,6 @@ def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:
     """Return what tells of the rules by which metrics would have taken a unit, had the dice let them; empty: none matched."""
     names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
     return {semconv.SAMPLING_RULE: ",".join(sorted(names))} if names else {}
-
-
-def _plain(decision: Decision | None) -> dict[str, Any]:
-    """Return a decision as plain values; None: it was never made, as events of the unit were lost, or the end came first."""
-    return {name: None if decision is None else of(decision) for name, of in _TOLD.items()}
 
 
 _TOLD: Mapping[str, Callable[[Decision], Any]] = {

@@ -82,7 +82,11 @@ class Revisions:
             self.hold.enqueue(batch, batch.spans)
         if result.over:
             self.ledger.settle_all(key, result.rest)
-            self._begin_next(result.unit.key)
+            waiting = self._next.get(result.unit.key, deque())
+            while waiting and not self._waits(waiting[0]):
+                self._begin(waiting.popleft())
+            if not waiting:
+                self._next.pop(result.unit.key, None)
 
     def open_units(self) -> list[UnitKey]:
         """Return the revisions that are being scored, or wait for an earlier one."""
@@ -98,12 +102,6 @@ class Revisions:
 
     def _waits(self, unit: Unit) -> bool:
         return any(self.ledger.is_open(_entry(unit, earlier)) for earlier in range(1, unit.revision + 1))
-
-    def _begin_next(self, key: UnitKey) -> None:
-        while key in self._next and not self._waits(self._next[key][0]):
-            self._begin(self._next[key].popleft())
-            if not self._next[key]:
-                del self._next[key]
 
     def _begin(self, unit: Unit) -> None:
         key = _entry(unit)

@@ -178,7 +178,8 @@ class SpanBuffer:
 
     def superfluous(self) -> UnitKey | None:
         """Return the unit that is to be released as there is no room for it, the oldest; None where all have room."""
-        return next(iter(self._parked), None) if self._overflows() else None
+        is_full = len(self._parked) > self.max_units or self._spans > self.max_spans or self._bytes > self.max_bytes
+        return next(iter(self._parked), None) if is_full else None
 
     def release_early(self, now_ns: int) -> None:
         """Let the finished children of units that run long leave."""
@@ -226,9 +227,6 @@ class SpanBuffer:
 
     def _has_space(self, pending: PendingSpan) -> bool:
         return self._spans < self.max_spans and self._bytes + pending.size <= self.max_bytes
-
-    def _overflows(self) -> bool:
-        return len(self._parked) > self.max_units or self._spans > self.max_spans or self._bytes > self.max_bytes
 
     def _is_crowded(self) -> bool:
         """Whether more is leaving than may be kept: with the backend down, pacing must not gather what the SDK would drop."""

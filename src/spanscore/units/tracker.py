@@ -139,7 +139,8 @@ class Units:
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
-        pending.end(self._said_of(self._decisions.skipped(facts)))
+        decisions = self._decisions.skipped(facts)  # there are some if a rule matched
+        pending.end({**self._skipped, **self._rules(decisions)} if decisions else self._skipped)
 
     def unit_excluded(self, facts: SamplingContext) -> None:
         """Count the unit, and remember it for ``explain``. Any thread."""
@@ -360,7 +361,9 @@ class Units:
         self._at_work[key] = AtWork(others, undecided)
         self.lanes.enter(key, chosen, held)
         now_s = self.clock()
-        held_s = self._park(unit, now_ns)
+        held_s = self.parking.park(unit, now_ns)
+        while (oldest := self.parking.hold.superfluous()) is not None:
+            self._let_go(oldest, "overflow")
         wanted = self.keeping.delegated(facts)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
@@ -389,13 +392,6 @@ class Units:
         self._decisions.settle(key, others)
         return {name: decision for name, decision in taken.items() if name not in others}, others
 
-    def _park(self, unit: Unit, now_ns: int) -> float:
-        """Hold the spans of a unit that was chosen; return for how many seconds, -inf where none wait."""
-        held_s = self.parking.park(unit, now_ns)
-        while (oldest := self.parking.hold.superfluous()) is not None:
-            self._let_go(oldest, "overflow")
-        return held_s
-
     def _turn_back(
         self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int, rules: Mapping[str, str] = _NO_RULE
     ) -> None:
@@ -410,10 +406,6 @@ class Units:
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
         return unit_attributes(scores, others) if self.parking.attach else {}
-
-    def _said_of(self, decisions: Mapping[str, Decision]) -> Mapping[str, Any]:
-        """Return what the root of a unit says that could not be taken; there are decisions where a rule matched."""
-        return {**self._skipped, **self._rules(decisions)} if decisions else self._skipped
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
         """Return what a root says of the rules that matched a unit which nobody took."""
