@@ -140,7 +140,7 @@ def _settle(scorer: OnlineScorer) -> None:
     _flush(scorer)
     later_ns = time.time_ns() + 60_000_000_000
     with patch("spanscore.receivers.callback.handler.time_ns", lambda: later_ns):
-        if left := scorer.handler.remembered():
+        if left := scorer.handler.memory.remembered():
             raise RuntimeError(f"{left} runs are still remembered")
 
 

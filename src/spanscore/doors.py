@@ -152,29 +152,43 @@ class Doors:
 
     def _attach(self) -> Attachment:
         from spanscore.receivers.callback.attachment import Attachment
+        from spanscore.receivers.callback.handler import SpanCallbackHandler
+        from spanscore.receivers.callback.install import Installation
+        from spanscore.receivers.callback.neighbours import announce, neighbours
+        from spanscore.receivers.callback.recorder import Recorder
 
-        line, settings = self._line, self._line.settings
-        made = Attachment(
+        line, capture = self._line, self._line.settings.capture
+        ready, replaced, captures = self._ready, self._on_replaced(), capture.enabled
+
+        def begin() -> None:
+            ready(None)
+            if captures:
+                announce(neighbours())
+
+        handler = SpanCallbackHandler(
             line.event_queue,
-            line.units,
             line.sampler,
             line.ledger,
             tracer=line.tracer,
-            ready=partial(self._ready, None),
-            holder=self._holder,
-            identity=self._identity,
-            replaced=self._on_replaced(),
-            captures=settings.capture.enabled,
+            ready=begin,
             content=line.content,
-            metadata=settings.capture.metadata,
-            steps=settings.capture.all_runs,
-            attaches_tools=settings.capture.context,
+            steps=capture.all_runs,
             turns=self._turns,
-            models=self.models,
+        )
+        handler.attaches_tools = capture.context
+        handler.holder, handler.identity, memory = self._holder, self._identity, handler.memory
+        memory.closed = not captures
+        recorder = Recorder(
+            handler,
+            line.units,
             redactor=line.hooks.redactor,
             box=line.box,
+            models=self.models,
             scores=line.most_scores,
+            metadata=capture.metadata,
         )
+        installation = Installation(handler, self._identity.name, lambda successor: replaced(successor, memory))
+        made = Attachment(handler, recorder, installation)
         line.duty.gives_way = True
         line.let_in(made.recorder)
         return made

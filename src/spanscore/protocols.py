@@ -131,9 +131,6 @@ class UnitListener(Protocol):
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """Hand over the root of a unit that cannot be taken, to be ended at once, with what is known of it."""
 
-    def unit_not_tracked(self, facts: SamplingContext) -> Mapping[str, Any]:
-        """Count a unit that cannot be taken and of which nothing was heard before its end; return what its root says of it."""
-
     def unit_excluded(self, facts: SamplingContext) -> None:
         """Count a unit that sampling has excluded by what is known when it begins: nothing of it will come. Any thread."""
 

@@ -387,7 +387,7 @@ def test_a_head_sampled_trace_is_not_scored_and_leaves_nothing_behind():
         rag().invoke(QUESTION, config=config(scorer))
 
         assert scorer.status().outcomes["grounded"] == {"trace_not_sampled": 1}
-        assert scorer.handler.remembered() == 0
+        assert scorer.handler.memory.remembered() == 0
     assert trace.spans == []
 
 
@@ -642,7 +642,7 @@ def test_nothing_is_remembered_after_everything_has_ended():
             way(rag(), config=config(scorer))
         scorer.flush(5)
 
-        assert scorer.handler.remembered() == 0
+        assert scorer.handler.memory.remembered() == 0
         assert (scorer._line.units.in_flight, len(scorer._line.hold), len(scorer._line.assembler)) == ({}, 0, 0)
 
 
@@ -664,7 +664,7 @@ def test_a_cancelled_run_is_closed_and_marked():
         asyncio.run(cancelled(scorer))
         assert scorer.flush(5)
 
-        assert scorer.handler.remembered() == 0
+        assert scorer.handler.memory.remembered() == 0
     assert trace.roots[0].attributes["spanscore.run.end"] == "cancelled"
     assert trace.roots[0].attributes["spanscore.outcome.grounded"] == "no_sample"
 

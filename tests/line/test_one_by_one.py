@@ -103,8 +103,8 @@ def test_a_unit_that_leaves_as_pending_says_which_metric_cannot_score_it():
 
 def test_on_an_overflow_a_unit_leaves_with_the_scores_that_are_in():
     go_on, sink = threading.Event(), MemorySink()
-    with a_line(Grounded(), Held(go_on), outputs=Outputs(hold=60.0, sinks=[sink])) as (scorer, trace):
-        scorer._line.hold._max_units = 1
+    with a_line(Grounded(), Held(go_on), hold=60.0, sinks=[sink]) as (scorer, trace):
+        scorer._line.hold.max_units = 1
         ask(scorer)
         until("the first score", lambda: scorer.status().outcomes["grounded"] == {"scored": 1})
         ask(scorer)

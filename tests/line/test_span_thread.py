@@ -4,7 +4,6 @@ from threading import Event
 
 from tests.live import QUESTION, a_line, rag
 
-from spanscore.config import Outputs
 from spanscore.model.span import UnitKey
 from spanscore.testing import make_span
 
@@ -12,8 +11,8 @@ MS = 1_000_000
 
 
 def test_a_unit_is_closed_when_its_quiet_time_is_over():
-    with a_line(outputs=Outputs(span=False, evaluation_span=False, event=False)) as (scorer, _):
-        scorer._line.assembler._quiet_ns = 800_000_000
+    with a_line(outputs=["instruments"]) as (scorer, _):
+        scorer._line.assembler.quiet_ns = 800_000_000
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
 
         assert scorer.flush(5)  # the slow tick comes every ten seconds
@@ -23,7 +22,7 @@ def test_a_unit_is_closed_when_its_quiet_time_is_over():
 def test_it_sleeps_until_the_first_unit_is_quiet_and_no_longer():
     with a_line() as (scorer, _):
         thread, assembler, clock = scorer._line.span_thread, scorer._line.assembler, [1_000 * MS]
-        thread._clock, assembler._quiet_ns = lambda: clock[0], 50 * MS
+        thread._clock, assembler.quiet_ns = lambda: clock[0], 50 * MS
         scorer._line.units.unit_opened(UnitKey(1, 10), clock[0])
         scorer._line.units.span_ended(UnitKey(1, 10), make_span(trace_id=1, span_id=10), None, clock[0])
 
@@ -70,13 +69,13 @@ def test_a_flush_looks_at_all_units_only_when_the_last_it_waits_for_is_out():
         waited_for = units.waited_for
         units.waited_for = lambda: (looks.append(len(units.in_flight)), waited_for())[1]
         keys = [UnitKey(1, number) for number in range(1, 101)]
-        units._parking.in_flight.update(dict.fromkeys(keys))
+        units.parking.in_flight.update(dict.fromkeys(keys))
         flushes = [Event(), Event()]
         thread._markers += [({*keys[:50]}, flushes[0], None), ({*keys}, flushes[1], None)]
 
         for key in keys:
             thread._answer_markers()
-            del units._parking.in_flight[key]
+            del units.parking.in_flight[key]
             assert flushes[0].is_set() == (key.span_id > 50)
         assert not flushes[1].is_set()
         thread._answer_markers()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 
 import pytest
-from tests.sinks.builders import failed, score, undefined
+from tests.sinks.builders import failed, score, undefined, unit
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import JudgeCall, Outcome, Usage, refuse_taken_name, unit_attributes
+from spanscore.model.score import JudgeCall, Outcome, Score, Usage, id_of, refuse_taken_name, signed, unit_attributes
 
 FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.METRIC_OUTCOME, semconv.LEFT_OUT)
 
@@ -77,3 +77,31 @@ def test_a_question_of_which_less_than_half_was_shown_is_on_the_units_span(
     attributes = unit_attributes([replace(score("style"), usage=usage)])
 
     assert attributes.get("spanscore.left_out.style") == said
+
+
+def test_a_signed_score_has_the_id_of_what_it_says() -> None:
+    before, of = score("style"), unit()
+    after = signed(before, of, metric="tone", revision=2)
+
+    assert after == replace(before, metric="tone", revision=2, id=after.id)
+    assert after.id == id_of(replace(before, metric="tone", revision=2), of)
+    assert after.id != signed(before, of).id
+
+
+@dataclass(frozen=True)
+class Marked(Score):
+    """A score as a user may extend it: with a field, and a dictionary for it."""
+
+    mark: str = "none"
+
+
+def test_a_subclass_of_a_score_keeps_its_fields_when_it_is_signed() -> None:
+    marked = Marked(metric="style", version="1", outcome=Outcome.SCORED, value=1.0, mark="red")
+    after = signed(marked, unit(), metric="tone")
+
+    assert (type(after), after.mark, after.metric) == (Marked, "red", "tone")
+
+
+def test_a_score_is_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        score("style").reason = "late"  # type: ignore[misc]

@@ -11,8 +11,7 @@ from tests.scoring.virtual_time import now_s, run
 from spanscore.judges import FallingBack, judge
 from spanscore.judges.effects.concurrency import Limited
 from spanscore.metrics import BaseMetric
-from spanscore.scoring.deadline import Deadline
-from spanscore.scoring.evaluation import Evaluation, cancelled_tell
+from spanscore.scoring.evaluation import Deadline, Evaluation, cancelled_tell
 
 
 def scored(*metrics, timeout_s=180.0):

@@ -39,7 +39,7 @@ def posted(*metrics, units=1, for_s=100.0, **more):
 
 def give(engine, units, *names):
     for number in range(units):
-        engine._queue.reserve(0)
+        engine.queue.reserve(0)
         engine._accept([a_sampled_unit(number, *names)])
 
 
@@ -78,7 +78,7 @@ def test_what_is_in_at_the_end_is_posted_and_every_place_given_back():
         give(engine, 3, "computes", "critic")
         await asyncio.sleep(0.3)
         await stop(engine)
-        return len(engine._queue), asyncio.all_tasks() - {asyncio.current_task()}
+        return len(engine.queue), asyncio.all_tasks() - {asyncio.current_task()}
 
     assert run(work()) == (0, set())
     in_time = [(0, ["computes"], False), (0.2, ["computes"], False)]
@@ -109,7 +109,7 @@ def test_what_waits_as_it_gives_way_is_given_up_at_the_end():
         give(engine, 3, "computes")
         await asyncio.sleep(1)
         await stop(engine)
-        assert len(engine._queue) == 0
+        assert len(engine.queue) == 0
 
     run(work())
     assert posts == []

@@ -24,7 +24,7 @@ def decisions(kept: int = 1_000, **more: Any) -> Decisions:
 
 def closed(of: Decisions, unit: UnitKey = UNIT, **known: Any) -> Any:
     """Let a unit enter and close; return what was decided."""
-    of._ledger.enter(unit)
+    of.ledger.enter(unit)
     return of.first(SamplingContext(unit, status="ok", **known))
 
 
@@ -63,7 +63,7 @@ def test_an_outcome_that_was_counted_is_not_changed_by_a_second_one() -> None:
 
 def test_a_unit_that_was_never_decided_on_has_its_outcome_alone() -> None:
     remembering = decisions()
-    remembering._ledger.enter(UNIT)
+    remembering.ledger.enter(UNIT)
 
     remembering.lost(SamplingContext(UNIT), Outcome.INCOMPLETE)
 
@@ -75,7 +75,7 @@ def test_a_unit_that_was_never_decided_on_has_its_outcome_alone() -> None:
 @pytest.mark.parametrize("rules", [(), (Rule(rate=0.1, name="slow", when=RuleCondition(slower_than=1.0)),)])
 def test_a_unit_that_was_skipped_is_explained_by_what_was_known_of_it(rules: tuple[Rule, ...]) -> None:
     remembering = decisions(rules=rules)
-    remembering._ledger.enter(UNIT)
+    remembering.ledger.enter(UNIT)
 
     remembering.skipped(SamplingContext(UNIT, status="ok", duration_ns=2_000_000_000))
 

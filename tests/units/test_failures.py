@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spanscore.model.score import Outcome, Score
-from spanscore.units import failures
-from spanscore.units.failures import log_failures
+from spanscore.units import notes
+from spanscore.units.notes import log_failures
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_cause_is_told_in_words_and_not_by_the_class_that_a_client_raised(
     score = Score(metric="m", version="1", outcome=outcome, reason=reason, error_type=error_type)
 
     said: list[str] = []  # not by the log: what an earlier test left running may say the same, and it is said once
-    monkeypatch.setattr(failures, "log_once", lambda _, message: said.append(message))
+    monkeypatch.setattr(notes, "log_once", lambda _, message: said.append(message))
     log_failures([score])
 
     assert [message.startswith(told) for message in said] == [True]

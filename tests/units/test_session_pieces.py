@@ -2,7 +2,7 @@
 
 from tests.units.conversations import S, alone, history, table, taken, turn
 
-from spanscore.units.session_pieces import MOVED, RESUMED
+from spanscore.units.sessions import MOVED, RESUMED
 
 SHARED = "other workers read it"
 

@@ -7,8 +7,6 @@ from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any
 
-from spanscore.model.evolve import written
-
 __all__ = ["fields_known", "fields_told", "hex_of", "of_hex"]
 
 
@@ -19,8 +17,12 @@ def fields_told(thing: Any, /, **named: Any) -> dict[str, Any]:
         thing: of a frozen dataclass whose values, but for those that are ``named``, JSON can carry.
         named: field → how it is written; None = it is left out.
     """
-    told: dict[str, Any] = _teller(thing.__class__, (*named,))(thing, named)
-    return told
+    values = dict[str, Any]()
+    for name, default in _defaults(thing.__class__):
+        value = named[name] if name in named else getattr(thing, name)
+        if value is not None and (default is None or value != default):
+            values[name] = value
+    return values
 
 
 def fields_known(kind: type, given: Mapping[str, Any], /, **read: Any) -> Any:
@@ -42,20 +44,6 @@ def hex_of(number: int | None, digits: int) -> str | None:
 def of_hex(text: str | None) -> int | None:
     """Return the number that hex digits stand for; None stays None."""
     return None if text is None else int(text, 16)
-
-
-@cache
-def _teller(kind: type, named: tuple[str, ...]) -> Any:
-    """Return what tells the fields of a class, written out as ``evolve`` is: a job has a hundred of them."""
-    lines = list[str]()
-    for name, default in _defaults(kind):
-        differs = "" if default is None or default is MISSING else f" and value != _at_{name}"
-        lines += [
-            f"value = named['{name}']" if name in named else f"value = thing.{name}",
-            f"if value is not None{differs}: told['{name}'] = value",
-        ]
-    defaults = {f"_at_{name}": default for name, default in _defaults(kind)}
-    return written("def tell(thing, named):", "told = {}", *lines, "return told", **defaults)
 
 
 @cache

@@ -8,7 +8,6 @@ from typing import Any
 from spanscore import semconv
 from spanscore.codec.otlp_pairs import attributes_in, attributes_of
 from spanscore.codec.sdk import STATUS, failure, metadata_of, structured
-from spanscore.model.evolve import constructor
 from spanscore.model.span import SpanData
 
 __all__ = ["IS_REMOTE", "KINDS", "SAYS_REMOTE", "span_data_of_message"]
@@ -22,7 +21,6 @@ _SAMPLED = 1
 _FLAGS = 0xFF
 KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
 """By OTLP's number; 0 is "unspecified", to be read as internal."""
-_span_data = constructor(SpanData)
 
 
 def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> SpanData:
@@ -34,7 +32,7 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
     """
     attributes, events = attributes_in(span.attributes[:]), span.events
     start_ns, parent_id, status = span.start_time_unix_nano, span.parent_span_id, span.status.code
-    return _span_data(
+    return SpanData(
         int.from_bytes(span.trace_id),
         int.from_bytes(span.span_id),
         int.from_bytes(parent_id) or None,

@@ -35,7 +35,6 @@ from spanscore.dialects.view import (
     last_human_text,
     turn_of,
 )
-from spanscore.model.evolve import quickly_made
 
 __all__ = [
     "ANSWER_KEYS",
@@ -71,8 +70,7 @@ class Source(StrEnum):
     EXTRACT = "extract"
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """What a search found.
 

@@ -11,7 +11,6 @@ from typing import Any
 from spanscore import semconv
 from spanscore.codec.messages import USER, calls_by_id, is_made, message_text, role_of
 from spanscore.dialects.documents import Retrieved
-from spanscore.model.evolve import quickly_made
 from spanscore.model.span import SpanData, Unit
 
 __all__ = [
@@ -39,8 +38,7 @@ _LANGGRAPH = re.compile("lang(?:graph|chain)", re.IGNORECASE)
 """What the scopes of instrumentations of LangChain hold, or the name of a graph that was given none."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Side:
     """The root's input or its output.
 
@@ -122,8 +120,7 @@ class ToolRun:
     result: Any
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class View:
     """What a unit did.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 from pydantic import BaseModel
 
@@ -125,7 +124,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
     """
     started = time.perf_counter()
     with (
-        completed_by(partial(_completed, judge)),
+        completed_by(lambda call: signed(_asked_judge(judge), with_cost(judge, call))),
         recorded_calls() as attempts,
     ):  # a retrying judge records those it gave up
         try:
@@ -135,10 +134,6 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
             if error.request_sent:
                 record(failed_call(prompt, judge.model, error, left_s))
             raise
-
-
-def _completed(judge: Judge, call: JudgeCall) -> JudgeCall:
-    return signed(_asked_judge(judge), with_cost(judge, call))
 
 
 def _asked_judge(judge: Judge) -> Judge:

@@ -140,13 +140,10 @@ def _up_to_an_end(text: str, most: int) -> str:
 
 def _shorter_talk(evidence: Mapping[str, Any], over: float) -> Mapping[str, Any]:
     """Return evidence whose conversation has lost about so many bytes of its middle turns."""
-    talks = (key for key, value in evidence.items() if _is_talk(value))
+    lists = {key: value for key, value in evidence.items() if isinstance(value, list) and value}
+    talks = (key for key, value in lists.items() if all(isinstance(one, Mapping) and "role" in one for one in value))
     key = next(talks, None)
     return evidence if key is None else {**evidence, key: _shortened(evidence[key], over)}
-
-
-def _is_talk(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) and "role" in one for one in value)
 
 
 def _shortened(messages: Sequence[Mapping[str, Any]], over: float) -> list[Mapping[str, Any]]:

@@ -306,7 +306,7 @@ class Line:
             revisions=self.revisions,
             keeping=self.keeping,
             shadows=self.shadow_ledger,
-            known_units=self.known,
+            known=self.known,
             rejection_reason=rejection_reason_of(self.queue, self.settings),
         )
 

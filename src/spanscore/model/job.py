@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from spanscore.model.evolve import quickly_made
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import SamplingContext, Unit
@@ -20,8 +19,7 @@ STATED, CONFIGURED, UNKNOWN = "th", "configured", "unknown"
 """Sources of the share that a head sampler keeps: ``ot=th`` of the trace; ``sampling.head_sampling_rate``; neither."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decision:
     """Take a (unit × metric) or not.
 
@@ -50,8 +48,7 @@ class Decision:
     upstream_by: str = ""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SampledUnit:
     """A unit that some metric takes, or of which somebody wants the samples.
 
@@ -77,8 +74,7 @@ class SampledUnit:
     redacted: bool = False
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Job:
     """A unit's samples with the metrics chosen for them.
 
@@ -107,8 +103,7 @@ class Job:
         return replace(self, decisions={name: one for name, one in self.decisions.items() if name not in names})
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobResult:
     """What the loop posts of a job: scores that are in, each once.
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from spanscore import semconv
-from spanscore.model.evolve import quickly_made
 from spanscore.model.foreign import is_a
 from spanscore.model.score import Outcome
 
@@ -163,7 +162,6 @@ def _check_answers_a_call(
 Sample: TypeAlias = SingleTurnSample | MultiTurnSample
 
 
-@quickly_made
 @dataclass(frozen=True, slots=True)
 class Samples:
     """What a dialect makes of one unit: either sample, both, or the outcome that says why there is none.

@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final, Literal
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.model.evolve import evolve, quickly_made
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import Unit, UnitKey
 from spanscore.model.transcript import Transcript
@@ -83,7 +82,6 @@ UNIT_INTERVAL = Scale()
 BINARY = Scale(kind="binary", pass_at=1.0)
 
 
-@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCall:
     """One call of a judge.
@@ -174,7 +172,6 @@ class Votes:
     received: int
 
 
-@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """One result of one metric on one sample.
@@ -268,7 +265,7 @@ def from_source(score: Score, unit: Unit, source: str) -> Score:
 
 def signed(score: Score, unit: Unit, **told: Any) -> Score:
     """Return a score of a unit with these fields, and the id that comes of them; neither value nor outcome is changed."""
-    new = evolve(score, **told)
+    new = replace(score, **told)
     object.__setattr__(new, "id", id_of(new, unit))  # nobody has seen it yet
     return new
 

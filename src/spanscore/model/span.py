@@ -8,12 +8,11 @@ a thousand requests under one ambient span are a thousand units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from spanscore import semconv
-from spanscore.model.evolve import evolve, quickly_made
 
 __all__ = [
     "CUT",
@@ -157,10 +156,9 @@ class UpstreamDecision(NamedTuple):
     rule: str
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SpanData:
-    """One span as we see it, frozen, wherever it came from.
+    """One span as spanscore reads it, wherever it came from. No part changes it once it is made.
 
     Attributes:
         trace_id: 128 bit.
@@ -224,7 +222,7 @@ class SpanData:
         else:
             known = self.attributes
         told = {name: value for name, value in known.items() if not semconv.is_content(name)}
-        return evolve(self, attributes=told, events=())
+        return replace(self, attributes=told, events=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +241,7 @@ class Session:
     links: tuple[UnitKey, ...] = ()
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Unit:
     """What gets a score: the top-most GenAI span with its descendants; or a conversation of such, by the last of them.
 
@@ -321,7 +318,7 @@ class Unit:
         """
         kept = {id(self.root), id(self.model_span)}  # by identity: to compare attributes would render them
         told = tuple(span.without_content() for span in self.spans if id(span) in kept)
-        return evolve(self, spans=told)
+        return replace(self, spans=told)
 
     def in_conversation(self, shown: str | None) -> Unit:
         """Return the same unit, its root with another id of its conversation to be shown, or none; without content only."""
@@ -329,8 +326,8 @@ class Unit:
         if root is None:
             return self
         told = {name: value for name, value in root.attributes.items() if name != semconv.CONVERSATION_ID}
-        named = evolve(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
-        return evolve(self, spans=tuple(named if span is root else span for span in self.spans))
+        named = replace(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
+        return replace(self, spans=tuple(named if span is root else span for span in self.spans))
 
     @property
     def model_span(self) -> SpanData | None:

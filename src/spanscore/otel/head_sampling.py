@@ -32,11 +32,6 @@ class KnownDecision:
         """Whether every span is kept, but below a parent that was dropped itself."""
         return self._root and self._local and self._remote
 
-    @property
-    def keeps_below(self) -> bool:
-        """Whether every span is kept whose parent is one of this process that was."""
-        return self._all or self._local
-
     def keeps(self, parent: SpanContext | None) -> bool:
         """Whether a span is kept for sure; None is the parent of the first of a trace. False: ask."""
         if parent is None:

@@ -43,7 +43,6 @@ class PresetSpanFactory:
         ids: generates ids; a caller that presets them asks it.
         sampler: the tracer's own head sampler.
         keeps: whether a span with this parent (None = it has none) is sampled for sure, and ``sampler`` need not be asked.
-        keeps_below: whether every span is whose parent is one of this process that was.
         watched: whether a processor looks at spans before they end.
         most_attributes: that a span keeps; None = all.
     """
@@ -52,7 +51,7 @@ class PresetSpanFactory:
         self.most_attributes: int | None = tracer._span_limits.max_span_attributes
         self.ids, self.sampler = ids_of(tracer), tracer.sampler
         known = KnownDecision(self.sampler)
-        self.keeps, self.keeps_below, self.watched = known.keeps, known.keeps_below, Watchers(tracer)
+        self.keeps, self.watched = known.keeps, Watchers(tracer)
         self._own = tracer
         self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
         self._ids, self._sampler = _PresetIds(self.ids), _PresetSampler(self.sampler)

@@ -10,7 +10,6 @@ from typing import Final
 
 from spanscore.codec.log_content import ContentRecord, Event
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.evolve import evolve
 from spanscore.model.received import LogRecords
 from spanscore.model.span import NoContent, SpanData
 from spanscore.runtime.clock import steady_ns
@@ -78,7 +77,7 @@ class LogContent:
         read = translator.translate(span)
         if read is None or read.no_content is None or span.scope not in self._scopes:
             return read
-        return evolve(read, no_content=_NOT_JOINED)
+        return replace(read, no_content=_NOT_JOINED)
 
     @property
     def filled(self) -> float:

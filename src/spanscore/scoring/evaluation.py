@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Semaphore
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Any
 
-from spanscore.judges.asker import Asker, ask_for, asked_by
+from spanscore.judges.asker import Asker, ask_for, asked_by, asker
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import record_calls
 from spanscore.judges.suppress import suppressed_context
-from spanscore.model.evolve import quickly_made
 from spanscore.model.foreign import type_name
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
@@ -21,11 +20,9 @@ from spanscore.protocols import Metric
 from spanscore.runtime.interruptible import run_interruptibly
 from spanscore.runtime.log import raised_by_user
 from spanscore.runtime.pool import DaemonPool, run_without_loop
-from spanscore.scoring.asked import accounts_asked, awaits_nothing
-from spanscore.scoring.deadline import Deadline
-from spanscore.scoring.metric_turn import MetricTurn
+from spanscore.scoring.asked import accounts_asked
 
-__all__ = ["Evaluation", "JobAtWork", "absent_fields", "cancelled_tell"]
+__all__ = ["Deadline", "Evaluation", "JobAtWork", "absent_fields", "cancelled_tell"]
 
 _THREADS = 2
 """Metrics that compute at the same time: two threads are at odds over one lock, and more are no faster."""
@@ -42,10 +39,11 @@ async def cancelled_tell() -> None:
         await asyncio.sleep(0)
 
 
+@dataclass(eq=False, repr=False)
 class Evaluation:
     """Scores jobs. Loop thread.
 
-    Args:
+    Attributes:
         metrics: by name.
         timeout_s: for which one metric may be at work on one sample, the time in which its questions wait left out; a
             metric's own ``timeout_s`` wins.
@@ -56,34 +54,28 @@ class Evaluation:
         disabled: every score is ``filtered``, and no metric is asked.
     """
 
-    def __init__(
-        self,
-        metrics: Mapping[str, Metric],
-        *,
-        timeout_s: float = 180.0,
-        purse: Purse | None = None,
-        at_once: int | None = None,
-        transcribes: bool = False,
-        quotes: bool = False,
-        disabled: bool = False,
-    ) -> None:
-        self._metrics = metrics
-        self._asker = partial(Asker, transcribes=transcribes, quotes=quotes)
-        self._purse = purse
-        self._timeout_s = timeout_s
-        self._at_once = at_once
-        self._disabled = disabled
+    metrics: Mapping[str, Metric]
+    _: KW_ONLY
+    timeout_s: float = 180.0
+    purse: Purse | None = None
+    at_once: int | None = None
+    transcribes: bool = False
+    quotes: bool = False
+    disabled: bool = False
+
+    def __post_init__(self) -> None:
+        self._asker = partial(Asker, transcribes=self.transcribes, quotes=self.quotes)
         self.reset()
 
     def reset(self) -> None:
         """Forget the pool and who is at work: in a forked child their threads do not exist."""
         self._pool: DaemonPool | None = None
         computing = asyncio.Semaphore(_THREADS)  # who waits for a thread is not late
-        self._places = {name: computing for name, metric in self._metrics.items() if metric.cpu_bound}
+        self._places = {name: computing for name, metric in self.metrics.items() if metric.cpu_bound}
         self._places |= {
-            name: asyncio.Semaphore(self._at_once)
-            for name, metric in self._metrics.items()
-            if self._at_once is not None and not metric.cpu_bound and not accounts_asked(metric)
+            name: asyncio.Semaphore(self.at_once)
+            for name, metric in self.metrics.items()
+            if self.at_once is not None and not metric.cpu_bound and not accounts_asked(metric)
         }
 
     def close(self) -> None:
@@ -112,12 +104,12 @@ class Evaluation:
             try:
                 self._begin(name, at_work)
             except BaseException as error:  # noqa: BLE001  (a metric that cannot even say what it needs)
-                at_work.take_in(name, _make_broken(name, error))
+                at_work.take_in(name, _broken(name, error))
 
     async def scores(self, job: Job) -> list[Score]:
         """Return one score per metric chosen for the job, in that order."""
-        scores = {score.metric: score async for score in self.each(job)}
-        return [scores[name] for name in job.decisions]
+        found = {score.metric: score async for score in self.each(job)}
+        return [found[name] for name in job.decisions]
 
     async def each(self, job: Job) -> AsyncGenerator[Score]:
         """Yield one score per metric chosen for the job, as they come."""
@@ -137,42 +129,41 @@ class Evaluation:
 
     def _begin(self, name: str, at_work: JobAtWork) -> None:
         job = at_work.job
-        metric = self._metrics.get(name)
+        metric = self.metrics.get(name)
         if metric is None:  # another process has chosen it
-            at_work.take_in(name, _make_unknown(name, job.samples))
+            at_work.take_in(name, _unknown(name, job.samples))
             return
-        if self._disabled:
-            at_work.take_in(name, _make_unscored(metric, Outcome.FILTERED, "disabled"))
+        if self.disabled:
+            at_work.take_in(name, _unscored(metric, Outcome.FILTERED, "disabled"))
             return
         sample = _sample_for(metric, job.samples)
         if sample is None:
             at_work.take_in(name, _without_sample(metric, job.samples))
             return
-        if not metric.cpu_bound and awaits_nothing(metric):
-            score = suppressed_context().run(run_without_loop, self._score_guarded(metric, sample, None))
-            at_work.take_in(name, _add_searched_places(score, metric, sample, job.samples))
-            return
-        timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
-        asker = self._asker(name, job.taken_s, job.held_until_s, self._purse)
+        timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
+        one = self._asker(name, job.taken_s, job.held_until_s, self.purse)
         turn = MetricTurn(self._places[name]) if name in self._places else None
         # Whatever a metric asks, and however: it is no run of the application.
         context = suppressed_context()
-        calls = context.run(_record_asker, asker)
-        scoring = self._score_guarded(metric, sample, turn)
+        calls = context.run(_asking_for, one)
+        scoring = self._guarded(metric, sample, turn)
         task = asyncio.get_running_loop().create_task(scoring, context=context)
-        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, asker, turn, task))
+        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, one, turn, task))
 
-    async def _score_guarded(self, metric: Metric, sample: Sample, turn: MetricTurn | None) -> Score:
+    async def _guarded(self, metric: Metric, sample: Sample, turn: MetricTurn | None) -> Score:
         try:
             if turn is not None:
                 await turn.take()
-            score = await self._compute(metric, sample) if metric.cpu_bound else await metric.score(sample)
-            return score if isinstance(score, Score) else _no_score(metric, score)
+            score: object = await (self._computed(metric, sample) if metric.cpu_bound else metric.score(sample))
+            if isinstance(score, Score):
+                return score
+            reason = f"the metric answered {type_name(score)}, not a Score"  # a user's metric that breaks the protocol
+            return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type="no_score")
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
             reason = f"the metric raised {raised_by_user(error)}"
-            return _make_unscored(metric, Outcome.METRIC_ERROR, reason, error_type=type_name(error))
+            return _unscored(metric, Outcome.METRIC_ERROR, reason, error_type=type_name(error))
 
-    async def _compute(self, metric: Metric, sample: Sample) -> Score:
+    async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
             self._pool = DaemonPool(_THREADS, "spanscore-metric", native=True)
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
@@ -180,8 +171,7 @@ class Evaluation:
             return await run_interruptibly(self._pool, lambda: run_without_loop(metric.score(sample)))
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class MetricAtWork:
     """A metric that is at work on a sample, and the calls that it has paid for so far."""
 
@@ -196,19 +186,13 @@ class MetricAtWork:
     def score(self, samples: Samples) -> Score:
         """Return the score that it came to, which may be that it came to none."""
         if self.task.cancelled():  # by the metric itself, or by a client of its judge
-            return _make_unscored(
-                self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError"
-            )
-        return _add_searched_places(self.task.result(), self.metric, self.sample, samples)
+            return _unscored(self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
+        return _placed(self.task.result(), self.metric, self.sample, samples)
 
     def late(self) -> Score:
         """Return the score of a metric that took too long."""
         reason = f"no score within {self.timeout_s:g} s"
-        return _make_unscored(self.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(self.calls))
-
-    def shutdown_score(self) -> Score:
-        """Return the score of a metric that a shutdown ended, with its calls, which may have to be paid."""
-        return _make_unscored(self.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(self.calls))
+        return _unscored(self.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(self.calls))
 
 
 @dataclass(slots=True, eq=False)
@@ -236,7 +220,7 @@ class JobAtWork:
     @property
     def computes(self) -> bool:
         """Whether one of the metrics that go on computes; the others wait for somebody."""
-        return any(evaluation.metric.cpu_bound for evaluation, _ in self._unfinished.values())
+        return any(one.metric.cpu_bound for one, _ in self._unfinished.values())
 
     def take(self) -> list[Score]:
         """Return the scores that are in and were not taken yet."""
@@ -245,70 +229,69 @@ class JobAtWork:
 
     def take_in(self, name: str, score: Score, source: str | None = None) -> None:
         """Add the score of a metric, whatever it calls itself there; the source is that of one that has none."""
-        self.scores.append(_sign(score, name, self.job, source))
+        self.scores.append(_signed(score, name, self.job, source))
 
-    def follow(self, name: str, evaluation: MetricAtWork) -> None:
+    def follow(self, name: str, one: MetricAtWork) -> None:
         """Take in the score of a metric when it is there, or when it is late."""
-        deadline = Deadline(evaluation.asker, evaluation.timeout_s, lambda: self._late(name))
-        self._unfinished[name] = evaluation, deadline
-        evaluation.task.add_done_callback(lambda _: self._on_ended(name))
-        evaluation.asker.on_change = deadline.update
+        deadline = Deadline(one.asker, one.timeout_s, lambda: self._late(name))
+        self._unfinished[name] = one, deadline
+        one.task.add_done_callback(lambda _: self._ended(name))
+        one.asker.on_change = deadline.update
 
     def give_up(self) -> None:
         """Let every metric go that is still at work: an answer that no score will use is not paid for."""
         self._late_ones.clear()
         for name in list(self._unfinished):
-            self._given_up.append(evaluation := self._let_go(name))
-            evaluation.task.cancel()
+            self._given_up.append(one := self._let_go(name))
+            one.task.cancel()
 
     def unused(self) -> list[Score]:
         """Return what those that were given up have asked for, and may have to pay, as scores that a shutdown ended.
 
         To be called when they have taken notice (``cancelled_tell``).
         """
-        return [
-            _sign(evaluation.shutdown_score(), evaluation.asker.metric, self.job, evaluation.asker.source)
-            for evaluation in self._given_up
-            if evaluation.calls
-        ]
+        paid = (
+            (one, _unscored(one.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(one.calls))) for one in self._given_up
+        )
+        return [_signed(score, one.asker.metric, self.job, one.asker.source) for one, score in paid if one.calls]
 
-    def _on_ended(self, name: str) -> None:
+    def _ended(self, name: str) -> None:
         if name in self._unfinished:  # else it was late, or given up
-            evaluation = self._let_go(name)
-            self._finish(name, evaluation, lambda: evaluation.score(self.job.samples))
+            one = self._let_go(name)
+            self._finish(name, one, lambda: one.score(self.job.samples))
 
     def _late(self, name: str) -> None:
-        evaluation = self._let_go(name)
-        evaluation.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
+        one = self._let_go(name)
+        one.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
         self._late_ones.add(name)
-        _in_turns(_TURNS, lambda: self._finish_late(name, evaluation))
+        _in_turns(_TURNS, lambda: self._ended_late(name, one))
 
-    def _finish_late(self, name: str, evaluation: MetricAtWork) -> None:
+    def _ended_late(self, name: str, one: MetricAtWork) -> None:
         if name in self._late_ones:  # else the job was given up meanwhile
             self._late_ones.remove(name)
-            self._finish(name, evaluation, evaluation.late)
+            self._finish(name, one, one.late)
 
     def _let_go(self, name: str) -> MetricAtWork:
-        evaluation, deadline = self._unfinished.pop(name)
-        evaluation.asker.on_change = None
+        one, deadline = self._unfinished.pop(name)
+        one.asker.on_change = None
         deadline.stop()
-        if evaluation.turn is not None:
-            evaluation.turn.give_back()
-        return evaluation
+        if one.turn is not None:
+            one.turn.give_back()
+        return one
 
-    def _finish(self, name: str, evaluation: MetricAtWork, come_to: Callable[[], Score]) -> None:
+    def _finish(self, name: str, one: MetricAtWork, come_to: Callable[[], Score]) -> None:
         try:
-            with asked_by(evaluation.asker):  # the evaluator version is that of the judge that was asked
+            with asked_by(one.asker):  # the evaluator version is that of the judge that was asked
                 score = come_to()
-            self.take_in(name, score, evaluation.asker.source)
+            self.take_in(name, score, one.asker.source)
         except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
-            self.take_in(name, _make_broken(name, error))
+            self.take_in(name, _broken(name, error))
         self._on_change()
 
 
-def _record_asker(asker: Asker) -> list[JudgeCall]:
+def _asking_for(one: Asker) -> list[JudgeCall]:
     """Have all that is asked in this context from now on, which is a task's own, asked for a score; return the calls."""
-    ask_for(asker)
+    ask_for(one)
     return record_calls()
 
 
@@ -337,13 +320,13 @@ def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
 
 def _without_sample(metric: Metric, samples: Samples) -> Score:
     if samples.outcome is not None:
-        return _make_unscored(metric, samples.outcome, samples.reason or samples.outcome.value)
+        return _unscored(metric, samples.outcome, samples.reason or samples.outcome.value)
     kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
-    score = _make_unscored(metric, Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none")
+    score = _unscored(metric, Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none")
     return replace(score, missing=absent_fields(metric, samples))
 
 
-def _add_searched_places(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
+def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
     """Return a score; of one that lacks a field with the places where that was looked for."""
     if score.outcome is not Outcome.MISSING_FIELD:
         return score
@@ -352,15 +335,7 @@ def _add_searched_places(score: Score, metric: Metric, sample: Sample, samples: 
     return replace(score, missing=missing, reason="; ".join([score.reason or score.outcome.value, *places]))
 
 
-def _no_score(metric: Metric, value: Any) -> Score:
-    """Return the failure of a user's metric that breaks the protocol: its answer cannot be published."""
-    kind = type_name(value)
-    return _make_unscored(
-        metric, Outcome.METRIC_ERROR, f"the metric answered {kind}, not a Score", error_type="no_score"
-    )
-
-
-def _make_unscored(
+def _unscored(
     metric: Metric,
     outcome: Outcome,
     reason: str,
@@ -382,13 +357,13 @@ def _make_unscored(
     )
 
 
-def _make_broken(name: str, error: BaseException) -> Score:
+def _broken(name: str, error: BaseException) -> Score:
     """Return the failure of a metric of which nothing can be read but the name by which it is known."""
     reason, kind = f"the metric raised {raised_by_user(error)}", type_name(error)
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
 
 
-def _make_unknown(name: str, samples: Samples) -> Score:
+def _unknown(name: str, samples: Samples) -> Score:
     """Return the score of a metric that this process lacks; the samples' own outcome, as ``too_late``, comes first."""
     if (outcome := samples.outcome) is not None:
         kind = outcome.value if outcome.failed else None
@@ -397,7 +372,7 @@ def _make_unknown(name: str, samples: Samples) -> Score:
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type="unknown_metric")
 
 
-def _sign(score: Score, name: str, job: Job, source: str | None) -> Score:
+def _signed(score: Score, name: str, job: Job, source: str | None) -> Score:
     decision = job.decisions[name]
     return signed(
         score,
@@ -409,3 +384,57 @@ def _sign(score: Score, name: str, job: Job, source: str | None) -> Score:
         source=score.source or source,
         revision=job.unit.revision,
     )
+
+
+@dataclass(slots=True)
+class MetricTurn:
+    """The turn of one score. Loop thread."""
+
+    _places: Semaphore
+    _is_taken: bool = False
+
+    async def take(self) -> None:
+        """Wait for a place; no time of the score's."""
+        if self._places.locked():
+            with asker().asks(), asker().waits():
+                await self._places.acquire()
+        else:
+            await self._places.acquire()
+        self._is_taken = True
+
+    def give_back(self) -> None:
+        """Let the next one have the place, if it was taken."""
+        if self._is_taken:
+            self._is_taken = False
+            self._places.release()
+
+
+class Deadline:
+    """Calls ``late`` when a score was worked for as long as it may take, on the loop on which it is made. Loop thread.
+
+    Args:
+        asker: says whether anybody works for it.
+        timeout_s: seconds of work.
+    """
+
+    def __init__(self, asker: Asker, timeout_s: float, late: Callable[[], None]) -> None:
+        self._asker = asker
+        self._left_s = timeout_s
+        self._late = late
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.update()
+
+    def update(self) -> None:
+        """Stand still or go on, where the asker has begun to wait or to be worked for."""
+        if self._timer is None and not self._asker.is_waiting:
+            self._timer = self._loop.call_later(self._left_s, self._late)
+        elif self._timer is not None and self._asker.is_waiting:
+            self._left_s = max(0.0, self._timer.when() - self._loop.time())
+            self.stop()
+
+    def stop(self) -> None:
+        """Stand still until the next ``update``."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

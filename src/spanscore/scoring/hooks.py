@@ -49,7 +49,8 @@ class Hooks:
         if redactor is not None:
             redactor = box.hook(redactor, "the redactor", Outcome.REDACTION_ERROR)
         if keep is not None:
-            keep = box.hook(_truth_of(keep), "the filter", Outcome.METRIC_ERROR)
+            own = keep  # whether its answer is true may run code of the user's, too
+            keep = box.hook(lambda sample: bool(own(sample)), "the filter", Outcome.METRIC_ERROR)
         return Hooks(redactor, keep)
 
     def apply(self, samples: Samples, *, redacted: bool = False) -> Samples:
@@ -115,8 +116,3 @@ class Hooks:
 
     def _redact(self, sample: S | None) -> S | None:
         return sample if sample is None or self.redactor is None else redacted_sample(sample, self.redactor)
-
-
-def _truth_of(keep: Filter) -> Filter:
-    """Return a filter whose answer has been asked whether it is true: that too may run code of the user's."""
-    return lambda sample: bool(keep(sample))

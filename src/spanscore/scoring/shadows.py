@@ -6,10 +6,10 @@ They have deadlines, a budget and room of their own: one that fails, is slow or 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
 
 from spanscore import semconv
-from spanscore.model.evolve import evolve
 from spanscore.model.job import Job, JobResult
 from spanscore.model.score import Outcome, from_source
 from spanscore.runtime.log import log_internal_error
@@ -20,10 +20,11 @@ from spanscore.units.ledger import Ledger
 __all__ = ["Shadows"]
 
 
+@dataclass(eq=False, repr=False)
 class Shadows:
     """The second judges of one scorer. Loop thread.
 
-    Args:
+    Attributes:
         metrics: names of those that have one.
         evaluation: asks them.
         ledger: of them alone: a unit is eligible from the moment in which its metrics are begun.
@@ -32,47 +33,42 @@ class Shadows:
         source: of their scores.
     """
 
-    def __init__(
-        self,
-        metrics: Collection[str],
-        evaluation: Evaluation,
-        *,
-        ledger: Ledger,
-        room: MemoryQueue,
-        post: Callable[[JobResult], None],
-        source: str = semconv.SOURCE_SHADOW,
-    ) -> None:
-        self._metrics = frozenset(metrics)
-        self._evaluation = evaluation
-        self._ledger = ledger
-        self._room = room
-        self._post = post
-        self._source = source
+    metrics: Collection[str]
+    evaluation: Evaluation
+    _: KW_ONLY
+    ledger: Ledger
+    room: MemoryQueue
+    post: Callable[[JobResult], None]
+    source: str = semconv.SOURCE_SHADOW
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._at_work: set[JobAtWork] = set()
         self._stopped = False
-        self._evaluation.reset()
-        self._room.reset()
+        self.evaluation.reset()
+        self.room.reset()
 
     def begin(self, job: Job) -> None:
         """Begin those of the metrics that were chosen for a job. Never raises: the job's own scores are another matter."""
-        decisions = {name: decision for name, decision in job.decisions.items() if name in self._metrics}
+        asked = {name: decision for name, decision in job.decisions.items() if name in self.metrics}
         key = job.unit.key
-        if not decisions or not self._ledger.enter(key, decisions.keys()):
+        if not asked or not self.ledger.enter(key, asked.keys()):
             return
-        self._ledger.choose(key, decisions)
-        self.ask(evolve(job, decisions=decisions, held_until_s=-inf))  # no span waits for them
+        self.ledger.choose(key, asked)
+        self.ask(replace(job, decisions=asked, held_until_s=-inf))  # no span waits for them
 
     def ask(self, job: Job) -> None:
         """Begin the metrics of a job whose unit has entered the ledger. Never raises."""
-        if self._stopped or not self._room.reserve(job.size_bytes):
+        if self._stopped or not self.room.reserve(job.size_bytes):
             self._end(job, Outcome.SHUTDOWN if self._stopped else Outcome.QUEUE_FULL)
             return
         try:
-            self._begin(job)
+            at_work = self.evaluation.begin(job, lambda: self._changed(at_work))
+            self._at_work.add(at_work)
+            self._changed(at_work)
         except Exception as error:  # noqa: BLE001  (the job's own scores go on)
             log_internal_error("ask a second judge", error)
             self._end(job, Outcome.METRIC_ERROR)
@@ -87,24 +83,16 @@ class Shadows:
         self._stopped = True
         for at_work in list(self._at_work):
             at_work.scores += at_work.unused()
-            self._on_change(at_work)
-
-    def _begin(self, job: Job) -> None:
-        at_work = self._evaluation.begin(job, lambda: self._on_change(at_work))
-        self._at_work.add(at_work)
-        self._on_change(at_work)
+            self._changed(at_work)
 
     def _end(self, job: Job, outcome: Outcome) -> None:
         for name in job.decisions:
-            self._ledger.settle(job.unit.key, name, outcome)
+            self.ledger.settle(job.unit.key, name, outcome)
 
-    def _on_change(self, at_work: JobAtWork) -> None:
+    def _changed(self, at_work: JobAtWork) -> None:
         unit = at_work.job.unit
-        if scores := [from_source(score, unit, self._source) for score in at_work.take()]:
-            self._post(JobResult(unit, scores, over=at_work.is_over))
+        if scores := [from_source(score, unit, self.source) for score in at_work.take()]:
+            self.post(JobResult(unit, scores, over=at_work.is_over))
         if at_work.is_over:
-            self._leave(at_work)
-
-    def _leave(self, at_work: JobAtWork) -> None:
-        self._at_work.discard(at_work)
-        self._room.ack(at_work.job)
+            self._at_work.discard(at_work)
+            self.room.ack(at_work.job)

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -57,10 +57,11 @@ def row_key(unit: Unit) -> RowKey:
     return RowKey(*unit.ledger_key, revision)
 
 
+@dataclass(eq=False, repr=False)
 class SpoolQueue:
-    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``mark_exported``.
+    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``emitted``.
 
-    Args:
+    Attributes:
         spool: holds them.
         in_memory: jobs of which this process holds the lease: they wait in memory, or are in work.
         max_bytes: of content in memory, roughly: one half for these, one for what is on its way to the disk.
@@ -69,30 +70,22 @@ class SpoolQueue:
         resource: gives that of this process, which a job takes along.
         passing: units on their way to the disk; None = some twenty for each of ``in_memory``.
         metrics: names of the metrics that this process has; the others wait for a process that has them. None = it has all.
-
-    Attributes:
         redelivered: units that came again: put once more, or taken with all scores that a process before may have emitted.
     """
 
-    def __init__(
-        self,
-        spool: SpoolFile,
-        *,
-        in_memory: int = 1_000,
-        max_bytes: int = 256_000_000,
-        scores_here: bool = True,
-        unreadable: Callable[[str], None] = lambda because: None,
-        resource: Callable[[], Mapping[str, Any]] = dict,
-        passing: int | None = None,
-        metrics: Collection[str] | None = None,
-    ) -> None:
-        self.spool = spool
-        self._resource = resource
-        self.scores_here = scores_here
-        self._unreadable = unreadable
-        self._metrics = metrics
-        self._passing = MemoryQueue(passing or _PASSING * in_memory, max_bytes // 2)
-        self._memory = MemoryQueue(in_memory, max_bytes // 2)
+    spool: SpoolFile
+    _: KW_ONLY
+    in_memory: int = 1_000
+    max_bytes: int = 256_000_000
+    scores_here: bool = True
+    unreadable: Callable[[str], None] = lambda because: None
+    resource: Callable[[], Mapping[str, Any]] = dict
+    passing: int | None = None
+    metrics: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
+        self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
         self.on_result(lambda job, outcome, reason: None)
         self.reset()
 
@@ -136,16 +129,16 @@ class SpoolQueue:
         self._passing.cancel(size_bytes)
 
     def rejection_reason(self) -> str | None:
-        """Return why the spool rejects units; None if it takes them. Any thread."""
+        """Return why the spool takes nothing. Any thread."""
         return self.spool.room(1)
 
     def is_durable(self, key: UnitKey) -> bool:
         """Whether a unit's job is in memory and on the disk: it is scored here, or where this process ends. Any thread."""
         return key in self._kept
 
-    def on_result(self, callback: Callable[[Job, Outcome | None, str | None], None]) -> None:
-        """Set the callback of each job that is put."""
-        self._on_result = callback
+    def on_result(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
+        """Say who is told what becomes of each job that is put."""
+        self._told = told
 
     def begin(self) -> None:
         """Take what is nobody's, now and from time to time, where jobs come out here."""
@@ -155,11 +148,11 @@ class SpoolQueue:
 
     def put(self, job: Job) -> None:
         """Have a job written; its place is free when that is done."""
-        body = json_of_job(job, self._resource() or None)
+        body = json_of_job(job, self.resource() or None)
         self._loop = asyncio.get_running_loop()
         own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
-        on_put = self._soon(partial(self._was_put, job, own))
-        self.spool.put(row_key(job.unit), body, on_put, own=own, metrics=text_of_metrics(job.decisions))
+        told = self._soon(partial(self._was_put, job, own))
+        self.spool.put(row_key(job.unit), body, told, own=own, metrics=text_of_metrics(job.decisions))
 
     async def get(self) -> Job:
         """Wait for the next job; from then on a crash is one of its."""
@@ -174,9 +167,9 @@ class SpoolQueue:
             raise
         return job
 
-    def save_scores(self, job: Job, scores: Sequence[Score], callback: Callable[[bool], None]) -> None:
-        """Write all scores of a job so far; ``callback`` gets False if another process has the row."""
-        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(callback))
+    def save_scores(self, job: Job, scores: Sequence[Score], told: Callable[[bool], None]) -> None:
+        """Write all scores of a job so far, and tell when they are on the disk; False: the row is another's by now."""
+        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(told))
 
     def mark_exported(self, units: Sequence[Unit]) -> None:
         """Delete rows whose scores have been exported; leave rows of which this process lacks metrics. Any thread.
@@ -215,7 +208,7 @@ class SpoolQueue:
         if put is Put.KEPT and own and not self._closed:
             if not job.unit.revision:
                 self._kept.add(job.unit.key)
-            self._on_result(job, None, None)
+            self._told(job, None, None)
             self._memory.put(job)
             return
         if own:
@@ -224,15 +217,15 @@ class SpoolQueue:
             self._hand_over(job, own=own)
         elif put in _COME_AGAIN:
             self.redelivered += 1
-            self._on_result(job, Outcome.DELEGATED, _COME_AGAIN[put])
+            self._told(job, Outcome.DELEGATED, _COME_AGAIN[put])
         else:
-            self._on_result(job, Outcome.QUEUE_FULL, reason)
+            self._told(job, Outcome.QUEUE_FULL, reason)
 
     def _hand_over(self, job: Job, *, own: bool) -> None:
         if own:  # it was closed meanwhile
             self.spool.give_back([row_key(job.unit)])
         self._more = self.scores_here
-        self._on_result(job, Outcome.DELEGATED, None)
+        self._told(job, Outcome.DELEGATED, None)
 
     # --- what is taken -----------------------------------------------------------------------------------------
 
@@ -250,11 +243,11 @@ class SpoolQueue:
         if self._takes or self._closed or not self._room():
             return
         self._takes = True
-        count = min(self._room(), _AT_ONCE)
-        self.spool.take(count, "job", self._soon(partial(self._took, count)), has=self._has_one_of)
+        asked = min(self._room(), _AT_ONCE)
+        self.spool.take(asked, "job", self._soon(partial(self._took, asked)), has=self._has_one_of)
 
-    def _took(self, count: int, rows: list[SpoolRow]) -> None:
-        self._takes, self._more = False, len(rows) == count
+    def _took(self, asked: int, rows: list[SpoolRow]) -> None:
+        self._takes, self._more = False, len(rows) == asked
         for row in rows:
             job = self._job(row)
             if job is not None:
@@ -279,28 +272,26 @@ class SpoolQueue:
     def _job(self, row: SpoolRow) -> Job | None:
         job = job_of(row.body)
         if isinstance(job, Unreadable):
-            self._unreadable(job.because)
+            self.unreadable(job.because)
             (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
-        usable = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
-        part = self._part(replace(job, taken_s=self._running().time(), scored=usable), row)
+        known = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
+        part = self._part(replace(job, taken_s=self._running().time(), scored=known), row)
         self.redelivered += part is not None and _has_every_score(part)
         return part
 
     def _part(self, job: Job, row: SpoolRow) -> Job | None:
         """Return a job with the metrics that this process can score, and remember the others; None: it has none of them."""
         names = {*(metrics_of(row.metrics) or job.decisions)}
-        lacking = set() if self._metrics is None or row.end is not None else names.difference(self._metrics)
+        lacking = set() if self.metrics is None or row.end is not None else names.difference(self.metrics)
         lacking -= {score.metric for score in job.scored}
         if lacking and lacking == names:  # noted by no text: an earlier version wrote the row
             self.spool.leave(row.key, text_of_metrics(names))
             return None
         if lacking:
             self._rests[row.key] = text_of_metrics(lacking)
-        decisions = {
-            name: decision for name, decision in job.decisions.items() if name in names and name not in lacking
-        }
+        decisions = {name: one for name, one in job.decisions.items() if name in names and name not in lacking}
         # Metrics that depend on scores are decided on once, by the process that takes the whole row.
         undecided = job.undecided if names >= job.decisions.keys() else None
         return replace(job, decisions=decisions, undecided=undecided)
@@ -308,7 +299,7 @@ class SpoolQueue:
     def _has_one_of(self, metrics: str) -> bool:
         """Whether this process has a metric of a row. The spool's thread."""
         names = metrics_of(metrics)
-        if not names or self._metrics is None or any(name in self._metrics for name in names):
+        if not names or self.metrics is None or any(name in self.metrics for name in names):
             return True
         listed = ", ".join(names)
         log_once(
@@ -328,11 +319,11 @@ class SpoolQueue:
         """Return what has an answer heard on the loop, with all others that have come by then; not in a life after this one."""
         life = self._life
 
-        def heard(*answers: Any) -> None:
+        def heard(*told: Any) -> None:
             with self._lock:
                 if life is not self._life:
                     return
-                self._heard.append(partial(answer, *answers))
+                self._heard.append(partial(answer, *told))
                 wakes, self._wakes = self._wakes, True
             if not wakes:
                 with suppress(RuntimeError):  # the loop was closed

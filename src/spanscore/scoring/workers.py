@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
 from typing import Final
 
@@ -27,8 +27,7 @@ from spanscore.runtime import loop
 from spanscore.runtime.duty_cycle import Turns
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
-from spanscore.scoring.begun_job import BegunJob
-from spanscore.scoring.evaluation import Evaluation, cancelled_tell
+from spanscore.scoring.evaluation import Evaluation, JobAtWork, cancelled_tell
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.passing import Passing
 from spanscore.scoring.shadows import Shadows
@@ -49,10 +48,11 @@ _OTHERS: Final = "another process has taken it"
 _LEFT: Final = "the scorer was shut down: it is in the spool"
 
 
+@dataclass(eq=False, repr=False)
 class Engine:
     """Workers on the one loop of the process.
 
-    Args:
+    Attributes:
         post: gives scores of a job to the span thread. Any thread.
         made: likewise the samples of a unit that somebody wants, as soon as they are there.
         came: likewise a job that another process has handed over, before its scores.
@@ -60,38 +60,25 @@ class Engine:
         shadows: asked about every job that is begun; None = nobody is.
         workers: jobs at the same time of which something computes; as many more are made ahead.
         turns: of the loop's thread, beside the application; None = it has the CPU for itself.
-
-    Attributes:
         beside: whose work ends with it, too.
         passing: units that are yet to be on the disk, where the queue is shared.
     """
 
-    def __init__(
-        self,
-        queue: Queue,
-        pipeline: Pipeline,
-        evaluation: Evaluation,
-        *,
-        post: Callable[[JobResult], None],
-        made: Callable[[Unit, Samples], None] = lambda unit, samples: None,
-        came: Callable[[Job], None] = lambda job: None,
-        ended: Callable[[Job, Sequence[Score]], None] | None = None,
-        shadows: Shadows | None = None,
-        workers: int = 32,
-        turns: Turns | None = None,
-    ) -> None:
-        self._turns = turns
-        self._queue = queue
-        self._durable = queue if isinstance(queue, DurableQueue) else None
-        self._pipeline = pipeline
-        self._evaluation = evaluation
-        self._post = post
-        self._made = made
-        self._came = came
-        self._ended = ended
-        self._shadows = shadows
-        self.beside = [] if shadows is None else [shadows]
-        self._workers = workers
+    queue: Queue
+    pipeline: Pipeline
+    evaluation: Evaluation
+    _: KW_ONLY
+    post: Callable[[JobResult], None]
+    made: Callable[[Unit, Samples], None] = lambda unit, samples: None
+    came: Callable[[Job], None] = lambda job: None
+    ended: Callable[[Job, Sequence[Score]], None] | None = None
+    shadows: Shadows | None = None
+    workers: int = 32
+    turns: Turns | None = None
+
+    def __post_init__(self) -> None:
+        self._shared = self.queue if isinstance(self.queue, DurableQueue) else None
+        self.beside = [] if self.shadows is None else [self.shadows]
         self.passing = Passing()
         self.reset()
 
@@ -107,8 +94,8 @@ class Engine:
         self._resting: asyncio.TimerHandle | None = None
         self._stopped = False
         self.passing.reset()
-        if self._durable is not None:
-            self._durable.on_result(self._on_put)
+        if self._shared is not None:
+            self._shared.on_result(self._told)
         for shadows in self.beside:
             shadows.reset()
 
@@ -118,8 +105,8 @@ class Engine:
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
-        if self._durable is not None:
-            self.passing.begin([sampled_unit.unit for sampled_unit in sampled if sampled_unit.decisions])
+        if self._shared is not None:
+            self.passing.begin([one.unit for one in sampled if one.decisions])
         loop.call_soon(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
@@ -128,14 +115,14 @@ class Engine:
 
     def hand_back(self, timeout_s: float) -> None:
         """Begin no more jobs that others may have as well: what waits is theirs. Any thread but the loop's."""
-        if self._durable is not None and self._tasks:
+        if self._shared is not None and self._tasks:
             with suppress(TimeoutError):
                 loop.submit(self._hand_back()).result(timeout_s)
 
     async def _hand_back(self) -> None:
-        for job in self._queue.close():
-            if self._durable is not None and not job.delegated:  # else it has not come yet
-                self._post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
+        for job in self.queue.close():
+            if self._shared is not None and not job.delegated:  # else it has not come yet
+                self.post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
         """Cancel the workers, empty the queue; what swallows its cancellation is left behind. Any thread but the loop's."""
@@ -154,7 +141,7 @@ class Engine:
             shadows.give_up()
         await cancelled_tell()
         for begun in list(self._begun):
-            if self._durable is not None:
+            if self._shared is not None:
                 self._lose(begun, _LEFT)
                 continue
             begun.job.scores += begun.job.unused()
@@ -170,9 +157,9 @@ class Engine:
     def _start(self) -> None:
         if not self._tasks and not self._stopped:
             start = asyncio.get_running_loop().create_task
-            self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self._workers)]
-            if self._durable is not None:
-                self._durable.begin()
+            self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self.workers)]
+            if self._shared is not None:
+                self._shared.begin()
 
     def _accept(self, sampled: Sequence[SampledUnit]) -> None:
         self._start()
@@ -184,13 +171,13 @@ class Engine:
             begun = self._undecided.pop(key, None)
             if begun is not None:  # else it was given up
                 rest = replace(begun.job.job, decisions=decisions).unscored()
-                self._evaluation.begin_rest(rest.decisions, begun.job)
+                self.evaluation.begin_rest(rest.decisions, begun.job)
                 self._begin_shadows(rest)
-                self._on_change(begun)
+                self._changed(begun)
 
     def _begin_shadows(self, job: Job) -> None:
-        if self._shadows is not None and not job.unit.revision:  # they were asked about the first
-            self._shadows.begin(job)
+        if self.shadows is not None and not job.unit.revision:  # they were asked about the first
+            self.shadows.begin(job)
 
     def _make_jobs(self) -> None:
         if not self._waiting:
@@ -202,36 +189,36 @@ class Engine:
 
     def _rests(self) -> bool:
         """Whether the application is given way to, for a while; those begun go on, and are few."""
-        if self._resting is None and self._turns is not None and (rest_s := self._turns.rest_s()):
-            self._resting = asyncio.get_running_loop().call_later(rest_s, self._on_rest)
+        if self._resting is None and self.turns is not None and (rest_s := self.turns.rest_s()):
+            self._resting = asyncio.get_running_loop().call_later(rest_s, self._rested)
         return self._resting is not None and not self._stopped
 
-    def _on_rest(self) -> None:
+    def _rested(self) -> None:
         self._resting = None
         self._make_jobs()
 
     def _may_make(self) -> bool:
         """Whether the next job may be begun: in order, and not past those of which it is not known yet that they take long."""
-        return self._ahead < self._workers and len(self._makers) == self._slow < _MOST_SLOW
+        return self._ahead < self.workers and len(self._makers) == self._slow < _MOST_SLOW
 
     def _take(self, sampled: SampledUnit) -> None:
         if self._stopped:
-            self._queue.cancel(sampled.size_bytes)
+            self.queue.cancel(sampled.size_bytes)
             self.passing.over(sampled.unit)
             return
         self._ahead += 1
-        if self._pipeline.box.has_hooks:
+        if self.pipeline.box.has_hooks:
             task = asyncio.get_running_loop().create_task(self._make(sampled), context=suppressed_context())
             self._makers.add(task)
             return
         try:
-            self._put(sampled, self._pipeline.job(sampled))
+            self._put(sampled, self.pipeline.job(sampled))
         except Exception as error:  # noqa: BLE001  (the other units of this call go on)
             self._spoilt(sampled, error)
 
     async def _make(self, sampled: SampledUnit) -> None:
         """Make a job whose hooks may hang: the next ones wait for a moment, and then pass it."""
-        making = asyncio.ensure_future(self._pipeline.job_in_time(sampled))
+        making = asyncio.ensure_future(self.pipeline.job_in_time(sampled))
         slow = False
         try:
             await asyncio.wait({making}, timeout=_MOMENT_S)
@@ -248,39 +235,39 @@ class Engine:
 
     def _put(self, sampled: SampledUnit, job: Job) -> None:
         if sampled.wanted:
-            self._made(job.unit, job.samples)
+            self.made(job.unit, job.samples)
         if job.decisions:
-            self._queue.put(job)
+            self.queue.put(job)
         else:
             self._ahead -= 1
-            self._queue.cancel(sampled.size_bytes)
+            self.queue.cancel(sampled.size_bytes)
 
-    def _on_put(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
+    def _told(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
         """Go on to the next unit, as a job was put; one that does not come out here ends."""
         self._ahead -= 1
         if outcome is not None:
-            self._post(JobResult(job.unit, (), rest=outcome, reason=reason))
+            self.post(JobResult(job.unit, (), rest=outcome, reason=reason))
         self.passing.over(job.unit)
         self._make_jobs()
 
     def _spoilt(self, sampled: SampledUnit, error: BaseException) -> None:
         self._ahead -= 1
-        self._queue.cancel(sampled.size_bytes)
+        self.queue.cancel(sampled.size_bytes)
         self.passing.over(sampled.unit)
         if self._stopped:
             return
         log_internal_error("make a job", error)
         unit = sampled.unit.without_content()
         if sampled.wanted:
-            self._made(unit, Samples(outcome=Outcome.METRIC_ERROR, reason="making the job failed"))
+            self.made(unit, Samples(outcome=Outcome.METRIC_ERROR, reason="making the job failed"))
         if sampled.decisions:
-            self._post(JobResult(unit, ()))
+            self.post(JobResult(unit, ()))
 
     async def _work(self) -> None:
         for jobs in count(1):
             try:
-                job = await self._queue.get()
-                if self._durable is None:  # else it was told when the job had been put
+                job = await self.queue.get()
+                if self._shared is None:  # else it was told when the job had been put
                     self._ahead -= 1
                     self._make_jobs()
                 worker = self._begin(job)
@@ -297,25 +284,25 @@ class Engine:
         """Begin a job; done is what is returned when it needs no worker, and None where it is over."""
         begun = BegunJob()
         if job.delegated:
-            self._came(job)
+            self.came(job)
             job = job.unscored()
-        begun.job = self._evaluation.begin(job, lambda: self._on_change(begun))
+        begun.job = self.evaluation.begin(job, lambda: self._changed(begun))
         begun.job.scores += job.scored
         self._begun.add(begun)
         if job.undecided is not None:
             self._undecided[job.unit.key] = begun
         if not begun.job.is_over:
             loop = asyncio.get_running_loop()
-            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._end_stay, begun)
+            begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._stayed, begun)
         self._begin_shadows(job)
-        self._on_change(begun)
+        self._changed(begun)
         return begun.worker
 
-    def _end_stay(self, begun: BegunJob) -> None:
+    def _stayed(self, begun: BegunJob) -> None:
         begun.staying = None
-        self._on_change(begun)
+        self._changed(begun)
 
-    def _on_change(self, begun: BegunJob) -> None:
+    def _changed(self, begun: BegunJob) -> None:
         if begun.job.is_over:
             self._end(begun)
             return
@@ -338,14 +325,14 @@ class Engine:
 
     def _tell(self, begun: BegunJob, result: JobResult) -> None:
         """Post scores: where others may have the job, too, when they are kept."""
-        if self._durable is not None or self._ended is not None:
+        if self._shared is not None or self.ended is not None:
             begun.told += result.scores
-        if self._durable is None:
+        if self._shared is None:
             self._publish(begun, result)
             return
-        self._durable.save_scores(begun.job.job, begun.told, lambda kept: self._on_saved(begun, result, kept=kept))
+        self._shared.save_scores(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
 
-    def _on_saved(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
+    def _kept(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
         if kept and not begun.lost:
             self._publish(begun, result)
         elif not begun.lost:
@@ -355,24 +342,51 @@ class Engine:
     def _publish(self, begun: BegunJob, result: JobResult) -> None:
         if result.over:
             self._say_ended(begun)  # first: who waits for the scores finds it told
-        self._post(result)
+        self.post(result)
 
     def _say_ended(self, begun: BegunJob) -> None:
-        if self._ended is not None:
-            self._ended(begun.job.job, begun.told)
+        if self.ended is not None:
+            self.ended(begun.job.job, begun.told)
 
     def _lose(self, begun: BegunJob, reason: str) -> None:
         """Leave a job to others: what is not posted of it is made there."""
         begun.lost = True
         if begun in self._begun:
             self._leave(begun)
-        self._post(JobResult(begun.job.job.unit, (), rest=Outcome.DELEGATED, reason=reason))
+        self.post(JobResult(begun.job.job.unit, (), rest=Outcome.DELEGATED, reason=reason))
 
     def _leave(self, begun: BegunJob) -> None:
         self._begun.discard(begun)
         self._undecided.pop(begun.job.job.unit.key, None)
         begun.free_worker()
         try:
-            self._queue.ack(begun.job.job)
+            self.queue.ack(begun.job.job)
         except Exception as error:  # noqa: BLE001  (a user's queue)
             log_internal_error("give a place in the queue back", error)
+
+
+@dataclass(slots=True, eq=False)
+class BegunJob:
+    """A job that was begun.
+
+    Attributes:
+        worker: what its worker waits for; None where it was over at once.
+        staying: while it does so in any case.
+        posting: whether scores that are in are about to be posted.
+        told: the scores so far, where anybody wants all of them.
+        lost: another process has it.
+    """
+
+    worker: asyncio.Future[None] | None = None
+    staying: asyncio.TimerHandle | None = None
+    posting: bool = False
+    told: list[Score] = field(default_factory=list)
+    lost: bool = False
+    job: JobAtWork = field(init=False)
+
+    def free_worker(self) -> None:
+        """Let the worker go on to another unit."""
+        if self.staying is not None:
+            self.staying.cancel()
+        if self.worker is not None and not self.worker.done():
+            self.worker.set_result(None)

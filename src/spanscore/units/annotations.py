@@ -47,9 +47,10 @@ class FeedbackScales:
         self._words = {name: tuple(str(word) for word in words) for name, words in declared.items()}
         self._seen = set(declared)
         for name, words in self._words.items():
-            _check_scale(name, words)
-            if problem := self._wrong_name(name):
-                raise ConfigurationError(f"feedback_scales: {problem}")
+            if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
+                raise ConfigurationError(f"feedback_scales.{name} is {list(words)}; {_SCALES}")
+            if told := self._wrong_name(name):
+                raise ConfigurationError(f"feedback_scales: {told}")
 
     @property
     def declared(self) -> Mapping[str, Sequence[str]]:
@@ -64,8 +65,8 @@ class FeedbackScales:
         """
         name = label.name
         if name not in self._seen:
-            if problem := self._wrong_name(name):
-                raise ValueError(problem)
+            if told := self._wrong_name(name):
+                raise ValueError(told)
             if len(self._seen) >= _MOST_NAMES:
                 raise ValueError(
                     f"there are {_MOST_NAMES} names of labels already: a name is a question, not who is asked"
@@ -79,11 +80,6 @@ class FeedbackScales:
         if not _NAME.fullmatch(name):
             return f"{name!r} is no name of a label; allowed are lower case letters, digits and _, as in user_feedback"
         return f"{name!r} is a metric of this scorer; give the label another name" if name in self._metrics else None
-
-
-def _check_scale(name: str, words: Sequence[str]) -> None:
-    if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
-        raise ConfigurationError(f"feedback_scales.{name} is {list(words)}; {_SCALES}")
 
 
 def _number_of(name: str, value: HumanValue) -> tuple[HumanValue, float]:
@@ -155,16 +151,16 @@ class AnnotationBook:
     def note(self, label: Annotation) -> Annotation | None:
         """Return a label with its revision; None: it says nothing new, as after the same call once more."""
         whose, vote = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
-        past_votes = self._of.get(whose)
-        if past_votes is None:
+        known = self._of.get(whose)
+        if known is None:
             self._begin(whose, vote)
             return label
         self._of.move_to_end(whose)
-        at_ns = max(self._clock(), past_votes.until_ns) if label.when_ns is None else label.when_ns
-        if (label.when_ns is not None and vote in past_votes.votes) or past_votes.is_said(label.value, at_ns):
+        at_ns = max(self._clock(), known.until_ns) if label.when_ns is None else label.when_ns
+        if (label.when_ns is not None and vote in known.votes) or known.is_said(label.value, at_ns):
             return None
-        past_votes.change(vote, at_ns)
-        return replace(label, revision=past_votes.revision)
+        known.change(vote, at_ns)
+        return replace(label, revision=known.revision)
 
     def _begin(self, whose: _Whose, vote: _Vote) -> None:
         value, when_ns = vote

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from spanscore.model.span import SpanData, Unit, UnitKey
 
@@ -31,10 +31,11 @@ class _Open:
         return self.root_ended and not self.open_ids
 
 
+@dataclass(eq=False, repr=False)
 class Assembler:
     """Gathers the spans of units until they close. Owned by one thread.
 
-    Args:
+    Attributes:
         quiet_ns: how long a unit whose spans have all ended waits for others; 0 for a receiver that knows what is open.
         max_age_ns: a unit older than this closes incomplete.
         max_spans: a unit with more spans than this closes incomplete.
@@ -43,22 +44,15 @@ class Assembler:
         remembered: how many closed units are remembered: as many as may close before the latest of a unit's spans has come.
     """
 
-    def __init__(
-        self,
-        *,
-        quiet_ns: int = 0,
-        max_age_ns: int = 3_600_000_000_000,
-        max_spans: int = 2_000,
-        max_units: int = 10_000,
-        max_bytes: int = 256_000_000,
-        remembered: int = 10_000,
-    ) -> None:
-        self._quiet_ns = quiet_ns
-        self._max_age_ns = max_age_ns
-        self._max_spans = max_spans
-        self._max_units = max_units
-        self._max_bytes = max_bytes
-        self._remembered = remembered
+    _: KW_ONLY
+    quiet_ns: int = 0
+    max_age_ns: int = 3_600_000_000_000
+    max_spans: int = 2_000
+    max_units: int = 10_000
+    max_bytes: int = 256_000_000
+    remembered: int = 10_000
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -99,7 +93,7 @@ class Assembler:
         if unit.is_whole:
             self._whole[key] = None
             self._whole.move_to_end(key)
-        if len(unit.spans) >= self._max_spans:
+        if len(unit.spans) >= self.max_spans:
             self._full[key] = None
         return True
 
@@ -130,8 +124,8 @@ class Assembler:
         oldest, first = next(iter(self._units.values()), None), next(iter(self._whole), None)
         if oldest is None:
             return None
-        by_age = oldest.since_ns + self._max_age_ns
-        return by_age if first is None else min(by_age, self._units[first].last_ns + self._quiet_ns)
+        by_age = oldest.since_ns + self.max_age_ns
+        return by_age if first is None else min(by_age, self._units[first].last_ns + self.quiet_ns)
 
     def _unit(self, key: UnitKey, now_ns: int) -> _Open | None:
         unit = self._units.get(key)
@@ -141,14 +135,14 @@ class Assembler:
 
     def _quiet(self, now_ns: int) -> Iterator[UnitKey]:
         for key in self._whole:
-            if now_ns - self._units[key].last_ns < self._quiet_ns:
+            if now_ns - self._units[key].last_ns < self.quiet_ns:
                 return
             yield key
 
     def _must_close_oldest(self, now_ns: int) -> bool:
         oldest = next(iter(self._units.values()))
-        is_old = now_ns - oldest.since_ns >= self._max_age_ns
-        return is_old or len(self._units) > self._max_units or self._bytes > self._max_bytes
+        is_old = now_ns - oldest.since_ns >= self.max_age_ns
+        return is_old or len(self._units) > self.max_units or self._bytes > self.max_bytes
 
     def _close(self, key: UnitKey) -> Unit:
         unit = self._units.pop(key)
@@ -156,7 +150,7 @@ class Assembler:
         self._full.pop(key, None)
         self._bytes -= unit.size_bytes
         self._closed[key] = None
-        if len(self._closed) > self._remembered:
+        if len(self._closed) > self.remembered:
             self._closed.popitem(last=False)
         complete = unit.is_whole and not unit.broken
         return Unit(key=key, spans=tuple(sorted(unit.spans, key=lambda span: span.start_ns)), complete=complete)

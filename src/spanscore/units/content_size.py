@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from itertools import islice
 from types import FunctionType
@@ -37,12 +37,9 @@ def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
     """
     if samples is not None:
         return _size_bytes([samples.single_turn, samples.multi_turn])
-    return _size_bytes([_find_holder(span.attributes) for span in unit.spans])
-
-
-def _find_holder(attributes: Mapping[str, Any]) -> Any:
-    """Return what keeps content alive: what will render it, or the attributes where they came as they are."""
-    return attributes.held if isinstance(attributes, Attributes) else dict(attributes)
+    # Content is kept alive by what will render it, or by attributes that came as they are.
+    attributes = (span.attributes for span in unit.spans)
+    return _size_bytes([each.held if isinstance(each, Attributes) else dict(each) for each in attributes])
 
 
 def _size_bytes(held: list[Any]) -> int:

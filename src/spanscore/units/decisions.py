@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -43,47 +43,39 @@ class _Closed:
     facts: SamplingContext | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Decisions:
     """Throws the dice for units and settles how they end. Span thread, but for ``explain``.
 
     Attributes:
-        gate_metrics: metrics at whose scores rules look: the others are decided on when these are in.
-
-    Args:
         metrics: names of all.
-        known_units: told of every unit on which is decided.
+        known: told of every unit on which is decided.
         noticed: told likewise, once of each. Any thread.
         kept: closed units that are remembered, and as many that sampling excluded when they began.
+        gate_metrics: metrics at whose scores rules look: the others are decided on when these are in.
     """
 
-    def __init__(
-        self,
-        metrics: Sequence[str],
-        sampler: Sampler,
-        ledger: Ledger,
-        *,
-        known_units: KnownUnits | None = None,
-        noticed: Callable[[SamplingContext], None] = lambda facts: None,
-        kept: int = _KEPT,
-    ) -> None:
-        self._metrics = tuple(metrics)
-        self._sampler = sampler
-        self._ledger = ledger
-        self._known = known_units or KnownUnits()
-        self._noticed = noticed
-        self._kept = kept
-        self.gate_metrics = sampler.gate_metrics
-        self._rest = tuple(name for name in metrics if name not in self.gate_metrics) if self.gate_metrics else ()
-        self._first = tuple(name for name in metrics if name not in self._rest)
-        self._unsampled = dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED.value)
+    metrics: Sequence[str]
+    sampler: Sampler
+    ledger: Ledger
+    _: KW_ONLY
+    known: KnownUnits = field(default_factory=KnownUnits)
+    noticed: Callable[[SamplingContext], None] = lambda facts: None
+    kept: int = _KEPT
+
+    def __post_init__(self) -> None:
+        self.gate_metrics = self.sampler.gate_metrics
+        self._rest = tuple(name for name in self.metrics if name not in self.gate_metrics) if self.gate_metrics else ()
+        self._first = tuple(name for name in self.metrics if name not in self._rest)
+        self._unsampled = dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED.value)
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
-        self._known.reset()
+        self.known.reset()
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
-        self._excluded: deque[SamplingContext] = deque(maxlen=self._kept)
+        self._excluded: deque[SamplingContext] = deque(maxlen=self.kept)
 
     # --- deciding ----------------------------------------------------------------------------------------------
 
@@ -93,19 +85,19 @@ class Decisions:
         Args:
             eligible: metrics for which alone it is; None = all.
         """
-        self._noticed(facts)
-        self._known.recent.followed(facts)
+        self.noticed(facts)
+        self.known.recent.followed(facts)
         names = self._first if eligible is None else tuple(eligible)
-        return self._decide_each(facts._replace(scores={}), names, self._sampler.decide)
+        return self._decided(facts._replace(scores={}), names, self.sampler.decide)
 
     def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
         """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
-        return self._decide_each(facts._replace(scores=scores), self._rest, self._sampler.decide)
+        return self._decided(facts._replace(scores=scores), self._rest, self.sampler.decide)
 
     def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
         """Return the decisions on a unit that every metric takes."""
-        self._noticed(facts)
-        return self._decide_each(facts, self._metrics, self._sampler.decide_submitted)
+        self.noticed(facts)
+        return self._decided(facts, self.metrics, self.sampler.decide_submitted)
 
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
         """Make a unit eligible that another process has chosen, for the metrics that it chose. False: it is open here.
@@ -113,58 +105,43 @@ class Decisions:
         Args:
             others: whether the metrics that wait for scores of these are to be decided on here.
         """
-        if not self._ledger.enter(key, [*decisions, *(self._rest if others else ())]):
+        if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
             return False
-        self._ledger.choose(key, decisions)
+        self.ledger.choose(key, decisions)
         with self._lock:
             self._of(key).decisions |= decisions
         return True
 
     def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Settle a unit that could not be taken when it began; return its decisions where a rule matched, else none."""
-        decisions, kept = self._match_rules(facts)
+        """Settle a unit that could not be taken when it began; return its decisions if a rule matched, else none."""
+        self.noticed(facts)
+        self.known.closed(facts)
+        kept = self.known.recent.skipped(facts)
+        decisions: dict[str, Decision] = {}
+        if self.sampler.matches(facts):
+            decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
         closed = _Closed(decisions, self._unsampled, facts=None if decisions else kept)
         with self._lock:
             self._remember(facts.key, closed)
-        self._ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
+        self.ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
         return decisions
-
-    def unfollowed(self, facts: SamplingContext) -> dict[str, Decision]:
-        """Count a unit that could not be taken when it began, and has not entered; return the same."""
-        decisions, kept = self._match_rules(facts)
-        self._ledger.record_rejected(Outcome.NOT_SAMPLED)
-        if decisions:
-            with self._lock:
-                self._remember(facts.key, _Closed(decisions, self._unsampled))
-        else:
-            self._excluded.append(kept)
-        return decisions
-
-    def _match_rules(self, facts: SamplingContext) -> tuple[dict[str, Decision], SamplingContext]:
-        """Notice a unit that could not be taken; return its decisions where a rule is for it, and the facts that are kept."""
-        self._noticed(facts)
-        self._known.closed(facts)
-        kept = self._known.recent.skipped(facts)
-        if not self._sampler.matches(facts):
-            return {}, kept
-        return {name: self._sampler.decide(facts, name) for name in self._metrics}, kept
 
     def excluded(self, facts: SamplingContext) -> None:
         """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""
-        self._ledger.record_rejected(Outcome.NOT_SAMPLED)
-        self._noticed(facts)
-        self._known.closed(facts)
-        self._known.recent.excluded(facts)
+        self.ledger.record_rejected(Outcome.NOT_SAMPLED)
+        self.noticed(facts)
+        self.known.closed(facts)
+        self.known.recent.excluded(facts)
         self._excluded.append(facts)
 
-    def _decide_each(
+    def _decided(
         self, facts: SamplingContext, names: Sequence[str], decide: Callable[[SamplingContext, str], Decision]
     ) -> dict[str, Decision]:
-        self._known.closed(facts)
+        self.known.closed(facts)
         decisions = {name: decide(facts, name) for name in names}
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         if taken:
-            self._ledger.choose(facts.key, taken)
+            self.ledger.choose(facts.key, taken)
         with self._lock:
             self._of(facts.key).decisions |= decisions
         return decisions
@@ -186,19 +163,19 @@ class Decisions:
 
     def settle(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
         """End these metrics of a unit."""
-        settle = self._ledger.settle
+        settle = self.ledger.settle
         self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
     def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
         """Give every metric of a unit that is still open this outcome; return them with it."""
-        outcomes = dict.fromkeys(self._ledger.settle_all(key, outcome), outcome)
+        outcomes = dict.fromkeys(self.ledger.settle_all(key, outcome), outcome)
         self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
         return outcomes
 
     def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
         """End the metrics of these scores by them; return those that had no outcome before."""
-        settle = self._ledger.settle
-        counted = [score for score in scores if settle(key, score.metric, score.outcome, score.source)]
+        settle = self.ledger.settle
+        counted = [one for one in scores if settle(key, one.metric, one.outcome, one.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
         self._note(key, {score.metric: score.outcome for score in counted}, reasons)
         return counted
@@ -215,7 +192,7 @@ class Decisions:
 
     def _remember(self, key: UnitKey, closed: _Closed) -> _Closed:
         self._closed[key] = closed
-        if len(self._closed) > self._kept:
+        if len(self._closed) > self.kept:
             self._closed.popitem(last=False)
         return closed
 
@@ -227,31 +204,29 @@ class Decisions:
         Raises:
             ConfigurationError: it is no trace id.
         """
-        trace_number = _trace_id(trace_id)
+        asked = _trace_id(trace_id)
         with self._lock:
-            followed = [
-                self._describe(key, closed) for key, closed in self._closed.items() if key.trace_id == trace_number
-            ]
-        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == trace_number]
-        return followed + [
-            self._describe(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded
-        ]
+            told = [self._told(key, closed) for key, closed in self._closed.items() if key.trace_id == asked]
+        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == asked]
+        return told + [self._told(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
 
-    def _describe(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
-        decisions: Mapping[str, Decision] = closed.decisions
+    def _told(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
+        decisions: Mapping[str, Decision] = (
+            closed.decisions
+        )  # one is missing if events were lost, or the end came first
         if closed.facts is not None:
             facts = closed.facts
-            decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
+            decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
         return {
             "trace_id": f"{key.trace_id:032x}",
             "span_id": f"{key.span_id:016x}",
             "metrics": {
                 name: {
-                    **_plain(decisions.get(name)),
+                    **{key: None if name not in decisions else of(decisions[name]) for key, of in _TOLD.items()},
                     "outcome": closed.outcomes.get(name),
                     "reason": closed.reasons.get(name),
                 }
-                for name in self._metrics
+                for name in self.metrics
             },
         }
 
@@ -260,11 +235,6 @@ def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:
     """Return what tells of the rules by which metrics would have taken a unit, had the dice let them; empty: none matched."""
     names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
     return {semconv.SAMPLING_RULE: ",".join(sorted(names))} if names else {}
-
-
-def _plain(decision: Decision | None) -> dict[str, Any]:
-    """Return a decision as plain values; None: it was never made, as events of the unit were lost, or the end came first."""
-    return {name: None if decision is None else of(decision) for name, of in _TOLD.items()}
 
 
 _TOLD: Mapping[str, Callable[[Decision], Any]] = {
@@ -282,11 +252,11 @@ def _hex(number: int | None) -> str | None:
     return None if number is None else f"{number:014x}"
 
 
-def _trace_id(trace_id: str | int) -> int:
+def _trace_id(given: str | int) -> int:
     try:
-        number = trace_id if isinstance(trace_id, int) else int(trace_id, 16) if len(trace_id) == _HEX_DIGITS else -1
+        number = given if isinstance(given, int) else int(given, 16) if len(given) == _HEX_DIGITS else -1
     except (TypeError, ValueError):
         number = -1
     if not 0 <= number < 1 << 128:
-        raise ConfigurationError(f"{trace_id!r} is no trace id; allowed are 32 hex digits, or the number")
+        raise ConfigurationError(f"{given!r} is no trace id; allowed are 32 hex digits, or the number")
     return number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
 from spanscore.model.job import Decision
@@ -48,32 +48,27 @@ class KeptUnit:
         return held
 
 
+@dataclass(eq=False, repr=False)
 class KeptSamples:
     """Keeps samples until they are asked for, are too old, or have to make room; a ``SampleObserver``. Span thread.
 
     They are kept as bytes: of objects nobody could say how much they hold, and most are never looked at again.
 
-    Args:
+    Attributes:
         decide: whether a unit is kept, and with which probability; pure.
         within_ns: how long.
         max_bytes: of all together.
         on_kept: told of a unit that is now kept.
     """
 
-    def __init__(
-        self,
-        decide: Callable[[SamplingContext], Decision],
-        *,
-        within_ns: int,
-        max_bytes: int,
-        on_kept: Callable[[UnitKey], None] = lambda _: None,
-        clock: Callable[[], int] = steady_ns,
-    ) -> None:
-        self._decide = decide
-        self._within_ns = within_ns
-        self._max_bytes = max_bytes
-        self._on_kept = on_kept
-        self._clock = clock
+    decide: Callable[[SamplingContext], Decision]
+    _: KW_ONLY
+    within_ns: int
+    max_bytes: int
+    on_kept: Callable[[UnitKey], None] = lambda _: None
+    clock: Callable[[], int] = steady_ns
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -87,7 +82,7 @@ class KeptSamples:
 
     def is_interested(self, facts: SamplingContext) -> bool:
         """Whether the dice keep a unit."""
-        return self._decide(facts).take
+        return self.decide(facts).take
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Keep the samples of a unit, where there are some."""
@@ -95,10 +90,10 @@ class KeptSamples:
             return
         held = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
         size = len(held) + _UNIT_BYTES + size_bytes_of(unit) + _metadata_bytes(unit)
-        self._kept[facts.key] = KeptUnit(unit, self._decide(facts), self._clock() + self._within_ns, size, held)
+        self._kept[facts.key] = KeptUnit(unit, self.decide(facts), self.clock() + self.within_ns, size, held)
         self.bytes += size
         self.make_room()
-        self._on_kept(facts.key)
+        self.on_kept(facts.key)
 
     def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
         """Note what the metrics gave a unit, if it is kept: nobody is asked about it again."""
@@ -126,10 +121,10 @@ class KeptSamples:
 
     def make_room(self) -> None:
         """Let units go that are too old, and the oldest of those that are too many."""
-        now_ns = self._clock()
+        now_ns = self.clock()
         while self._kept:
             oldest = next(iter(self._kept.values()))
-            if self.bytes <= self._max_bytes and now_ns < oldest.until_ns:
+            if self.bytes <= self.max_bytes and now_ns < oldest.until_ns:
                 return
             self.bytes -= oldest.size_bytes
             del self._kept[oldest.unit.key]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Final
 
@@ -37,28 +37,29 @@ class _Held:
         self.size_bytes += size_bytes
 
 
+@dataclass(eq=False, repr=False)
 class Lanes:
     """Which metrics a unit still finds room for in the queue. Owned by the span thread.
 
     Attributes:
-        under_way: metric → units with a place of which its score is to come.
-
-    Args:
         of: metric → its lane.
         capacity: places of the queue.
         max_bytes: of the queue.
+        under_way: metric → units with a place of which its score is to come.
     """
 
-    def __init__(self, of: Mapping[str, Hashable], *, capacity: Callable[[], int], max_bytes: float = inf) -> None:
-        self._of = of
-        self._capacity = capacity
-        self._max_bytes = max_bytes
+    of: Mapping[str, Hashable]
+    _: KW_ONLY
+    capacity: Callable[[], int]
+    max_bytes: float = inf
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._all = _Held()
-        self._lanes: dict[Hashable, _Held] = {lane: _Held() for lane in self._of.values()}
+        self._lanes: dict[Hashable, _Held] = {lane: _Held() for lane in self.of.values()}
         self._open: dict[UnitKey, tuple[int, dict[str, None]]] = {}
         self.under_way: Counter[str] = Counter()
 
@@ -67,20 +68,20 @@ class Lanes:
         if len(self._lanes) == 1:
             return list(metrics)
         full = {lane for lane, held in self._lanes.items() if self._is_full(held)}
-        return [name for name in metrics if self._of[name] not in full]
+        return [name for name in metrics if self.of[name] not in full]
 
     def room(self) -> int:
         """Return how many units that wait elsewhere may come now, without one finding a lane full. Any thread; a moment's."""
-        if self._all.size_bytes > self._max_bytes / 2:  # how large the next ones are is not known yet
+        if self._all.size_bytes > self.max_bytes / 2:  # how large the next ones are is not known yet
             return 0
-        capacity = self._capacity()
+        capacity = self.capacity()
         most = capacity if len(self._lanes) == 1 else capacity * _ALPHA // (_ALPHA + 1)
         return int(max(0, min(most - self._all.units, max(1, capacity // _AT_ONCE))))
 
     def fill(self) -> float:
         """Return how full the fullest lane is, for who is in no hurry; bytes count fourfold. Any thread; a moment's."""
-        capacity, queue = self._capacity(), self._all
-        parts = [queue.units / capacity, _BYTES_COUNT * queue.size_bytes / self._max_bytes]
+        capacity, queue = self.capacity(), self._all
+        parts = [queue.units / capacity, _BYTES_COUNT * queue.size_bytes / self.max_bytes]
         if len(self._lanes) > 1:
             free = max(1, capacity - queue.units)
             parts += (held.units / (_ALPHA * free) for held in self._lanes.values())
@@ -95,7 +96,7 @@ class Lanes:
     def join(self, key: UnitKey, metrics: Collection[str]) -> None:
         """Note further scores that are to come of such a unit."""
         size_bytes, open_ones = self._open[key]
-        metrics = [name for name in metrics if name in self._of]  # another process may have chosen one of its own
+        metrics = [name for name in metrics if name in self.of]  # another process may have chosen one of its own
         new = self._lanes_of(metrics) - self._lanes_of(open_ones)
         for name in metrics:
             open_ones[name] = None
@@ -123,8 +124,8 @@ class Lanes:
             self._all.add(-1, -size_bytes)
 
     def _is_full(self, held: _Held) -> bool:
-        free, free_bytes = self._capacity() - self._all.units, self._max_bytes - self._all.size_bytes
+        free, free_bytes = self.capacity() - self._all.units, self.max_bytes - self._all.size_bytes
         return held.units > 0 and (held.units >= _ALPHA * free or held.size_bytes >= _ALPHA * free_bytes)
 
     def _lanes_of(self, metrics: Collection[str]) -> set[Hashable]:
-        return {self._of[name] for name in metrics}
+        return {self.of[name] for name in metrics}

@@ -138,7 +138,9 @@ class OpenSession:
 
     def as_unit(self, end: SessionEnd) -> Unit:
         """Return what gets the score: the last turn, which stands for all of them."""
-        links = tuple(map(_unit_of, self._links))
+        links = tuple(
+            UnitKey(int.from_bytes(link[8:24], "big"), int.from_bytes(link[24:], "big")) for link in self._links
+        )
         spans = () if self._root is None else (self._root,)
         session = Session(self.key, self.turns, end, links)
         return Unit(links[-1], spans, revision=self.revision, session=session)
@@ -217,7 +219,3 @@ def _link_of(turn: Turn) -> bytes:
     """Return a turn's unit in 32 bytes that are in order of time."""
     ids = turn.unit.trace_id.to_bytes(16, "big"), turn.unit.span_id.to_bytes(8, "big")
     return (turn.end_ns & _TIME).to_bytes(8, "big") + b"".join(ids)
-
-
-def _unit_of(link: bytes) -> UnitKey:
-    return UnitKey(int.from_bytes(link[8:24], "big"), int.from_bytes(link[24:], "big"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Any
 
@@ -19,31 +20,25 @@ from spanscore.units.span_buffer import SpanBuffer
 __all__ = ["Parking"]
 
 
+@dataclass(eq=False, repr=False)
 class Parking:
     """Keeps roots until their unit is decided on, and knows which units are out. Owned by the span thread.
 
     Attributes:
+        hold_root_ns: how long a unit that is its trace's root waits after its end; any other waits for ``hold_ns``.
         hold: where what waits for scores waits.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
         in_flight: units whose root has ended and that are not out yet, oldest first.
         parts: topmost span → the units that its spans were found to make, until somebody takes note.
-
-    Args:
-        hold_root_ns: how long a unit that is its trace's root waits after its end; any other waits for ``hold_ns``.
     """
 
-    def __init__(
-        self,
-        hold: SpanBuffer,
-        *,
-        attach: bool = True,
-        hold_root_ns: int = 10_000_000_000,
-        hold_ns: int = 4_000_000_000,
-    ) -> None:
-        self.hold = hold
-        self.attach = attach
-        self._hold_root_ns = hold_root_ns
-        self._hold_ns = hold_ns
+    hold: SpanBuffer
+    _: KW_ONLY
+    attach: bool = True
+    hold_root_ns: int = 10_000_000_000
+    hold_ns: int = 4_000_000_000
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -94,7 +89,7 @@ class Parking:
             pending.end()
             return -inf
         is_trace_root = unit.root is not None and unit.root.parent_id is None
-        hold_ns = self._hold_root_ns if is_trace_root else self._hold_ns
+        hold_ns = self.hold_root_ns if is_trace_root else self.hold_ns
         self.hold.hold_root(unit.key, pending, now_ns + hold_ns)
         return hold_ns / 1e9
 

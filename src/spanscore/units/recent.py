@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -38,35 +39,36 @@ class RecentUnit(NamedTuple):
     closed_ns: int | None
 
 
+@dataclass(eq=False, repr=False)
 class RecentUnits:
     """Keeps what is there already, and nothing of content. Any thread: each step is one of a deque's.
 
-    Args:
+    Attributes:
         metadata: keys of which the values are kept, texts, numbers and booleans; all else may be large, or anybody's object.
         kept: units.
         clock: nanoseconds since the epoch.
     """
 
-    def __init__(
-        self, metadata: Collection[str] = (), *, kept: int = _KEPT, clock: Callable[[], int] = time_ns
-    ) -> None:
-        self.metadata = tuple(metadata)
-        self._kept = kept
-        self._clock = clock
+    metadata: Sequence[str] = ()
+    _: KW_ONLY
+    kept: int = _KEPT
+    clock: Callable[[], int] = time_ns
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
-        self._units: deque[tuple[SamplingContext, int | None, bool]] = deque(maxlen=self._kept)
+        self._units: deque[tuple[SamplingContext, int | None, bool]] = deque(maxlen=self.kept)
 
     def followed(self, facts: SamplingContext) -> None:
         """Remember a unit of which all is known."""
-        self._units.append((self._trim_metadata(facts), self._clock(), True))
+        self._units.append((self._listed(facts), self.clock(), True))
 
     def skipped(self, facts: SamplingContext) -> SamplingContext:
         """Remember a unit that was not followed, as it could not be taken; return what is kept of it."""
-        kept = self._trim_metadata(facts)
-        self._units.append((kept, self._clock(), False))
+        kept = self._listed(facts)
+        self._units.append((kept, self.clock(), False))
         return kept if kept.metadata is not None else kept._replace(metadata=_NOTHING)
 
     def excluded(self, facts: SamplingContext) -> None:
@@ -80,13 +82,11 @@ class RecentUnits:
             for facts, closed_ns, followed in self._units.copy()
         ]
 
-    def _trim_metadata(self, facts: SamplingContext) -> SamplingContext:
+    def _listed(self, facts: SamplingContext) -> SamplingContext:
         """Return facts with the metadata that are kept; ``_replace`` takes three times as long."""
-        return SamplingContext._make(
-            (*facts[:_METADATA], self._select_metadata(facts.metadata), *facts[_METADATA + 1 :])
-        )
+        return SamplingContext._make((*facts[:_METADATA], self._kept_of(facts.metadata), *facts[_METADATA + 1 :]))
 
-    def _select_metadata(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    def _kept_of(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if metadata is None:
             return None
         if not self.metadata:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from math import inf
 from time import monotonic
 
@@ -23,12 +24,13 @@ from spanscore.units.span_buffer import SpanBuffer
 __all__ = ["Revisions"]
 
 
+@dataclass(eq=False, repr=False)
 class Revisions:
     """Decides on revisions and settles them. Span thread.
 
     Metrics that are chosen by what others scored are not asked again: the dice fall as they did, and those scores are gone.
 
-    Args:
+    Attributes:
         metrics: names of all.
         sampler: the same as of first revisions.
         ledger: of revisions alone.
@@ -38,33 +40,21 @@ class Revisions:
         hold: what leaves, leaves at its pace.
         sink: one that never raises.
         clock: seconds, the loop's.
-
-    Attributes:
         ledger: as it was given.
     """
 
-    def __init__(
-        self,
-        metrics: Sequence[str],
-        *,
-        sampler: Sampler,
-        ledger: Ledger,
-        queue: Queue,
-        with_room: Callable[[Collection[str]], Collection[str]],
-        handover: Callable[[Sequence[SampledUnit]], None],
-        hold: SpanBuffer,
-        sink: Sink,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._metrics = tuple(metrics)
-        self._sampler = sampler
-        self.ledger = ledger
-        self._queue = queue
-        self._with_room = with_room
-        self._handover = handover
-        self._hold = hold
-        self._sink = sink
-        self._clock = clock
+    metrics: Sequence[str]
+    _: KW_ONLY
+    sampler: Sampler
+    ledger: Ledger
+    queue: Queue
+    with_room: Callable[[Collection[str]], Collection[str]]
+    handover: Callable[[Sequence[SampledUnit]], None]
+    hold: SpanBuffer
+    sink: Sink
+    clock: Callable[[], float] = monotonic
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -88,11 +78,15 @@ class Revisions:
         key, settle = _entry(result.unit), self.ledger.settle
         scores = [score for score in result.scores if settle(key, score.metric, score.outcome, score.source)]
         if emitted := [score for score in scores if has_span(score)]:
-            batch = ScoreBatch(self._sink, result.unit, emitted)
-            self._hold.enqueue(batch, batch.spans)
+            batch = ScoreBatch(self.sink, result.unit, emitted)
+            self.hold.enqueue(batch, batch.spans)
         if result.over:
             self.ledger.settle_all(key, result.rest)
-            self._begin_next(result.unit.key)
+            waiting = self._next.get(result.unit.key, deque())
+            while waiting and not self._waits(waiting[0]):
+                self._begin(waiting.popleft())
+            if not waiting:
+                self._next.pop(result.unit.key, None)
 
     def open_units(self) -> list[UnitKey]:
         """Return the revisions that are being scored, or wait for an earlier one."""
@@ -109,12 +103,6 @@ class Revisions:
     def _waits(self, unit: Unit) -> bool:
         return any(self.ledger.is_open(_entry(unit, earlier)) for earlier in range(1, unit.revision + 1))
 
-    def _begin_next(self, key: UnitKey) -> None:
-        while key in self._next and not self._waits(self._next[key][0]):
-            self._begin(self._next[key].popleft())
-            if not self._next[key]:
-                del self._next[key]
-
     def _begin(self, unit: Unit) -> None:
         key = _entry(unit)
         self.ledger.enter(key)
@@ -123,18 +111,18 @@ class Revisions:
             return
         chosen = self._choose_metrics(key, unit.facts())
         held = size_bytes_of(unit, None)
-        if not chosen or not self._queue.reserve(held):
+        if not chosen or not self.queue.reserve(held):
             self.ledger.settle_all(key, Outcome.QUEUE_FULL)  # of those that were chosen, if any were
             return
-        now_s = self._clock()
-        self._handover([SampledUnit(unit, chosen, None, held, now_s, -inf)])
+        now_s = self.clock()
+        self.handover([SampledUnit(unit, chosen, None, held, now_s, -inf)])
 
     def _choose_metrics(self, key: UnitKey, facts: SamplingContext) -> Mapping[str, Decision]:
         """Return the decisions of the metrics that take a unit and have room for it; settle the others."""
-        decisions = {name: self._sampler.decide(facts._replace(scores={}), name) for name in self._metrics}
+        decisions = {name: self.sampler.decide(facts._replace(scores={}), name) for name in self.metrics}
         taken = {name: decision for name, decision in decisions.items() if decision.take}
-        roomy = set(self._with_room(taken))
-        for name in self._metrics:
+        roomy = set(self.with_room(taken))
+        for name in self.metrics:
             if name not in roomy:
                 self.ledger.settle(key, name, Outcome.QUEUE_FULL if name in taken else Outcome.NOT_SAMPLED)
         self.ledger.choose(key, taken)

@@ -7,11 +7,11 @@ such span is below it; an embedding, a reranking, the construction of an agent, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, TypeVar
 
 from spanscore import semconv
-from spanscore.model.evolve import evolve
 from spanscore.model.span import Attributes, SpanData, Unit, UnitKey
 
 __all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "RootRole", "role_of_operation", "split", "topmost_roots"]
@@ -182,15 +182,15 @@ def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], 
     within = set(_walk([root.span_id], below))
     named = _as_workflow(root) if root.operation is None else root
     if top is not None and root.conversation_id is None:  # the topmost span began in the application's session
-        named = evolve(named, conversation_id=top.conversation_id)
+        named = replace(named, conversation_id=top.conversation_id)
     if named is root and len(within) == len(unit.spans):
         return unit
     members = tuple(named if span is root else span for span in unit.spans if span.span_id in within)
     drawn = None if top is None else top.without_content()
-    return evolve(unit, key=UnitKey(root.trace_id, root.span_id), spans=members, top=drawn)
+    return replace(unit, key=UnitKey(root.trace_id, root.span_id), spans=members, top=drawn)
 
 
 def _as_workflow(root: SpanData) -> SpanData:
     """Return a root that has no operation as the workflow that it is; its question and answer are read from its model calls."""
     attributes = {semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW, semconv.WORKFLOW_NAME: root.name}
-    return evolve(root, attributes=Attributes(attributes))
+    return replace(root, attributes=Attributes(attributes))

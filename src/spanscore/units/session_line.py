@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -24,10 +25,9 @@ from spanscore.protocols import Queue, Sampler, Sink
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.content_size import size_bytes_of
-from spanscore.units.failures import log_failures
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
-from spanscore.units.notes import Notes
+from spanscore.units.notes import Notes, log_failures
 from spanscore.units.score_batch import ScoreBatch, has_span
 from spanscore.units.session_ids import SessionIds
 from spanscore.units.sessions import EndedSession, SessionTable, Turn, session_key
@@ -57,10 +57,11 @@ class _InWork(NamedTuple):
         return not self.revision and not self.provisional
 
 
+@dataclass(eq=False, repr=False)
 class SessionLine:
     """Gathers turns, decides on sessions and settles them. Span thread, but for ``ids``, ``end`` and ``noticed``.
 
-    Args:
+    Attributes:
         metrics: names of those that score sessions; there may be none.
         table: gathers their turns.
         sampler: asked for each session that has ended, or goes on.
@@ -76,8 +77,6 @@ class SessionLine:
         max_open: sessions that may be gathered at once.
         clock: seconds, the loop's.
         clock_ns: of the span thread.
-
-    Attributes:
         ids: those that are open, as the application's threads know them.
         ended: how they ended → sessions.
         without_id: units that are in no session, as nothing names their conversation.
@@ -85,42 +84,27 @@ class SessionLine:
         stream_of: unit → the stream that has all turns of its conversation; None if there is none such.
     """
 
-    def __init__(
-        self,
-        metrics: Iterable[str],
-        *,
-        table: SessionTable,
-        sampler: Sampler,
-        ledger: Ledger,
-        queue: Queue,
-        lanes: Lanes,
-        handover: Callable[[Sequence[SampledUnit]], None],
-        hold: SpanBuffer,
-        sink: Sink,
-        post: Callable[[Callable[[], None]], None],
-        on_the_way: Callable[[str | None], Collection[UnitKey]],
-        shown: Callable[[str], str | None] = lambda session_id: session_id,
-        max_open: int = 10_000,
-        clock: Callable[[], float] = monotonic,
-        clock_ns: Callable[[], int] = steady_ns,
-    ) -> None:
-        self._metrics = tuple(metrics)
-        self.table = table
-        self._sampler = sampler
-        self.ledger = ledger
-        self._queue = queue
-        self._lanes = lanes
-        self._handover = handover
-        self._hold = hold
-        self._sink = sink
-        self._post = post
-        self._on_the_way = on_the_way
-        self._shown = shown
-        self._clock = clock
-        self._clock_ns = clock_ns
+    metrics: Collection[str]
+    _: KW_ONLY
+    table: SessionTable
+    sampler: Sampler
+    ledger: Ledger
+    queue: Queue
+    lanes: Lanes
+    handover: Callable[[Sequence[SampledUnit]], None]
+    hold: SpanBuffer
+    sink: Sink
+    post: Callable[[Callable[[], None]], None]
+    on_the_way: Callable[[str | None], Collection[UnitKey]]
+    shown: Callable[[str], str | None] = lambda session_id: session_id
+    max_open: int = 10_000
+    clock: Callable[[], float] = monotonic
+    clock_ns: Callable[[], int] = steady_ns
+
+    def __post_init__(self) -> None:
         self.stream_of: Callable[[UnitKey], Hashable] = lambda _: None
-        self.ids = SessionIds(_REMEMBERED * max_open)
-        self._most_left_out = _REMEMBERED * max_open
+        self.ids = SessionIds(_REMEMBERED * self.max_open)
+        self._most_left_out = _REMEMBERED * self.max_open
         self.reset()
 
     def reset(self) -> None:
@@ -142,16 +126,16 @@ class SessionLine:
 
     def end(self, session_id: str) -> bool:
         """End an open session when the units that have ended are in; False: there is none of this id. Does not block."""
-        is_open = self.ids.end(session_id)
-        if is_open:
-            self._post(lambda: self._end_when_whole(session_id))
-        return is_open
+        known = self.ids.end(session_id)
+        if known:
+            self.post(lambda: self._end_when_whole(session_id))
+        return known
 
     # --- SampleObserver ----------------------------------------------------------------------------------------
 
     def is_interested(self, facts: SamplingContext) -> bool:
         """Whether a unit is a turn of a session that may be scored."""
-        return self._sampler.wants_session(facts.conversation_id or "")
+        return self.sampler.wants_session(facts.conversation_id or "")
 
     def noticed(self, facts: SamplingContext) -> None:
         """Count a unit without a conversation; and a session that no metric takes, with its first turn. Any thread."""
@@ -163,13 +147,13 @@ class SessionLine:
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         """Take in a turn."""
-        session_id, root, now_ns = facts.conversation_id or "", unit.root, self._clock_ns()
+        session_id, root, now_ns = facts.conversation_id or "", unit.root, self.clock_ns()
         if unit.shared:
             self.ids.share(session_id, unit.shared)
         self.ids.seen(session_id, now_ns if root is None else root.start_ns)
         end_ns = now_ns if root is None else root.end_ns
         stream = self.stream_of(facts.key)
-        turn = Turn(session_id, facts.key, self._replace_shown_id(unit, session_id), end_ns, samples, stream)
+        turn = Turn(session_id, facts.key, self._named(unit, session_id), end_ns, samples, stream)
         self._begin_each(self.table.take(turn, now_ns))
 
     # --- the tick ----------------------------------------------------------------------------------------------
@@ -178,7 +162,7 @@ class SessionLine:
         """End what has been idle for long enough, and what was ended and is whole now."""
         self._begin_each(self.table.due(now_ns))
         for session_id, waiting in list(self._ending.items()):
-            waiting &= {*self._on_the_way(session_id)}
+            waiting &= {*self.on_the_way(session_id)}
             if not waiting:
                 del self._ending[session_id]
                 self._end(session_id, now_ns)
@@ -189,9 +173,9 @@ class SessionLine:
 
     def in_flight(self) -> set[UnitKey]:
         """Return the sessions that have ended and are not out yet, and the turns that they are of."""
-        while self._leaving and self._leaving[0][0] <= self._hold.ended:
+        while self._leaving and self._leaving[0][0] <= self.hold.ended:
             self._leaving.popleft()
-        waiting = {session_key(session) for session in self._ending if session is not None}
+        waiting = {session_key(one) for one in self._ending if one is not None}
         for work in [*self._at_work, *(work for _, work in self._leaving)]:
             waiting |= {work.key, *work.units}
         return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
@@ -199,20 +183,20 @@ class SessionLine:
     def end_all(self) -> None:
         """End every session when the units that have ended are in: at a shutdown."""
         self._over = True
-        self._ending[None] = {*self._on_the_way(None)}
-        self.tick(self._clock_ns())
+        self._ending[None] = {*self.on_the_way(None)}
+        self.tick(self.clock_ns())
 
     def give_up(self) -> None:
         """End whatever is open as ``shutdown``."""
         self._over = True
-        for session in self.table.close_all(self._clock_ns()):
+        for session in self.table.close_all(self.clock_ns()):
             if _work_of(session.unit).counts:
                 self._enter(session)
         self._ending.clear()
         self._at_work.clear()
         for key in self.ledger.open_units():
             self.ledger.settle_all(key, Outcome.SHUTDOWN)
-            self._lanes.leave(key)
+            self.lanes.leave(key)
 
     def taken_over(self, job: Job) -> None:
         """Take in a session that another process has handed over."""
@@ -224,7 +208,7 @@ class SessionLine:
             self.ledger.enter(work.key, job.decisions)
             self.ledger.belongs(job.unit)
             self.ledger.choose(work.key, job.decisions)
-            self._lanes.enter(work.key, job.decisions, job.size_bytes)
+            self.lanes.enter(work.key, job.decisions, job.size_bytes)
 
     def settled(self, result: JobResult) -> None:
         """Take in scores of a session: count and emit them."""
@@ -237,12 +221,12 @@ class SessionLine:
         if work.counts:
             for score in scores:
                 self.ledger.settle(work.key, score.metric, score.outcome, score.source)
-            self._lanes.settle(work.key, [score.metric for score in scores])
+            self.lanes.settle(work.key, [score.metric for score in scores])
         self.notes.scored(unit.key, scores)
         log_failures(scores)
         if emitted := [score for score in scores if has_span(score)]:
-            batch = ScoreBatch(self._sink, unit, emitted)
-            self._hold.enqueue(batch, batch.spans)
+            batch = ScoreBatch(self.sink, unit, emitted)
+            self.hold.enqueue(batch, batch.spans)
         if result.over:
             self._finish(work, result.rest)
 
@@ -250,12 +234,12 @@ class SessionLine:
         del self._at_work[work]
         if work.counts:
             self.ledger.settle_all(work.key, rest)
-            self._lanes.leave(work.key)
-        self._leaving.append((self._hold.queued, work))  # it is out when all that is queued now has left
+            self.lanes.leave(work.key)
+        self._leaving.append((self.hold.queued, work))  # it is out when all that is queued now has left
 
     def _end_when_whole(self, session_id: str) -> None:
-        self._ending[session_id] = {*self._on_the_way(session_id)}
-        self.tick(self._clock_ns())
+        self._ending[session_id] = {*self.on_the_way(session_id)}
+        self.tick(self.clock_ns())
 
     def _end(self, session_id: str | None, now_ns: int) -> None:
         if session_id is None:
@@ -265,12 +249,12 @@ class SessionLine:
         else:  # no metric takes it, or none of its turns came
             self.ids.ended(session_id, 0)
 
-    def _replace_shown_id(self, unit: Unit, session_id: str) -> SpanData | None:
+    def _named(self, unit: Unit, session_id: str) -> SpanData | None:
         """Return a root that tells its conversation as it may leave: others' spans have the raw id, or in a block none."""
         root = unit.root
         if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
             return root
-        return unit.in_conversation(self._shown(session_id)).root
+        return unit.in_conversation(self.shown(session_id)).root
 
     def _leave_out(self, session_id: str) -> None:
         key = session_key(session_id)
@@ -295,40 +279,40 @@ class SessionLine:
         if not work.provisional:
             root = session.unit.root
             self.ids.ended(session.id, 0 if root is None else root.start_ns)
-        taken = self._enter(session) if work.counts else self._decide_each(session)
+        taken = self._enter(session) if work.counts else self._taken(session)
         if work in self._at_work or not taken:
             return
-        if (why := session.whole or self._explain_missed_turn(session.id)) is not None:
+        if (why := session.whole or self._turned_away(session.id)) is not None:
             self._lose(work, taken, Outcome.INCOMPLETE, why, session.unit.key)
             return
-        roomy = self._lanes.with_room(taken)
+        roomy = self.lanes.with_room(taken)
         held = size_bytes_of(session.unit, session.samples)
-        if not roomy or not self._queue.reserve(held):
+        if not roomy or not self.queue.reserve(held):
             self._lose(work, taken, Outcome.SHUTDOWN if self._over else Outcome.QUEUE_FULL)
             return
         self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
         self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
 
-    def _explain_missed_turn(self, session_id: str) -> str | None:
+    def _turned_away(self, session_id: str) -> str | None:
         outcome = self.ids.why_missed(session_id)
         return None if outcome is None else f"a turn of the conversation was turned away: {outcome}"
 
     def _hand_over(self, work: _InWork, session: EndedSession, chosen: Mapping[str, Decision], held: int) -> None:
         try:
-            self._handover([SampledUnit(session.unit, chosen, session.samples, held, self._clock(), redacted=True)])
+            self.handover([SampledUnit(session.unit, chosen, session.samples, held, self.clock(), redacted=True)])
         except Exception:
-            self._queue.cancel(held)
+            self.queue.cancel(held)
             raise
         self._at_work[work] = set(chosen)  # what comes of it is told on this thread, and so not before
         if work.counts:
-            self._lanes.enter(work.key, chosen, held)
+            self.lanes.enter(work.key, chosen, held)
 
     def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
         """Make a session that has ended eligible, and return the decisions of the metrics that take it; the others end."""
         self.ended[session.end] += 1
         if not (own := self._own(session.id)):
             return {}
-        taken = self._decide_each(session)
+        taken = self._taken(session)
         self.ledger.enter(session.key, own)
         self.ledger.belongs(session.unit)
         for name in own:
@@ -337,13 +321,13 @@ class SessionLine:
         self.ledger.choose(session.key, taken)
         return taken
 
-    def _own(self, session_id: str) -> Sequence[str]:
+    def _own(self, session_id: str) -> Collection[str]:
         """Return the metrics that score a conversation here: those that no other scorer of the process gives it."""
         shared = self.ids.shared(session_id)
-        return [name for name in self._metrics if name not in shared] if shared else self._metrics
+        return [name for name in self.metrics if name not in shared] if shared else self.metrics
 
-    def _decide_each(self, session: EndedSession) -> Mapping[str, Decision]:
-        decisions = {name: self._sampler.session(session.id, name) for name in self._own(session.id)}
+    def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
+        decisions = {name: self.sampler.session(session.id, name) for name in self._own(session.id)}
         return {name: decision for name, decision in decisions.items() if decision.take}
 
     def _lose(

@@ -22,10 +22,8 @@ from spanscore.model.span import SessionEnd, Unit, UnitKey
 from spanscore.runtime.log import log_once
 from spanscore.units.open_session import OpenSession, Turn
 from spanscore.units.session_ends import PastSessions
-from spanscore.units.session_histories import Histories
-from spanscore.units.session_pieces import MOVED, RESUMED, SessionPieces
 
-__all__ = ["EndedSession", "SessionBounds", "SessionTable", "Turn", "session_key"]
+__all__ = ["MOVED", "RESUMED", "EndedSession", "SessionBounds", "SessionTable", "Turn", "session_key"]
 
 _REMEMBERED: Final = 100_000
 """Sessions that have ended: 19 MB at most."""
@@ -33,6 +31,12 @@ _LEFT: Final = "turns go to several replicas, where a conversation ends whole by
 _PART: Final = "turns go to several replicas, and the last one here did not bring the whole conversation along"
 _BEFORE: Final = (
     "the conversation had more turns than sessions.max_turns when it was first seen whole: it has ended before"
+)
+_NAMES: Final = 1_000
+MOVED: Final = "its partition went to another worker, which reads its later turns"
+RESUMED: Final = "its turns bring along earlier ones that this worker has not read"
+_TAKEN_OVER: Final = (
+    "another worker may have read its first turns: it goes on within sessions.idle_timeout of a partition's change"
 )
 
 
@@ -234,3 +238,67 @@ def session_key(id: str) -> UnitKey:
     """Return the key of a conversation in the ledger: a hash of its id, the same in every process."""
     digest = sha256(id.encode("utf-8", "surrogatepass")).digest()
     return UnitKey(int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1)
+
+
+class Histories:
+    """Remembers, by name of a root, whether turns bring all or once brought a part, and whether conversations begin empty.
+
+    If turns go to any of several processes, a process sees all of a conversation only if each turn brings it along. A history
+    cannot show that it was cut, nor a first turn that it is one: other conversations of the application show it.
+    """
+
+    def __init__(self) -> None:
+        self._whole: dict[str, bool] = {}
+        self._empty: set[str] = set()
+
+    def learn(self, name: str, *, whole: bool) -> None:
+        """Note that a turn brought all that was said before it, or a part."""
+        if name in self._whole or len(self._whole) < _NAMES:
+            self._whole[name] = self._whole.get(name, True) and whole
+
+    def learn_begin(self, name: str) -> None:
+        """Note that a conversation began without a history: no example or greeting stands before the first question."""
+        if len(self._empty) < _NAMES:
+            self._empty.add(name)
+
+    def begin_empty(self, name: str) -> bool:
+        """Whether conversations of that name begin without a history, so that one with a history has begun before."""
+        return name in self._empty
+
+    def are_whole(self, name: str) -> bool:
+        """Whether turns of that name bring along all that was said; False while that is not known."""
+        return self._whole.get(name, False)
+
+
+class SessionPieces:
+    """Which conversations may have turns in another process, by how the processes share what they read. Owned by one thread.
+
+    A worker shares a topic with others. A conversation is a piece here if another worker has, had or will have turns of it: its
+    score would be counted as that of a whole conversation, in each worker that has a piece.
+
+    Attributes:
+        shared: why any conversation may have turns elsewhere; empty = turns of one conversation all come here.
+    """
+
+    def __init__(self) -> None:
+        self.shared = ""
+        self._until_ns: dict[Hashable, int] = {}
+
+    def take_over(self, stream: Hashable, until_ns: int) -> None:
+        """Note that others have read a stream before.
+
+        Args:
+            stream: name of the stream; None = all of them.
+            until_ns: a conversation of which a turn ended before, since the epoch, may have begun elsewhere.
+        """
+        self._until_ns[stream] = max(until_ns, self._until_ns.get(stream, 0))
+
+    def is_taken_over(self, stream: Hashable) -> bool:
+        """Whether others have read a stream before."""
+        return stream in self._until_ns
+
+    def why(self, stream: Hashable, end_ns: int) -> str:
+        """Return why a conversation is a piece, by one of its turns; empty where that turn does not show it."""
+        if self.shared:
+            return self.shared
+        return _TAKEN_OVER if end_ns < self._until_ns.get(stream, 0) else ""

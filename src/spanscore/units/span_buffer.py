@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from spanscore.model.span import UnitKey
@@ -25,29 +25,25 @@ RELEASE_REASONS = ("done", "deadline", "overflow", "shutdown")
 _SECOND_NS = 1_000_000_000
 
 
+@dataclass(eq=False, repr=False)
 class Pace:
     """Says how many spans may leave now, so that the batch processor behind never overflows.
 
-    Args:
+    Attributes:
         flush: begins to export what the provider holds, without blocking.
         on_flushed: called from another thread when a flush is done, to wake the span thread.
         batch: spans between two flushes; the batch processor's own export size.
         patience_ns: how long a flush is waited for; also the time after which a slowly filled batch needs none.
     """
 
-    def __init__(
-        self,
-        flush: Callable[[], Future[bool]],
-        *,
-        on_flushed: Callable[[], None] = lambda: None,
-        batch: int = 512,
-        patience_ns: int = 2 * _SECOND_NS,
-    ) -> None:
-        self._flush = flush
-        self._on_flushed = on_flushed
-        self._batch = batch
-        self._patience_ns = patience_ns
-        self._left = batch
+    flush: Callable[[], Future[bool]]
+    _: KW_ONLY
+    on_flushed: Callable[[], None] = lambda: None
+    batch: int = 512
+    patience_ns: int = 2 * _SECOND_NS
+
+    def __post_init__(self) -> None:
+        self._left = self.batch
         self._began_ns = 0
         self._flushing: Future[bool] | None = None
         self._flushing_until_ns = 0
@@ -57,9 +53,9 @@ class Pace:
         if self._flushing is not None:
             if not self._flushing.done() and now_ns < self._flushing_until_ns:
                 return 0
-            self._flushing, self._left, self._began_ns = None, self._batch, now_ns
-        if now_ns - self._began_ns >= self._patience_ns:
-            self._left, self._began_ns = self._batch, now_ns
+            self._flushing, self._left, self._began_ns = None, self.batch, now_ns
+        if now_ns - self._began_ns >= self.patience_ns:
+            self._left, self._began_ns = self.batch, now_ns
         return self._left
 
     def spend(self, spans: int, now_ns: int) -> None:
@@ -67,9 +63,9 @@ class Pace:
         self._left -= spans
         if self._left > 0 or self._flushing is not None:
             return
-        self._flushing = self._flush()
-        self._flushing_until_ns = now_ns + self._patience_ns
-        self._flushing.add_done_callback(lambda _: self._on_flushed())
+        self._flushing = self.flush()
+        self._flushing_until_ns = now_ns + self.patience_ns
+        self._flushing.add_done_callback(lambda _: self.on_flushed())
 
     def wait_until_ns(self) -> int | None:
         """Return when waiting for the running flush ends, None when none runs."""
@@ -84,36 +80,29 @@ class _Room:
     deadline_ns: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class SpanBuffer:
     """Keeps the endings of units that may be scored. Owned by the span thread.
 
-    Args:
+    Attributes:
         pace: of what leaves.
         max_units: parked units; past it the oldest is to be released, likewise past the others.
         max_spans: spans kept, of parked and running units; and as many that wait for the pace, then they leave without.
         max_bytes: bytes kept, likewise.
         early_ns: a unit that runs longer lets its finished children go.
-
-    Attributes:
         released: reason → units that left (``RELEASE_REASONS``).
         lost: spans that left after the application had shut its provider down.
         provider_closed: set when that happens.
     """
 
-    def __init__(
-        self,
-        pace: Pace,
-        *,
-        max_units: int = 2_000,
-        max_spans: int = 20_000,
-        max_bytes: int = 64_000_000,
-        early_ns: int = 5 * _SECOND_NS,
-    ) -> None:
-        self._pace = pace
-        self._max_units = max_units
-        self._max_spans = max_spans
-        self._max_bytes = max_bytes
-        self._early_ns = early_ns
+    pace: Pace
+    _: KW_ONLY
+    max_units: int = 2_000
+    max_spans: int = 20_000
+    max_bytes: int = 64_000_000
+    early_ns: int = 5 * _SECOND_NS
+
+    def __post_init__(self) -> None:
         self.provider_closed = False
         self.reset()
 
@@ -140,7 +129,7 @@ class SpanBuffer:
         room = self._running.get(key)
         if room is None:
             room = self._running[key] = _Room(since_ns=now_ns)
-        if now_ns - room.since_ns >= self._early_ns or not self._has_space(child):
+        if now_ns - room.since_ns >= self.early_ns or not self._has_space(child):
             self.enqueue(child)
             return
         room.children.append(child)
@@ -189,12 +178,13 @@ class SpanBuffer:
 
     def superfluous(self) -> UnitKey | None:
         """Return the unit that is to be released as there is no room for it, the oldest; None where all have room."""
-        return next(iter(self._parked), None) if self._overflows() else None
+        is_full = len(self._parked) > self.max_units or self._spans > self.max_spans or self._bytes > self.max_bytes
+        return next(iter(self._parked), None) if is_full else None
 
     def release_early(self, now_ns: int) -> None:
         """Let the finished children of units that run long leave."""
         for room in self._running.values():
-            if now_ns - room.since_ns < self._early_ns:
+            if now_ns - room.since_ns < self.early_ns:
                 break
             self._empty(room)
 
@@ -207,7 +197,7 @@ class SpanBuffer:
     def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> int:
         """End leaving spans as the pace allows (all of them when ``unpaced``); return how many left."""
         left = 0
-        while self._leaving and (unpaced or self._is_crowded() or self._pace.allows(now_ns) > 0):
+        while self._leaving and (unpaced or self._is_crowded() or self.pace.allows(now_ns) > 0):
             pending, attributes, spans = self._leaving.popleft()
             self._leaving_spans -= spans
             self._leaving_bytes -= pending.size
@@ -215,7 +205,7 @@ class SpanBuffer:
             self.ended += 1
             self.lost += spans if self.provider_closed else 0
             left += spans
-            self._pace.spend(spans, now_ns)
+            self.pace.spend(spans, now_ns)
             yield_gil()
         return left
 
@@ -224,9 +214,9 @@ class SpanBuffer:
         times = [room.deadline_ns for room in self._parked.values()]
         oldest = next(iter(self._running.values()), None)
         if oldest is not None and oldest.children:
-            times.append(oldest.since_ns + self._early_ns)
+            times.append(oldest.since_ns + self.early_ns)
         if self._leaving:
-            times.append(self._pace.wait_until_ns() or 0)
+            times.append(self.pace.wait_until_ns() or 0)
         return min(times, default=None)
 
     def drop(self, key: UnitKey) -> None:
@@ -236,14 +226,11 @@ class SpanBuffer:
             self._empty(room)
 
     def _has_space(self, pending: PendingSpan) -> bool:
-        return self._spans < self._max_spans and self._bytes + pending.size <= self._max_bytes
-
-    def _overflows(self) -> bool:
-        return len(self._parked) > self._max_units or self._spans > self._max_spans or self._bytes > self._max_bytes
+        return self._spans < self.max_spans and self._bytes + pending.size <= self.max_bytes
 
     def _is_crowded(self) -> bool:
         """Whether more is leaving than may be kept: with the backend down, pacing must not gather what the SDK would drop."""
-        return self._leaving_spans > self._max_spans or self._leaving_bytes > self._max_bytes
+        return self._leaving_spans > self.max_spans or self._leaving_bytes > self.max_bytes
 
     def _empty(self, room: _Room) -> None:
         for child in room.children:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spanscore.codec.wire import TIMES_SIZE, WireSpan, times_of
+from spanscore.model.outcome import Outcome
+from spanscore.model.span import UnitKey
 from spanscore.units.closed_keys import ClosedKeys
-from spanscore.units.trace_nodes import FORGOTTEN, NO_LINKS, NO_SPANS, ORPHANED, GatheredUnit, OpenTrace
+from spanscore.units.trace_nodes import (
+    FORGOTTEN,
+    NO_LINKS,
+    NO_SPANS,
+    ORPHANED,
+    SPAN_BYTES,
+    ClosedUnit,
+    GatheredUnit,
+    OpenTrace,
+    unit_key,
+)
 
-__all__ = ["KEPT_NS", "KeptUnits", "OpenTraces", "PastUnits"]
+__all__ = ["KEPT_NS", "BriefUnits", "KeptUnits", "OpenTraces", "PastUnits"]
 
 KEPT_NS: Final = 300_000_000_000
 """How long the spans of a closed unit are kept for its next revision."""
@@ -25,6 +37,10 @@ _ENDS: Final = 10_000
 """Traces of which it is remembered when their units ended, the latest ones, and twice as many at most: 0.3 kB each."""
 _IDS_PER_TRACE: Final = 10
 """Ids remembered, on average over ``Bounds.traces``, at some 150 bytes; past them those of unclaimed spans are forgotten."""
+_NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
+_closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
+_brief: Callable[[type[BriefUnit], tuple[object, ...]], BriefUnit] = tuple.__new__
+"""Half of what the constructors of named tuples take."""
 
 
 class PastUnits:
@@ -253,3 +269,74 @@ class KeptUnits:
         """Forget the spans of a unit."""
         self.take(unit)
         self._traces.bury(unit)
+
+
+class BriefUnit(NamedTuple):
+    """A unit that came whole in one request, that no rate takes and that is all of its trace.
+
+    Attributes:
+        root: its top-most span.
+        ids: of its claimed spans.
+        arrival: when it came, as ``OpenTrace`` counts it.
+        last_ns: when it came.
+        bytes: of its root, and 400.
+    """
+
+    root: WireSpan
+    ids: Mapping[bytes, bytes]
+    arrival: int
+    last_ns: int
+    bytes: int
+
+    @property
+    def key(self) -> UnitKey:
+        """Its name everywhere else."""
+        return unit_key(self.root)
+
+
+class BriefUnits:
+    """Brief units of whose traces nothing more has come, in the order in which they came. Nearly every unit is one.
+
+    Only a trace of which more comes is worth an ``OpenTrace``.
+
+    Args:
+        past: remembers the units that are over.
+    """
+
+    def __init__(self, past: PastUnits) -> None:
+        self._past = past
+        self._units: OrderedDict[bytes, BriefUnit] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def __contains__(self, trace_id: bytes) -> bool:
+        return trace_id in self._units
+
+    def __iter__(self) -> Iterator[BriefUnit]:
+        return iter(self._units.values())
+
+    def add(self, root: WireSpan, ids: Mapping[bytes, bytes], arrival: int, now_ns: int) -> int:
+        """Keep a unit and return its bytes; 0: more is known of its trace, and it is not kept."""
+        trace_id, _, _, _, raw, _ = root
+        if trace_id in self._units or self._past.knows(trace_id):
+            return 0
+        size = len(raw) + SPAN_BYTES
+        self._units[trace_id] = _brief(BriefUnit, (root, ids, arrival, now_ns, size))
+        return size
+
+    def take(self, trace_id: bytes) -> BriefUnit | None:
+        """Return the unit of a trace, and forget it; None where there is none."""
+        return self._units.pop(trace_id, None)
+
+    def over(self, last_ns: int) -> list[ClosedUnit]:
+        """Return those that came by then, and forget them."""
+        units, closed = self._units, list[ClosedUnit]()
+        for root, _, _, came_ns, size in units.values():
+            if came_ns > last_ns:
+                break
+            closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size, NO_LINKS)))
+        for _ in closed:
+            units.popitem(last=False)
+        self._past.drop([unit[0] for unit in closed])
+        return closed

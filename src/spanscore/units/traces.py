@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice, takewhile
 from typing import Final
 
 from spanscore.codec.wire import WireSpan
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
-from spanscore.units.brief_units import BriefUnits
-from spanscore.units.trace_books import KEPT_NS, KeptUnits, OpenTraces, PastUnits
+from spanscore.units.trace_books import KEPT_NS, BriefUnits, KeptUnits, OpenTraces, PastUnits
 from spanscore.units.trace_nodes import FORGOTTEN, ORPHANED, SPAN_BYTES, Bounds, ClosedUnit, GatheredUnit, OpenTrace
 
 __all__ = ["Bounds", "ClosedUnit", "TraceTable"]
@@ -38,15 +38,14 @@ _Entries = list[WireSpan | bytes]
 """Claimed spans, and ids of others."""
 
 
+@dataclass(eq=False, repr=False)
 class TraceTable:
     """Gathers wire spans until their units are over. Owned by one thread; a clock that is set back stands still here.
 
-    Args:
+    Attributes:
         follows: whether a unit may be scored at all, by its root; asked once, when that is known. False: the bytes of all
             its other spans go.
         stands_alone: whether a span whose parent never came is the root of a unit: it can hold a question and an answer.
-
-    Attributes:
         bytes: of the claimed spans that wait for a root or that open units keep, and 400 each.
         waiting_for_root: traces with claimed spans that wait.
         orphans: claimed spans that were given up.
@@ -55,22 +54,22 @@ class TraceTable:
         revisions: units that were opened again.
     """
 
-    def __init__(
-        self, bounds: Bounds, *, follows: Callable[[WireSpan], bool], stands_alone: Callable[[WireSpan], bool]
-    ) -> None:
-        self._bounds = bounds
-        self._follows = follows
-        self._stands_alone = stands_alone
-        self._most_waiting = max(bounds.max_bytes, bounds.bytes // _SHARE)
-        self._orphan_wait_ns = min(bounds.orphan_wait_ns, bounds.max_age_ns)
-        self._rootless = Outcome.INCOMPLETE if bounds.max_age_ns < bounds.orphan_wait_ns else None
+    bounds: Bounds
+    _: KW_ONLY
+    follows: Callable[[WireSpan], bool]
+    stands_alone: Callable[[WireSpan], bool]
+
+    def __post_init__(self) -> None:
+        self._most_waiting = max(self.bounds.max_bytes, self.bounds.bytes // _SHARE)
+        self._orphan_wait_ns = min(self.bounds.orphan_wait_ns, self.bounds.max_age_ns)
+        self._rootless = Outcome.INCOMPLETE if self.bounds.max_age_ns < self.bounds.orphan_wait_ns else None
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: in a forked child."""
-        self._traces = OpenTraces(self._bounds.traces)
+        self._traces = OpenTraces(self.bounds.traces)
         self._quiet: OrderedDict[GatheredUnit, None] = OrderedDict()  # open units, by their latest span
-        self._kept = KeptUnits(self._traces, self._bounds.bytes // _SHARE)
+        self._kept = KeptUnits(self._traces, self.bounds.bytes // _SHARE)
         self._past = PastUnits()
         self._brief = BriefUnits(self._past)
         self._ready: list[ClosedUnit] = []
@@ -100,8 +99,8 @@ class TraceTable:
         if self._ready:
             return self._told_ns
         times = [trace.last_ns + self._orphan_wait_ns for trace in islice(self._traces.by_id.values(), 1)]
-        times += [unit.last_ns + self._bounds.quiet_ns for unit in islice(self._quiet, 1)]
-        times += [unit.last_ns + self._bounds.quiet_ns for unit in islice(self._brief, 1)]
+        times += [unit.last_ns + self.bounds.quiet_ns for unit in islice(self._quiet, 1)]
+        times += [unit.last_ns + self.bounds.quiet_ns for unit in islice(self._brief, 1)]
         times += [unit.last_ns + KEPT_NS for unit in islice(self._kept.units, 1)]
         return min(times) - self._set_back_ns if times else None
 
@@ -146,7 +145,7 @@ class TraceTable:
 
     def _touch(self, trace_id: bytes, trace: OpenTrace | None) -> OpenTrace:
         """Note that a span came to a trace, where others may wait for too long; return it, or a new one if it is over."""
-        now_ns, max_age_ns = self._now_ns, self._bounds.max_age_ns
+        now_ns, max_age_ns = self._now_ns, self.bounds.max_age_ns
         if trace is not None:
             self._traces.touch(trace, now_ns)
             if now_ns >= trace.check_ns and not trace.spare:
@@ -197,7 +196,7 @@ class TraceTable:
         if unit.last_ns != self._now_ns:
             unit.last_ns = self._now_ns
             self._quiet.move_to_end(unit)
-        if unit.is_too_large(self._bounds) or self._now_ns - unit.since_ns >= self._bounds.max_age_ns:
+        if unit.is_too_large(self.bounds) or self._now_ns - unit.since_ns >= self.bounds.max_age_ns:
             self._close(unit, Outcome.INCOMPLETE)
 
     def _follow(self, trace: OpenTrace, above: bytes, entries: _Entries, owner: GatheredUnit | None) -> None:
@@ -260,7 +259,7 @@ class TraceTable:
             self.duplicates += 1
             return self._traces.put_gone(trace, span_id, FORGOTTEN)
         if owner is None or self._past.is_new_work(span, owner):
-            owner = self._begin_unit(trace, span, arrival, followed=self._follows(span))
+            owner = self._begin_unit(trace, span, arrival, followed=self.follows(span))
         elif owner.closed:
             self.orphans += owner is ORPHANED
             self.late += owner is not ORPHANED
@@ -306,7 +305,7 @@ class TraceTable:
     def due(self, now_ns: int, most: int | None = None) -> list[ClosedUnit]:
         """Return units that are over, so many of the quiet ones at most; give up what has waited for its root for too long."""
         self._tell(now_ns)
-        now_ns, quiet_ns = self._now_ns, self._bounds.quiet_ns
+        now_ns, quiet_ns = self._now_ns, self.bounds.quiet_ns
         self._ready += (brief := self._brief.over(now_ns - quiet_ns))
         self.bytes -= sum([unit.bytes for unit in brief])
         for unit in [*islice(takewhile(lambda unit: now_ns - unit.last_ns >= quiet_ns, self._quiet), most)]:
@@ -351,7 +350,7 @@ class TraceTable:
         self._ready.append(
             ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes, unit.unread, unit.has_late_root)
         )
-        if outcome is None and self._bounds.late == "rescore":
+        if outcome is None and self.bounds.late == "rescore":
             self._kept.keep(unit)
         else:
             self._traces.bury(unit)
@@ -403,12 +402,12 @@ class TraceTable:
                 tops += trace.waiting.pop(top, ())
             elif gone is FORGOTTEN:
                 self._follow(trace, b"", [top], gone)
-            elif not self._stands_alone(top):
+            elif not self.stands_alone(top):
                 tops += trace.waiting.pop(top[1], ())  # one of these may be a root
                 self._follow(trace, b"", [top], gone)
             else:
                 self._follow(trace, b"", [top], None)
                 unit = trace.nodes[top[1]]
                 if isinstance(unit, GatheredUnit) and not unit.closed:
-                    lost = Outcome.INCOMPLETE if unit.is_too_large(self._bounds) else None
+                    lost = Outcome.INCOMPLETE if unit.is_too_large(self.bounds) else None
                     self._close(unit, lost or verdict)

@@ -11,10 +11,10 @@ then they leave with the scores that are in.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from time import monotonic
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
@@ -25,15 +25,13 @@ from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
-from spanscore.units.at_work import AtWork
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.decisions import Decisions, matched_rules
-from spanscore.units.failures import log_failures
 from spanscore.units.keeping import Keeping
 from spanscore.units.known import KnownUnits
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
-from spanscore.units.notes import Notes
+from spanscore.units.notes import Notes, log_failures
 from spanscore.units.parking import Parking
 from spanscore.units.recent import WholeUnits
 from spanscore.units.revisions import Revisions
@@ -42,15 +40,14 @@ from spanscore.units.score_batch import ScoreBatch, ShadowBatch, has_span
 __all__ = ["Units"]
 
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
+_NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 
 
+@dataclass(eq=False, repr=False)
 class Units:
     """Implements ``UnitListener``; owned by the span thread.
 
     Attributes:
-        notes: what ``status()`` tells of scores.
-
-    Args:
         metrics: names of all metrics.
         sink: one that never raises.
         handover: gives chosen units to the loop, one call per tick.
@@ -60,57 +57,43 @@ class Units:
         keeping: who wants samples beside their scores.
         shadows: counts what second judges are asked; None = there are none.
         parking: keeps spans until they leave.
-        known_units: told of every unit that closes.
-        rejection_reason: gives why the queue takes no further unit; None = the queue has no reason to add.
+        known: told of every unit that closes.
+        rejection_reason: says why the queue takes no further unit, None where there is nothing to add.
         clock: seconds, the loop's.
+        notes: what ``status()`` tells of scores.
     """
 
-    def __init__(
-        self,
-        metrics: Sequence[str],
-        *,
-        ledger: Ledger,
-        assembler: Assembler,
-        sampler: Sampler,
-        queue: Queue,
-        lanes: Lanes,
-        parking: Parking,
-        sink: Sink,
-        handover: Callable[[Sequence[SampledUnit]], None],
-        hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None],
-        revisions: Revisions,
-        keeping: Keeping,
-        shadows: Ledger | None = None,
-        known_units: KnownUnits | None = None,
-        rejection_reason: Callable[[], str | None] = lambda: None,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._metrics = tuple(metrics)
-        self._ledger = ledger
-        self._decisions = Decisions(self._metrics, sampler, ledger, known_units=known_units, noticed=keeping.closed)
-        self._assembler = assembler
-        self._queue = queue
-        self._lanes = lanes
-        self._parking = parking
-        self._hold = parking.hold
-        self._attach = parking.attach
-        self._sink = sink
-        self._handover = handover
-        self._hand_rest = hand_rest
-        self._revisions = revisions
-        self._keeping = keeping
-        self._shadows = shadows or Ledger(())
-        self._rejection_reason = rejection_reason
-        self._clock = clock
-        self._skipped = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
+    metrics: Sequence[str]
+    _: KW_ONLY
+    ledger: Ledger
+    assembler: Assembler
+    sampler: Sampler
+    queue: Queue
+    lanes: Lanes
+    parking: Parking
+    sink: Sink
+    handover: Callable[[Sequence[SampledUnit]], None]
+    hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None]
+    revisions: Revisions
+    keeping: Keeping
+    shadows: Ledger = field(default_factory=lambda: Ledger(()))
+    known: KnownUnits = field(default_factory=KnownUnits)
+    rejection_reason: Callable[[], str | None] = lambda: None
+    clock: Callable[[], float] = monotonic
+
+    def __post_init__(self) -> None:
+        self._decisions = Decisions(
+            self.metrics, self.sampler, self.ledger, known=self.known, noticed=self.keeping.closed
+        )
+        self._skipped = self._on_span([], dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED))
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._decisions.reset()
         self._recent = WholeUnits()
-        self._keeping.reset()
-        self._parking.reset()
+        self.keeping.reset()
+        self.parking.reset()
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, AtWork] = {}
@@ -120,11 +103,11 @@ class Units:
     @property
     def in_flight(self) -> dict[UnitKey, None]:
         """Units whose root has ended and that are not out yet, oldest first."""
-        return self._parking.in_flight
+        return self.parking.in_flight
 
     def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
         """Return topmost spans whose spans were found to make other units since the last call, and these."""
-        parts, self._parking.parts = self._parking.parts, {}
+        parts, self.parking.parts = self.parking.parts, {}
         return parts
 
     # --- UnitListener ------------------------------------------------------------------------------------------
@@ -136,11 +119,11 @@ class Units:
     def unit_opened(self, key: UnitKey, now_ns: int) -> None:
         """Make the unit eligible."""
         shared = self._shared.get(key)
-        self._ledger.enter(key, None if shared is None else frozenset(self._metrics) - shared)
+        self.ledger.enter(key, None if shared is None else frozenset(self.metrics) - shared)
 
     def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Keep the unit open until that span has ended."""
-        self._assembler.started(key, span_id, now_ns)
+        self.assembler.started(key, span_id, now_ns)
 
     def span_ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
@@ -148,19 +131,16 @@ class Units:
         """Keep an ended span of a unit that may be scored; one whose unit has closed already leaves as it is."""
         is_root = span.span_id == key.span_id
         if is_root:
-            self._parking.ended(key)
-        if not self._assembler.ended(key, span, now_ns, size_bytes=size_bytes):
-            self._parking.let_late_go(key, pending, is_root=is_root)
+            self.parking.ended(key)
+        if not self.assembler.ended(key, span, now_ns, size_bytes=size_bytes):
+            self.parking.let_late_go(key, pending, is_root=is_root)
         elif pending is not None:
-            self._parking.keep(key, pending, now_ns, is_root=is_root)
+            self.parking.keep(key, pending, now_ns, is_root=is_root)
 
     def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
-        pending.end(self._describe_skipped(self._decisions.skipped(facts)))
-
-    def unit_not_tracked(self, facts: SamplingContext) -> Mapping[str, Any]:
-        """Count a unit that cannot be taken, in one step; return what its root says of it."""
-        return self._describe_skipped(self._decisions.unfollowed(facts))
+        decisions = self._decisions.skipped(facts)  # there are some if a rule matched
+        pending.end({**self._skipped, **self._rules(decisions)} if decisions else self._skipped)
 
     def unit_excluded(self, facts: SamplingContext) -> None:
         """Count the unit, and remember it for ``explain``. Any thread."""
@@ -168,7 +148,7 @@ class Units:
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""
-        self._assembler.broken(key, now_ns)
+        self.assembler.broken(key, now_ns)
 
     def unit_complete(
         self,
@@ -185,23 +165,23 @@ class Units:
             for span in pending.values():
                 span.end()
             if unit.revision:
-                self._revisions.take(unit)
+                self.revisions.take(unit)
             return
-        self._ledger.enter(key, unit.eligible_metrics)
-        self._parking.ended(key)
+        self.ledger.enter(key, unit.eligible_metrics)
+        self.parking.ended(key)
         for span_id, span in pending.items():
-            self._parking.keep(key, span, now_ns, is_root=span_id == key.span_id)
+            self.parking.keep(key, span, now_ns, is_root=span_id == key.span_id)
         self._close(unit, now_ns, lost, reason)
 
     def sample_submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
         """Take in a unit whose samples are there already."""
-        self._ledger.enter(unit.key, unit.eligible_metrics)
-        self._parking.ended(unit.key)
+        self.ledger.enter(unit.key, unit.eligible_metrics)
+        self.parking.ended(unit.key)
         if pending is not None:
-            self._parking.keep(unit.key, pending, now_ns, is_root=True)
-        self._ledger.belongs(unit)
+            self.parking.keep(unit.key, pending, now_ns, is_root=True)
+        self.ledger.belongs(unit)
         facts, decisions = unit.facts(), self._decisions
         decided = decisions.first(facts, unit.eligible_metrics) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
@@ -209,7 +189,7 @@ class Units:
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
         """Return the units that have ended and are not out, ``but`` such as wait for their own scores alone."""
         own = [key for key in self.in_flight if not but(key)]
-        return {*own, *self._keeping.making(), *self._shadows.open_units(), *self._revisions.open_units()}
+        return {*own, *self.keeping.making(), *self.shadows.open_units(), *self.revisions.open_units()}
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return what was decided on the units of a trace, and what came of it, as ``Decisions`` does. Any thread."""
@@ -223,50 +203,50 @@ class Units:
 
     def next_due_ns(self) -> int | None:
         """Return when ``tick`` has something to do without a further event; None while nothing waits for a time."""
-        times = (self._assembler.next_due_ns(), self._hold.next_due_ns())
+        times = (self.assembler.next_due_ns(), self.parking.hold.next_due_ns())
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now_ns: int) -> None:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
-        for unit in self._assembler.due(now_ns):
-            for part in self._parking.split(self._leave_out_shared(unit), now_ns):
-                self._ledger.enter(part.key, part.eligible_metrics)
-                self._close(part, now_ns)
+        for unit in self.assembler.due(now_ns):
+            for one in self.parking.split(self._left_of(unit), now_ns):
+                self.ledger.enter(one.key, one.eligible_metrics)
+                self._close(one, now_ns)
             yield_gil()
         if self._chosen:
             chosen, self._chosen = self._chosen, []
-            self._handover(chosen)
+            self.handover(chosen)
         if self._rest:
             rest, self._rest = self._rest, {}
-            self._hand_rest(rest)
-        for key in self._hold.overdue(now_ns):
+            self.hand_rest(rest)
+        for key in self.parking.hold.overdue(now_ns):
             self._let_go(key, "deadline")
-        self._hold.release_early(now_ns)
+        self.parking.hold.release_early(now_ns)
         self.flush_ready(now_ns)
 
     def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
         """End what may leave now."""
-        self._parking.flush_ready(now_ns, unpaced=unpaced)
+        self.parking.flush_ready(now_ns, unpaced=unpaced)
 
     def taken_over(self, job: Job) -> None:
         """Take in a unit that another process has handed over: its scores come as those of a unit of this one."""
         key = job.unit.key
         if self._decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
-            self._ledger.belongs(job.unit)
-            self._parking.ended(key)
+            self.ledger.belongs(job.unit)
+            self.parking.ended(key)
             self._at_work[key] = AtWork({}, job.undecided)
-            self._lanes.enter(key, job.decisions, job.size_bytes)
+            self.lanes.enter(key, job.decisions, job.size_bytes)
         elif key in self._at_work:  # it has come again, and is on its way to the disk
             self._at_work[key].twice = True
 
     def settled(self, result: JobResult) -> None:
         """Take in scores of a job: count them, let the unit's spans leave with the last of them, emit."""
         key = result.unit.key
-        scores = self._count_scores(result)
+        scores = self._counted(result)
         at_work = self._at_work.get(key)
         if at_work is None or at_work.goes_on_after(result.rest):  # None: it was given up
             return
-        self._lanes.settle(key, [score.metric for score in scores])
+        self.lanes.settle(key, [score.metric for score in scores])
         at_work.scores += scores
         at_work.made = result.sample_attributes
         if at_work.undecided is not None:
@@ -275,51 +255,51 @@ class Units:
             self._finish(key, at_work, result)
         emitted = [score for score in scores if has_span(score) or at_work.has_left]
         if emitted:
-            batch = ScoreBatch(self._sink, result.unit, emitted)
-            self._hold.enqueue(batch, batch.spans)
+            batch = ScoreBatch(self.sink, result.unit, emitted)
+            self.parking.hold.enqueue(batch, batch.spans)
         if result.over:
-            self._parking.leaves(key)
+            self.parking.leaves(key)
 
     def settled_beside(self, result: JobResult) -> None:
         """Take in scores of second judges: each is counted when it is out, and the unit's spans know nothing of it."""
         self.notes.costs(result.scores)
         for score in result.scores:
-            beside = ShadowBatch(self._sink, result.unit, [score], self._shadows)
+            beside = ShadowBatch(self.sink, result.unit, [score], self.shadows)
             if has_span(score):
-                self._hold.enqueue(beside, beside.spans)
+                self.parking.hold.enqueue(beside, beside.spans)
             else:
                 beside.count()
 
     def export_held_spans(self) -> None:
         """Let all that is held leave now, as a shutdown does."""
-        for key in self._hold.parked():
+        for key in self.parking.hold.parked():
             self._let_go(key, "shutdown")
-        self._hold.release_running()
+        self.parking.hold.release_running()
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int, outcome: Outcome = Outcome.SHUTDOWN) -> None:
         """Settle what is open of these, and let their spans leave."""
         for key in keys:
-            unit = self._assembler.forget(key)
-            if self._hold.holds(key):
+            unit = self.assembler.forget(key)
+            if self.parking.hold.holds(key):
                 self._let_go(key, "shutdown")
             self._at_work.pop(key, None)
             self._shared.pop(key, None)
-            self._lanes.leave(key)
+            self.lanes.leave(key)
             facts = SamplingContext(key) if unit is None else unit.facts()
             if unit is not None:
-                self._ledger.belongs(unit)
-                self._keeping.missed(facts, unit, outcome)
+                self.ledger.belongs(unit)
+                self.keeping.missed(facts, unit, outcome)
             self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
 
     def _finish(self, key: UnitKey, at_work: AtWork, result: JobResult) -> None:
         """Let a unit leave of which all scores are in, if its spans are here."""
         del self._at_work[key]
-        self._lanes.leave(key)
+        self.lanes.leave(key)
         at_work.others |= self._settle_rest(key, result.rest, result.reason)
         self.notes.sampled(at_work.made)
-        if self._hold.holds(key):
-            made = at_work.made if self._attach else {}
-            self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
+        if self.parking.hold.holds(key):
+            made = at_work.made if self.parking.attach else {}
+            self.parking.hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
     def _settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None) -> dict[str, Outcome]:
         outcomes = self._decisions.settle_rest(key, outcome, reason)
@@ -331,23 +311,23 @@ class Units:
         at_work = self._at_work[key]
         at_work.has_left = True
         attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made, semconv.PENDING_REASON: reason}
-        self._hold.release(key, attributes, reason)
+        self.parking.hold.release(key, attributes, reason)
 
-    def _leave_out_shared(self, unit: Unit) -> Unit:
+    def _left_of(self, unit: Unit) -> Unit:
         """Return a unit with the metrics that score it here, if another scorer gives it some."""
         shared = self._shared.pop(unit.key, None)
         return (
-            unit if shared is None else replace(unit, shared=shared, eligible_metrics=frozenset(self._metrics) - shared)
+            unit if shared is None else replace(unit, shared=shared, eligible_metrics=frozenset(self.metrics) - shared)
         )
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE, reason: str | None = None) -> None:
         try:
-            self._ledger.belongs(unit)
+            self.ledger.belongs(unit)
             facts = unit.facts()
             if unit.complete:
                 self._choose(unit, facts, self._decisions.first(facts, unit.eligible_metrics), None, now_ns)
             else:
-                self._keeping.missed(facts, unit, lost)
+                self.keeping.missed(facts, unit, lost)
                 outcomes = self._decisions.lost(facts, lost, reason)
                 self.notes.unscored(unit.key, {name: each for name, each in outcomes.items() if each is lost}, reason)
                 self._turn_back(unit.key, outcomes, now_ns)
@@ -363,29 +343,33 @@ class Units:
         samples: Samples | None,
         now_ns: int,
     ) -> None:
-        key, eligible = unit.key, self._metrics if unit.eligible_metrics is None else unit.eligible_metrics
-        all_decided = len(decisions) == len(eligible)
+        key, all_decided = (
+            unit.key,
+            len(decisions) == len(self.metrics if unit.eligible_metrics is None else unit.eligible_metrics),
+        )
         if all_decided and not any(decision.take for decision in decisions.values()):
-            self._chosen += self._keeping.to_make(unit, facts, samples, self._clock())
+            self._chosen += self.keeping.to_make(unit, facts, samples, self.clock())
             self._turn_back(key, self._decisions.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
             return
-        chosen, others = self._settle_untaken(key, decisions)
+        chosen, others = self._sorted_out(key, decisions)
         held = size_bytes_of(unit, samples)
-        if not chosen or not self._queue.reserve(held):
+        if not chosen or not self.queue.reserve(held):
             if not all_decided:  # no score will tell what they wait for
-                others |= self._settle_untaken(key, self._decisions.rest(facts, {}))[1]
-            self._keeping.missed(facts, unit, Outcome.QUEUE_FULL)
-            self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self._rejection_reason()), now_ns)
+                others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
+            self.keeping.missed(facts, unit, Outcome.QUEUE_FULL)
+            self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self.rejection_reason()), now_ns)
             return
         self.notes.chosen(unit.kind, chosen)
         if samples is None:
             self._recent.keep(unit, held)
         undecided = None if all_decided else facts
         self._at_work[key] = AtWork(others, undecided)
-        self._lanes.enter(key, chosen, held)
-        now_s = self._clock()
-        held_s = self._park(unit, now_ns)
-        wanted = self._keeping.delegated(facts)
+        self.lanes.enter(key, chosen, held)
+        now_s = self.clock()
+        held_s = self.parking.park(unit, now_ns)
+        while (oldest := self.parking.hold.superfluous()) is not None:
+            self._let_go(oldest, "overflow")
+        wanted = self.keeping.delegated(facts)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
     def _decide_rest(self, key: UnitKey, at_work: AtWork, facts: SamplingContext) -> None:
@@ -395,37 +379,30 @@ class Units:
             return
         at_work.undecided, chosen = None, dict[str, Decision]()
         try:
-            chosen, others = self._settle_untaken(key, self._decisions.rest(facts, scores))
+            chosen, others = self._sorted_out(key, self._decisions.rest(facts, scores))
         except Exception as error:  # noqa: BLE001  (else its job would wait for ever)
             log_internal_error("decide on a unit", error)
             others = self._decisions.settle_rest(key, Outcome.INCOMPLETE)
         at_work.others |= others
-        self._lanes.join(key, chosen)
+        self.lanes.join(key, chosen)
         self._rest[key] = chosen
 
-    def _settle_untaken(
+    def _sorted_out(
         self, key: UnitKey, decisions: Mapping[str, Decision]
     ) -> tuple[dict[str, Decision], dict[str, Outcome]]:
         """Settle what was not taken, or finds no room; return the decisions that are left, and those outcomes."""
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
-        others |= dict.fromkeys(taken.keys() - self._lanes.with_room(taken), Outcome.QUEUE_FULL)
+        others |= dict.fromkeys(taken.keys() - self.lanes.with_room(taken), Outcome.QUEUE_FULL)
         self._decisions.settle(key, others)
         return {name: decision for name, decision in taken.items() if name not in others}, others
-
-    def _park(self, unit: Unit, now_ns: int) -> float:
-        """Hold the spans of a unit that was chosen; return for how many seconds, -inf where none wait."""
-        held_s = self._parking.park(unit, now_ns)
-        while (oldest := self._hold.superfluous()) is not None:
-            self._let_go(oldest, "overflow")
-        return held_s
 
     def _turn_back(
         self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int, rules: Mapping[str, str] = _NO_RULE
     ) -> None:
-        self._parking.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
+        self.parking.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
 
-    def _count_scores(self, result: JobResult) -> list[Score]:
+    def _counted(self, result: JobResult) -> list[Score]:
         """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""
         scores = self._decisions.settle_scores(result.unit.key, result.scores)
         self.notes.scored(result.unit.key, scores)
@@ -433,12 +410,35 @@ class Units:
         return scores
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
-        return unit_attributes(scores, others) if self._attach else {}
-
-    def _describe_skipped(self, decisions: Mapping[str, Decision]) -> Mapping[str, Any]:
-        """Return what the root of a unit says that could not be taken; there are decisions where a rule matched."""
-        return {**self._skipped, **self._rules(decisions)} if decisions else self._skipped
+        return unit_attributes(scores, others) if self.parking.attach else {}
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
         """Return what a root says of the rules that matched a unit which nobody took."""
-        return matched_rules(decisions) if self._attach else _NO_RULE
+        return matched_rules(decisions) if self.parking.attach else _NO_RULE
+
+
+@dataclass(slots=True)
+class AtWork:
+    """A unit that was handed over, and of which scores are to come.
+
+    Attributes:
+        others: metric → outcome of those that were not chosen, or found no room.
+        scores: those that are in.
+        made: attributes that say how its sample was made, from the first score on.
+        undecided: what is known of it, while other metrics wait for these scores to be decided on; None where none do.
+        has_left: its root has left, as ``pending``, before all scores were in.
+        twice: it is scored from a spool, and was on its way there once more.
+    """
+
+    others: dict[str, Outcome]
+    undecided: SamplingContext | None = None
+    scores: list[Score] = field(default_factory=list)
+    made: Mapping[str, Any] = field(default_factory=dict)
+    has_left: bool = False
+    twice: bool = False
+
+    def goes_on_after(self, rest: Outcome) -> bool:
+        """Whether a job's end is not the unit's: the spool had it already, and one of the two goes on. True once."""
+        goes_on = self.twice and rest in _NOT_BEGUN
+        self.twice = self.twice and not goes_on
+        return goes_on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spanscore.judges.effects.goodput import Goodput
+from spanscore.judges.effects.places import Goodput
 from spanscore.judges.effects.ticket import Ticket
 
 

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from spanscore.judges.effects.lag import Lag
+from spanscore.judges.effects.places import Lag
 from spanscore.judges.effects.ticket import Ticket
 
 

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
+from spanscore.judges.effects.places import Trials
 from spanscore.judges.effects.ticket import Ticket
-from spanscore.judges.effects.trials import Trials
 
 
 def refused(times: int, *, now_s: float = 0.0) -> Trials:

@@ -24,7 +24,7 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
         looked_at(scorer, clock, HOUR)
 
         assert scorer.status().outcomes["grounded"] == {"incomplete": 1}
-        assert scorer.handler.remembered() == 0
+        assert scorer.handler.memory.remembered() == 0
     assert trace.roots[0].attributes["spanscore.run.end"] == "abandoned"
 
 

@@ -84,7 +84,7 @@ def goes_on(run: Any, roots: int = 1) -> bool:
     """Whether the roots run still, once the span thread has looked for tasks that are over: those it would open."""
     assert run.scorer.flush(5)
     recorder = run.scorer.handler.receiver
-    return (len(run.scorer.handler.running()), recorder._open, recorder.in_flight()) == (roots, {}, set())
+    return (len(run.scorer.handler.memory.running()), recorder._open, recorder.in_flight()) == (roots, {}, set())
 
 
 async def read(stream: Any) -> None:
@@ -235,5 +235,5 @@ def test_what_ends_after_the_shutdown_leaves_no_second_span_and_no_memory():
         RunnableLambda(outlive).invoke(QUESTION, config={"callbacks": [scorer.handler]})
 
         assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
-        assert (open_roots(scorer.handler), scorer.handler.remembered()) == ([], 0)
+        assert (open_roots(scorer.handler), scorer.handler.memory.remembered()) == ([], 0)
     assert [span.attributes["spanscore.outcome.grounded"] for span in trace.spans] == ["shutdown"]

@@ -116,7 +116,7 @@ def test_a_processor_that_raises_at_the_start_costs_its_own_unit_only():
         assert scorer.flush(5)
 
         assert scorer.status().outcomes["grounded"] == {"trace_not_sampled": 1, "scored": 1}
-        assert scorer.handler.remembered() == 0
+        assert scorer.handler.memory.remembered() == 0
     assert len(trace.roots) == 1
 
 
@@ -131,7 +131,7 @@ def test_a_tracer_that_is_switched_off_is_found_out_and_counted():
         assert scorer.flush(5)
 
         assert scorer.status().outcomes["grounded"] == {"trace_not_sampled": 1}
-        assert scorer.handler.remembered() == 0
+        assert scorer.handler.memory.remembered() == 0
 
 
 def test_roots_drawn_ahead_have_ids_of_their_own_and_the_samplers_word():
@@ -142,7 +142,7 @@ def test_roots_drawn_ahead_have_ids_of_their_own_and_the_samplers_word():
                 assert scorer.flush(5)
         assert scorer.flush(5)
         sampler = scorer._line.sampler
-        assert scorer.handler._spans._drawn
+        assert scorer.handler.memory.spans._drawn
 
     roots = {root.context.trace_id: root for root in trace.roots}
     scored = {t for t, root in roots.items() if root.attributes["spanscore.status"] == "scored"}
@@ -181,7 +181,7 @@ def test_a_forked_child_does_not_use_the_ids_that_its_parent_drew():
         for _ in range(2):
             invoke(scorer)
             assert scorer.flush(5)
-        drawn = {f"{key.trace_id:032x}" for key, _ in scorer.handler._spans._drawn}
+        drawn = {f"{key.trace_id:032x}" for key, _ in scorer.handler.memory.spans._drawn}
         read, write = os.pipe()
         if (child := os.fork()) == 0:
             invoke(scorer, run_id=run_id)

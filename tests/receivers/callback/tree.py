@@ -58,7 +58,7 @@ class Captured:
         recorder = handler.receiver
         assert (recorder._open, recorder.in_flight()) == ({}, set())
         assert (line.units.in_flight, len(line.assembler), len(line.hold), len(line.hold._running)) == ({}, 0, 0, 0)
-        assert (open_roots(handler), handler.remembered()) == ([], 0)
+        assert (open_roots(handler), handler.memory.remembered()) == ([], 0)
         assert identity_holds(self.scorer)
         ids = [s.context.span_id for s in self.trace.spans]
         assert len(ids) == len(set(ids))

@@ -275,7 +275,7 @@ def test_under_a_burst_that_nobody_reads_no_span_is_lost_and_every_unit_is_count
 
 def test_the_spans_of_a_unit_past_its_bound_leave_and_no_flush_waits_for_its_root() -> None:
     with scoring() as (scorer, exported, provider):
-        scorer._line.assembler._max_spans = 2
+        scorer._line.assembler.max_spans = 2
         tracer = provider.get_tracer(SCOPE)
         with running(tracer):
             for number in range(2):

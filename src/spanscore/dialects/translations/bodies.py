@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,6 @@ from spanscore.dialects.translations.building import json_at, rendered
 from spanscore.dialects.translations.chats import answers_in, prompts_in
 from spanscore.dialects.translations.python_text import value_of
 from spanscore.dialects.translations.whole import content_of
-from spanscore.model.evolve import evolve
 from spanscore.model.span import Attributes, SpanData
 
 __all__ = ["with_body"]
@@ -23,7 +23,7 @@ def with_body(translated: SpanData, events: Sequence[tuple[str, Mapping[str, Any
     for name, held in events:
         if name == semconv.DETAILS_EVENT and not held.keys().isdisjoint(semconv.BODY_SIDES):
             content = partial(rendered, partial(_content, str(translated.operation)), dict(held))
-            return evolve(translated, attributes=Attributes(dict(translated.attributes), content), no_content=None)
+            return replace(translated, attributes=Attributes(dict(translated.attributes), content), no_content=None)
     return translated
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
 from spanscore import semconv
 from spanscore.codec.sdk import WireAttributes
 from spanscore.codec.text import fits_wire, from_wire, is_cut, safe_text, wire_value
-from spanscore.model.evolve import evolve
 from spanscore.model.foreign import plain_text
 from spanscore.model.span import CUT, Attributes, NoContent, SpanData
 from spanscore.runtime.log import log_internal_error
@@ -97,7 +97,7 @@ def in_genai_names(
     told = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
         told = {**told, semconv.FEEDBACK_METADATA: key}
-    return evolve(
+    return replace(
         span,
         attributes=Attributes(known, content),
         events=(),

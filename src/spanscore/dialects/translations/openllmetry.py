@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +28,6 @@ from spanscore.dialects.translations.chats import agent_of_model
 from spanscore.dialects.translations.genai import conventional
 from spanscore.dialects.translations.python_text import arguments_in, value_of
 from spanscore.dialects.translations.whole import content_of
-from spanscore.model.evolve import evolve
 from spanscore.model.span import Attributes, NoContent, SpanData
 
 __all__ = ["OpenLLMetry"]
@@ -154,7 +154,7 @@ def _model(span: SpanData, metadata: Mapping[str, Any]) -> SpanData:
     }
     if span.operation in semconv.MODEL_OPERATIONS:
         known[semconv.AGENT_NAME] = agent_of_model(metadata)
-    return evolve(span, attributes=attributes.with_plain(known), metadata={**span.metadata, **metadata})
+    return replace(span, attributes=attributes.with_plain(known), metadata={**span.metadata, **metadata})
 
 
 def _model_name(written: Any, known: Any) -> Any:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.dialects.translations.bodies import with_body
-from spanscore.model.evolve import evolve
 from spanscore.model.span import CUT, SpanData
 from spanscore.protocols import SpanNormalizer
 from spanscore.runtime.plugins import Entry, Registry
@@ -101,7 +101,7 @@ class Translator:
         translation, translated = found
         operation = translated.operation
         if str(operation) in semconv.NOT_READ_OPERATIONS:
-            return evolve(span, attributes={semconv.OPERATION_NAME: operation}, events=())
+            return replace(span, attributes={semconv.OPERATION_NAME: operation}, events=())
         if operation != semconv.EXECUTE_TASK:
             self._count(translation.name, translated)
         return translated

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, runtime_checkable
 
 from spanscore.judges.effects.single_flight import SingleFlight, as_cached
@@ -31,29 +32,25 @@ class AnswerStore(Protocol):
         """Keep an answer; return what to await until it outlives the process, None if it does not. Must not block."""
 
 
+@dataclass(eq=False, repr=False)
 class MemoryAnswers:
     """Answers in memory, the ones least asked for out first.
 
-    Args:
+    Attributes:
         max_answers: kept at once.
         max_bytes: of their texts, about.
         max_age_s: seconds after which an answer is asked for again.
         clock: seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        max_answers: int = 10_000,
-        max_bytes: int = 64_000_000,
-        max_age_s: float = 3600.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    _: KW_ONLY
+    max_answers: int = 10_000
+    max_bytes: int = 64_000_000
+    max_age_s: float = 3600.0
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self.flights = SingleFlight()
-        self._max_answers = max_answers
-        self._max_bytes = max_bytes
-        self._max_age_s = max_age_s
-        self._clock = clock
         self._kept: OrderedDict[bytes, tuple[float, Reply]] = OrderedDict()
         self._bytes = 0
 
@@ -62,7 +59,7 @@ class MemoryAnswers:
         kept_s, reply = self._kept.get(key, (0.0, None))
         if reply is None:
             return None
-        if self._clock() - kept_s >= self._max_age_s:
+        if self.clock() - kept_s >= self.max_age_s:
             self._drop(key)
             return None
         self._kept.move_to_end(key)
@@ -71,9 +68,9 @@ class MemoryAnswers:
     def keep(self, key: bytes, reply: Reply) -> None:
         """Keep an answer, and drop those for which there is no room any more."""
         self._drop(key)
-        self._kept[key] = self._clock(), as_cached(reply)
+        self._kept[key] = self.clock(), as_cached(reply)
         self._bytes += _size(reply)
-        while len(self._kept) > self._max_answers or self._bytes > self._max_bytes:
+        while len(self._kept) > self.max_answers or self._bytes > self.max_bytes:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, key: bytes) -> None:

@@ -25,16 +25,17 @@ from spanscore.judges.effects.breaker import LASTING, Breaker
 from spanscore.judges.effects.buckets import Buckets, Kind
 from spanscore.judges.effects.fair_queue import FairQueue, Waiter
 from spanscore.judges.effects.places import Places
-from spanscore.judges.effects.retry_budget import RetryBudget
 from spanscore.judges.effects.ticket import Ticket
 from spanscore.runtime.fork import reset_in_child
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "RetryBudget"]
 
 T = TypeVar("T")
 
 _BEYOND = 16
 """Calls that are out beyond the places, at most: of calls that were given up, and whose requests do not end."""
+_PER_ANSWER = 0.5
+_MOST_SAVED = 20.0
 
 
 class Gate:
@@ -362,3 +363,25 @@ class Gate:
 def _is_away(error: JudgeError) -> bool:
     """Whether an error says that nobody can be asked; others are about one question, and whoever refuses it is there."""
     return isinstance(error, JudgeUnavailable | JudgeTimeout | JudgeOutOfQuota) or error.error_type in LASTING
+
+
+class RetryBudget:
+    """Half a retry for every answered question, at most 20 saved up; it begins full.
+
+    A judge that fails for some questions has them asked again; one that fails for all is not asked twice as often for it
+    (the "retry budget" of Google's SRE book, chapter 21).
+    """
+
+    def __init__(self) -> None:
+        self._saved = _MOST_SAVED
+
+    def answered(self) -> None:
+        """Save half a retry: a question was answered."""
+        self._saved = min(_MOST_SAVED, self._saved + _PER_ANSWER)
+
+    def take(self) -> bool:
+        """Spend one retry; False when there is none."""
+        if self._saved < 1:
+            return False
+        self._saved -= 1
+        return True

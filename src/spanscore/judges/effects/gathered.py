@@ -114,9 +114,12 @@ class _Vote:
             with asked_by(self._asker), self._asker.asks():
                 reply = await self._ask(replace(self._prompt, n=number))
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; those who wait get it)
-            self._fail(error)
+            for place, one in enumerate(self._waiting()):  # the first alone is charged for the request
+                one.answer.set_exception(error.without_request() if place and isinstance(error, JudgeError) else error)
         else:
-            self._deal([replace(reply, other_completions=()), *reply.other_completions])
+            replies, waiting = [replace(reply, other_completions=()), *reply.other_completions], self._waiting()
+            for one, each in zip_longest(waiting, replies[: len(waiting)]):
+                one.answer.set_result(each)
 
     def _clock(self) -> None:
         for one in self.votes.values():
@@ -124,13 +127,3 @@ class _Vote:
 
     def _waiting(self) -> list[_Ballot]:
         return [one for one in self.votes.values() if not one.answer.done()]
-
-    def _deal(self, replies: list[Reply]) -> None:
-        waiting = self._waiting()
-        for one, reply in zip_longest(waiting, replies[: len(waiting)]):
-            one.answer.set_result(reply)
-
-    def _fail(self, error: BaseException) -> None:
-        """Tell all; the first alone is charged for the request."""
-        for place, one in enumerate(self._waiting()):
-            one.answer.set_exception(error.without_request() if place and isinstance(error, JudgeError) else error)

@@ -13,12 +13,9 @@ from collections import deque
 from collections.abc import Iterable
 from math import ceil, floor, inf
 
-from spanscore.judges.effects.goodput import Goodput
-from spanscore.judges.effects.lag import Lag
 from spanscore.judges.effects.ticket import Ticket
-from spanscore.judges.effects.trials import Trials
 
-__all__ = ["Places"]
+__all__ = ["Goodput", "Lag", "Places", "Trials"]
 
 _START = 4.0
 _LEAST = 0.01
@@ -260,3 +257,142 @@ class Places:
     def _pass(self) -> None:
         self._passed += 1
         self._probe_every_s = _PROBE_S
+
+
+class Goodput:
+    """How many a second were let in while others were refused: the provider's rate. Of a time in which there was trouble."""
+
+    _FEWEST = 3
+    _TURNED_AWAY = 0.3
+    """Refused for each that was let in, below which the rate was asked for too little to be seen."""
+
+    def __init__(self) -> None:
+        self.begin(-inf)
+
+    def begin(self, now_s: float) -> None:
+        """Count from now on."""
+        self._since_s = now_s
+        self.offered = self.not_attempted = 0
+
+    def per_s(self, refused: Ticket, later: int) -> float | None:
+        """Return the rate up to a question that was refused; None where too little is known.
+
+        Args:
+            later: questions that were sent after it, of which nothing is known yet.
+        """
+        admitted = self.offered - self.not_attempted - later
+        if admitted < self._FEWEST or self.not_attempted < self._TURNED_AWAY * admitted:
+            return None
+        return admitted / (refused.sent_s - self._since_s)
+
+
+class Trials:
+    """How a provider that refuses everything is asked: after two refusals with no answer between, one question at a time.
+
+    The first is sent 0.1 s later; each further one waits twice as long, up to 4 s.
+
+    Attributes:
+        last_admitted_s: when the last question left that was answered.
+    """
+
+    _FIRST_S, _LONGEST_S = 0.1, 4.0
+    _MANY = 3
+    _STORM_S = 5.0
+    """A rate that lets in fewer than one question in so long is rarer than a provider that refuses everybody for a while."""
+
+    def __init__(self) -> None:
+        self.last_admitted_s = -inf
+        self._refusals = 0
+        self._trial: Ticket | None = None
+        self._next_s = -inf
+        self._answers = 0
+
+    @property
+    def on(self) -> bool:
+        """Whether questions go one at a time."""
+        return self._refusals > 1
+
+    @property
+    def were_many(self) -> bool:
+        """Whether so many were refused that the time until one was let in tells the rate."""
+        return self._refusals > self._MANY
+
+    def was_storm(self, admitted: Ticket) -> bool:
+        """Whether everything was refused for a while, where much was answered before."""
+        return admitted.sent_s - self.last_admitted_s >= self._STORM_S and self._answers > 2  # noqa: PLR2004  (a few)
+
+    def wait_s(self, now_s: float) -> float:
+        """Return in how many seconds the next may go; infinite while one is out."""
+        return inf if self._trial else max(0.0, self._next_s - now_s)
+
+    def sent(self, ticket: Ticket) -> None:
+        """Tell that a question is sent."""
+        if self.on:
+            self._trial = ticket
+
+    def ended(self, ticket: Ticket) -> None:
+        """Tell that a question is not out any more."""
+        if self._trial is ticket:
+            self._trial = None
+
+    def answered(self) -> None:
+        """Tell that a question was answered that was sent after the last refusal."""
+        self._answers = 1 if self.on else self._answers + 1
+        self._refusals = 0
+
+    def refused(self, now_s: float) -> bool:
+        """Tell that a question was refused that was sent after the last refusal; return whether they are on now."""
+        self._refusals += 1
+        if self.on:
+            self._next_s = now_s + min(self._FIRST_S * 2 ** (self._refusals - 2), self._LONGEST_S)
+        return self.on
+
+
+class Lag:
+    """A gateway frees a place a moment after the answer has left: for so long it is not taken again.
+
+    It is learned as any other limit: doubled by a refusal that it may explain, and a thousandth less with each answer.
+    """
+
+    _FIRST_S = 0.005
+    _LONGEST = 0.1
+    """Of a round trip: an answer that is older frees its place."""
+    _EASED = 0.999
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Have none."""
+        self._lag_s = self._longest_s = 0.0
+        self._answered_s: deque[float] = deque()
+
+    def answered(self, now_s: float, round_trip_s: float) -> None:
+        """Tell that one was answered."""
+        self._lag_s *= self._EASED
+        self._longest_s = self._LONGEST * round_trip_s
+        self._answered_s.append(now_s)
+
+    def sent(self, ticket: Ticket) -> None:
+        """Note on a question that is sent how many were answered so lately that they may still count."""
+        while self._answered_s and self._answered_s[0] + self._longest_s <= ticket.sent_s:
+            self._answered_s.popleft()
+        ticket.held = len(self._held(ticket.sent_s))
+        ticket.doubtful = len(self._answered_s) - ticket.held
+
+    def wait_s(self, free: int, now_s: float) -> float:
+        """Return in how many seconds one of the places that seem free may be taken; infinite where none does."""
+        held = self._held(now_s)
+        if free <= 0:
+            return inf
+        return held[-free] + self._lag_s - now_s if len(held) >= free else 0.0
+
+    def explains(self, refused: Ticket, level: float) -> bool:
+        """Whether a question was refused because others, just answered, were still counted; it is then taken to be longer."""
+        if not refused.doubtful or refused.out + refused.doubtful < int(level):
+            return False
+        self._lag_s = min(max(self._FIRST_S, 2 * self._lag_s), self._longest_s)
+        return True
+
+    def _held(self, now_s: float) -> list[float]:
+        return [answered_s for answered_s in self._answered_s if answered_s + self._lag_s > now_s]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ from spanscore.judges.langchain.forms import SETTINGS, Feature, Form, Forms, Str
 from spanscore.judges.langchain.message import CUT, at_batch_price, choices_of, model_of, tokens_of
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.langchain.refusal import ParameterRefused
-from spanscore.judges.langchain.window import window_of
 from spanscore.judges.record import failed_call, record
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppress_tracing
@@ -273,3 +273,10 @@ def _generated(result: Any) -> list[Any]:
     if all(hasattr(choice, "message") for choice in choices):
         return [choice.message for choice in choices]
     return [AIMessage(choice.text, response_metadata=choice.generation_info or {}) for choice in choices]
+
+
+def window_of(model: Any) -> int | None:
+    """Return how many tokens a model reads, by its LangChain profile; None where it has none, as a model that is not known."""
+    profile = getattr(model, "profile", None)
+    told = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+    return told if isinstance(told, int) and told > 0 else None

@@ -9,8 +9,9 @@ from typing import Any
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.effect import unwrapped
 from spanscore.judges.lexical import context, entities, ratings, reference, single, statements, topics
-from spanscore.judges.lexical.answer import LexicalAnswer
-from spanscore.judges.lexical.condition import applies
+from spanscore.judges.lexical.answer import LexicalAnswer, text_in
+from spanscore.judges.lexical.support import share_of
+from spanscore.judges.lexical.words import words
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
@@ -20,6 +21,12 @@ _FAMILIES = (statements, single, topics, reference, context, ratings, entities)
 """Each a file with ``ANSWERS``: step → how it is answered. A new family is a file and a name here."""
 
 ANSWERS: Mapping[str, LexicalAnswer] = {step: answer for family in _FAMILIES for step, answer in family.ANSWERS.items()}
+_HALF = 0.5
+_OF_THE_EXCHANGE = (
+    "user customer human person somebody assistant agent bot model question answer request response reply conversation message "
+    "asks asked asking wants wanted says said mentions mentioned contains answers answered talks about"
+)
+"""Words that say where to look, and not for what."""
 
 
 class LexicalJudge:
@@ -77,3 +84,14 @@ def _within(prompt: Prompt, answer: LexicalAnswer) -> Mapping[str, Any]:
 def is_offline(judge: Judge | None) -> bool:
     """Whether a judge is the offline one, whatever stands around it."""
     return judge is not None and isinstance(unwrapped(judge), LexicalJudge)
+
+
+def applies(prompt: Prompt) -> bool:
+    """Whether at least half of the condition's words are in the evidence; those that name the exchange itself do not count."""
+    if prompt.applies_when is None:
+        return True
+    meta = frozenset(words(_OF_THE_EXCHANGE).content)
+    wanted = words(prompt.applies_when)
+    named = words(" ".join([*(stem for stem in wanted.content if stem not in meta), *sorted(wanted.numbers)]))
+    shown = words("\n".join(text_in(prompt, name) for name in prompt.evidence))
+    return share_of(named, shown, of_nothing=1.0) >= _HALF

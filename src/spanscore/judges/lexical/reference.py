@@ -119,8 +119,7 @@ def _scale(prompt: Prompt) -> Sequence[float]:
     if (span := _SPAN.fullmatch(told)) is not None:
         return range(int(span[1]), int(span[2]) + 1)
     rubric = " ".join([*_LISTED.findall(prompt.instruction), *map(str, prompt.evidence.get("rubrics", ()))])
-    return sorted({_number(grade) for grade in _NUMBER.findall(told or rubric)}) or _OPEN_SCALE
-
-
-def _number(text: str) -> float:
-    return float(text) if "." in text else int(text)
+    return (
+        sorted({float(grade) if "." in grade else int(grade) for grade in _NUMBER.findall(told or rubric)})
+        or _OPEN_SCALE
+    )

@@ -27,13 +27,14 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import SamplingContext
 from spanscore.protocols import Receiver, RejectionCounter, Sampler
 from spanscore.receivers.beside import Identity, borrow, handlers
+from spanscore.receivers.callback.langchain_frames import is_awaited
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
 from spanscore.receivers.callback.memory import RunMemory
 from spanscore.receivers.callback.run_attributes import conversation_of, was_stopped
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
-from spanscore.receivers.callback.tasks import is_awaited, own_task, thread_or_task
+from spanscore.receivers.callback.tasks import own_task, thread_or_task
 from spanscore.runtime.event_queue import EventQueue
 from spanscore.runtime.log import log_once
 from spanscore.units.session_ids import SessionIds
@@ -114,23 +115,10 @@ class RunCapture:
         self.is_installed: Callable[[], bool] = lambda: False
         handlers.join(self)
 
-    def reset(self) -> None:
-        """Forget every run, and count from zero: in a forked child, where roots open at the fork are never ended."""
-        self.memory.reset()
-
-    @property
-    def units(self) -> int:
-        """Roots that were let in."""
-        return self.memory.units
-
     @property
     def is_at_work(self) -> bool:
         """Whether runs are recorded, or will be."""
         return not self.memory.closed and (self.memory.units > 0 or self.is_installed())
-
-    @property
-    def _spans(self) -> RunSpans | None:
-        return self.memory.spans
 
     def trace_id(self, run_id: UUID) -> int | None:
         """Return the trace of a recent root run; None when it is not known (any more)."""
@@ -140,18 +128,6 @@ class RunCapture:
     def id_here(self, run_id: UUID) -> int:
         """Return the id under which a run is remembered that has this id in the current context."""
         return run_id.int
-
-    def close(self) -> None:
-        """Capture no further root."""
-        self.memory.closed = True
-
-    def remembered(self) -> int:
-        """Return how many run ids are remembered: 0 after everything has ended and lingered."""
-        return self.memory.remembered()
-
-    def running(self) -> list[Root]:
-        """Return the roots that run and of which the span thread does not know. Any thread."""
-        return self.memory.running()
 
     def _open(
         self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, input_: Any
@@ -295,7 +271,7 @@ class RunCapture:
             root.open[run_id] = None
             root.ids.append(run_id)
             return None
-        run = Run(run_id, parent, operation, name, time_ns())
+        run = Run(run_id, operation, name, time_ns(), parent)
         if root.record_content:
             run.input = take(input_)
         run.details = metadata
@@ -343,7 +319,8 @@ class RunCapture:
             return
         self._roots.pop(root.id, None)
         root.given = None
-        if error is None and streamed and _runs_on(root) and not is_awaited():
+        runs_on = streamed and any(run is None or not run.ended for run in list(root.open.values()))
+        if error is None and runs_on and not is_awaited():
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
         if self._event_queue.is_full():  # events of it may have been dropped: it will not be scored
             root.broken, root.input, snapshot = True, None, None
@@ -418,7 +395,3 @@ def _error_of(root: Root, error: BaseException) -> BaseException | None:
         return error
     root.interrupted = root.interrupted or _HAND_OVER not in names
     return None
-
-
-def _runs_on(root: Root) -> bool:
-    return bool(root.open) and any(run is None or not run.ended for run in list(root.open.values()))

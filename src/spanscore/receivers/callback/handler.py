@@ -13,7 +13,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from spanscore import semconv
 from spanscore.codec import snapshot as codec
 from spanscore.receivers.callback.capture import RunCapture
-from spanscore.receivers.callback.inline import give_back_the_start
+from spanscore.receivers.callback.langchain_frames import give_back_the_start
 from spanscore.receivers.callback.runs import Root, Run
 from spanscore.runtime.log import log_internal_error, log_once
 
@@ -225,8 +225,8 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             run = self._open(run_id.int, parent_run_id, semconv.EXECUTE_TOOL, name, metadata, codec.snapshot, input_)
             if run is not None:
                 run.details = kwargs.get("tool_call_id")
-                if self.attaches_tools and run is not run.root and self._spans is not None:
-                    self._spans.attach(run)
+                if self.attaches_tools and run is not run.root and self.memory.spans is not None:
+                    self.memory.spans.attach(run)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_tool_start", fault)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import Lock
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
@@ -69,20 +70,18 @@ _switch = _Switch()
 reset_in_child(_switch, _Switch.reset)
 
 
+@dataclass(eq=False, repr=False)
 class Installation:
     """Puts one handler on every chain of the process, in place of any other. Any thread, any number of times.
 
-    Args:
+    Attributes:
         name: of the handler's scorer.
         replaced: called with the name of the scorer whose handler has taken the place of this one.
     """
 
-    def __init__(
-        self, handler: SpanCallbackHandler, name: str = "", replaced: Callable[[str], None] = lambda name: None
-    ) -> None:
-        self.handler = handler
-        self._name = name
-        self._replaced = replaced
+    handler: SpanCallbackHandler
+    name: str = ""
+    replaced: Callable[[str], None] = lambda name: None
 
     @property
     def on(self) -> bool:
@@ -95,7 +94,7 @@ class Installation:
         self.handler.installed_ns = time_ns()
         before = _switch.put(self)
         if before is not None and before is not self:
-            before._replaced(self._name)
+            before.replaced(self.name)
 
     def uninstall(self) -> None:
         """Attach to no further chain; runs under way are recorded to their end."""

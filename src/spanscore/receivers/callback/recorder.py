@@ -8,6 +8,7 @@ model afterwards; a cancelled model or retriever never ends at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from time import time_ns
 from typing import Any, Final
@@ -26,12 +27,11 @@ from spanscore.model.span import Attributes, UnitKey
 from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import Redactor, UnitListener
 from spanscore.receivers.beside import span_elsewhere
-from spanscore.receivers.callback.at_once import AtOnce
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.model_metrics import ModelMetrics
-from spanscore.receivers.callback.plain_attributes import PlainAttributes
 from spanscore.receivers.callback.run_attributes import (
     MODELS,
+    PlainAttributes,
     content_of,
     facts_of,
     rendered,
@@ -60,13 +60,11 @@ _SPARE_ATTRIBUTES: Final = 32
 """Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
 
 
+@dataclass(eq=False, repr=False)
 class Recorder:
-    """Replays events into spans. Span thread, but for ``unread_count`` and ``close``.
+    """Replays events into spans. Span thread, but for ``unread`` and ``close``.
 
     Attributes:
-        abandoned: roots that never ended, or were left by their readers.
-
-    Args:
         capture: whose events they are; the recorder keeps its options and its memory, and not the handler itself.
         port: where finished spans go.
         redactor: applied to exported content, to the conversation's id and the feedback key; where it raises, gives no text or
@@ -75,30 +73,24 @@ class Recorder:
         scores: attributes that are set on a root when its scores are there, at most.
         models: counts the runs of models; None = they are not counted.
         metadata: keys of a root's metadata that are exported; their texts are redacted likewise.
+        abandoned: roots that never ended, or were left by their readers.
     """
 
-    def __init__(
-        self,
-        capture: RunCapture,
-        port: UnitListener,
-        *,
-        redactor: Redactor | None = None,
-        box: Timebox | None = None,
-        scores: int = 0,
-        models: ModelMetrics | None = None,
-        metadata: Sequence[str] = (),
-    ) -> None:
+    capture: InitVar[RunCapture]
+    port: UnitListener
+    _: KW_ONLY
+    redactor: Redactor | None = None
+    box: Timebox = field(default_factory=Timebox)
+    scores: int = 0
+    models: ModelMetrics | None = None
+    metadata: Sequence[str] = ()
+
+    def __post_init__(self, capture: RunCapture) -> None:
         self._memory = capture.memory
         self._tracer = capture.tracer
         self._admission = capture.admission
-        self._port = port
         self._content = capture.content
-        self._redactor = redactor
-        self._box = box or Timebox()
-        self._scores = scores
-        self._models = models
-        self._attributes = PlainAttributes(redactor, self._box, metadata)
-        self._at_once = AtOnce(self._attributes, port, self._run_spans, self._count)
+        self._attributes = PlainAttributes(self.redactor, self.box, self.metadata)
         capture.receiver = self
         self.reset()
 
@@ -135,9 +127,6 @@ class Recorder:
         """Read one event."""
         root = event[0].root
         if not root.heard and not root.detached:
-            if self._at_once.takes(event):
-                self._let_leave(root, event)
-                return
             self._hear(root, now_ns)
         self._replay(event, now_ns)
 
@@ -222,12 +211,12 @@ class Recorder:
         on_span, render = attributes, content_of(run, output)
         if root.shared is not None:  # another scorer makes the spans: they are read, and scores are evaluation spans
             held = Attributes(attributes, render)
-            self._port.span_ended(key, span_data_of(run, self._span_of(run), end_ns, held, error), None, now_ns)
+            self.port.span_ended(key, span_data_of(run, self._span_of(run), end_ns, held, error), None, now_ns)
             return
         if self._content:
             content = rendered(render)
-            room = self._room(len(attributes) + len(content) + (self._scores if run is root else 0))
-            on_span, render = {**self._render_exported(content, room), **attributes}, partial(dict, content)
+            room = self._room(len(attributes) + len(content) + (self.scores if run is root else 0))
+            on_span, render = {**self._exported(content, room), **attributes}, partial(dict, content)
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
@@ -236,18 +225,18 @@ class Recorder:
         pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
         if root.may:
             held = Attributes(attributes, render)
-            self._port.span_ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
+            self.port.span_ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
         elif run is root:
-            self._port.unit_not_sampled(facts_of(run.root, end_ns, error), pending, now_ns)
+            self.port.unit_not_sampled(facts_of(run.root, end_ns, error), pending, now_ns)
         else:
             pending.end()
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
         """Count a model's run that has ended; how long one took that never does is not known."""
-        if self._models is None or run.operation not in MODELS or run.span is None or run.root.shared is not None:
+        if self.models is None or run.operation not in MODELS or run.span is None or run.root.shared is not None:
             return
         if run is not run.root or not run.root.broken:  # a root that was given up
-            self._models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
+            self.models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
 
     def _span_of(self, run: Run, attributes: Mapping[str, Any] | None = None) -> trace.Span:
         """Return the run's span, started with its true time if it was not."""
@@ -269,20 +258,13 @@ class Recorder:
 
     # --- roots -------------------------------------------------------------------------------------------------
 
-    def _let_leave(self, root: Root, event: Event) -> None:
-        self._read += 1
-        try:
-            self.abandoned += self._at_once.leave(root, event) == "abandoned"
-        finally:
-            self._memory.forget(root)
-
     def _hear(self, root: Root, now_ns: int) -> None:
         """Open a root, with what is told of it so far."""
-        events, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
+        told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
         root.told_bytes = 0  # its end is not to weigh what has been read
         self._read += 1
         self._safely(self._open_root, root, now_ns)
-        for event in each_once(events or []):
+        for event in each_once(told or []):
             self._safely(self._replay, event, now_ns)
             yield_gil()
 
@@ -315,8 +297,8 @@ class Recorder:
             root.opened_ns = now_ns
             self._open[root.key] = root
             if root.shared:
-                self._port.metrics_shared(root.key, root.shared)
-            self._port.unit_opened(root.key, now_ns)
+                self.port.metrics_shared(root.key, root.shared)
+            self.port.unit_opened(root.key, now_ns)
 
     def _finish_if_whole(self, root: Root, now_ns: int) -> None:
         if root.key is not None and not any(list(root.open.values())):
@@ -336,7 +318,7 @@ class Recorder:
         if run_end == "abandoned":
             self.abandoned += 1
         if root.broken:
-            self._port.events_lost(key, now_ns)
+            self.port.events_lost(key, now_ns)
         attributes = {**self._attributes.of(root, output, error), semconv.RUN_END: run_end}
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         self._count(root, end_ns, attributes)
@@ -358,15 +340,15 @@ class Recorder:
 
     def _error_text(self, error: BaseException) -> str | None:
         """Return what an error says, or is, where content may be exported as it is."""
-        if not self._content or self._redactor is not None:
+        if not self._content or self.redactor is not None:
             return None
         return safe_text(said_by(error) or type_name(error))[:_MAX_ERROR_CHARS]
 
-    def _render_exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
+    def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
         """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
-        redactor = self._redactor
+        redactor = self.redactor
         try:
-            clean = content if redactor is None else self._box.run(partial(redacted_content, content, redactor))
+            clean = content if redactor is None else self.box.run(partial(redacted_content, content, redactor))
         except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
             return {}
         return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})

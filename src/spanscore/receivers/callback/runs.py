@@ -10,6 +10,7 @@ import contextvars
 from asyncio import Task
 from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import ReferenceType
 
@@ -25,12 +26,14 @@ CLIENTS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRI
 """Operations that ask another process: their spans are of kind client."""
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """One recorded run.
 
     Attributes:
         id: of the LangChain run.
         operation: ``gen_ai.operation.name``; None for a step.
+        parent: the nearest recorded run above it; None for a root.
         input: snapshot of the input, None when content is not wanted.
         details: metadata and parameters of the start event, by reference: the library builds them anew per run.
         first_ns: when the first chunk of a stream came.
@@ -39,39 +42,28 @@ class Run:
         span: made on first need, by the span thread (``RunSpans``).
     """
 
-    __slots__ = (
-        "closed",
-        "details",
-        "ended",
-        "first_ns",
-        "id",
-        "input",
-        "name",
-        "operation",
-        "parent",
-        "root",
-        "span",
-        "span_id",
-        "start_ns",
-        "tool_context",
-    )
+    id: int
+    operation: str | None
+    name: str
+    start_ns: int
+    parent: Run | None = None
+    root: Root = field(init=False)
+    input: Any = None
+    details: Any = None
+    first_ns: int = 0
+    span_id: int = 0
+    tool_context: Any = None
+    span: Span | None = None
+    ended: bool = False
+    closed: bool = False
 
-    def __init__(self, run_id: int, parent: Run | None, operation: str | None, name: str, start_ns: int) -> None:
-        self.id = run_id
-        self.parent = parent
-        self.operation = operation
-        self.name = name
-        self.start_ns = start_ns
-        self.input: Any = None
-        self.details: Any = None
-        self.first_ns = self.span_id = 0
-        self.tool_context: Any = None
-        self.span: Span | None = None
-        self.ended = self.closed = False
-        if parent is not None:
-            self.root: Root = parent.root
+    def __post_init__(self) -> None:
+        """Take the root of the parent."""
+        if self.parent is not None:
+            self.root = self.parent.root
 
 
+@dataclass(slots=True, eq=False)
 class Root(Run):
     """The top-most run.
 
@@ -105,74 +97,38 @@ class Root(Run):
         task: the one whose end is the root's, where no end is told (``tasks.own_task``); None where there is none.
     """
 
-    __slots__ = (
-        "asked",
-        "broken",
-        "carrier",
-        "context",
-        "counted_texts",
-        "detached",
-        "expected",
-        "failed_inside",
-        "given",
-        "heard",
-        "history",
-        "history_step",
-        "ids",
-        "ignored",
-        "interrupted",
-        "is_trace_root",
-        "key",
-        "may",
-        "open",
-        "opened_ns",
-        "record_content",
-        "sampling",
-        "session",
-        "shared",
-        "task",
-        "told",
-        "told_bytes",
-        "trace_state",
-    )
+    key: UnitKey | None = None
+    context: Context | None = None
+    carrier: contextvars.Context | None = None
+    sampling: Any = None
+    may: bool | None = None
+    opened_ns: int = 0
+    record_content: bool = False
+    session: str | None = None
+    expected: Mapping[str, Any] | None = None
+    asked: Any = ()
+    history: Any = None
+    history_step: int = 0
+    open: dict[int, Run | None] = field(default_factory=dict)
+    ids: list[int] = field(default_factory=list)
+    told: list[Event] | None = None
+    told_bytes: int = 0
+    heard: bool = False
+    ignored: bool = False
+    interrupted: bool = False
+    broken: bool = False
+    failed_inside: bool = False
+    detached: bool = False
+    task: ReferenceType[Task[Any]] | None = None
+    is_trace_root: bool = False
+    trace_state: str = ""
+    given: tuple[Any, Any, int] | None = None
+    shared: Set[str] | None = None
+    counted_texts: set[int] | None = None
 
-    def __init__(self, run_id: int, operation: str, name: str, start_ns: int) -> None:
-        self.id = run_id  # written out: one call less per root, on the application's thread
-        self.parent = None
-        self.operation = operation
-        self.name = name
-        self.start_ns = start_ns
-        self.input = self.details = self.span = None
-        self.first_ns = self.span_id = 0
-        self.tool_context = None
-        self.ended = self.closed = False
+    def __post_init__(self) -> None:
+        """Be the root of itself."""
         self.root = self
-        self.key: UnitKey | None = None
-        self.context: Context | None = None
-        self.carrier: contextvars.Context | None = None
-        self.sampling: Any = None
-        self.may: bool | None = None
-        self.opened_ns = 0
-        self.record_content = False
-        self.session: str | None = None
-        self.expected: Mapping[str, Any] | None = None
-        self.asked: Any = ()
-        self.history: Any = None
-        self.history_step = 0
-        self.open: dict[int, Run | None] = {}
-        self.ids: list[int] = []
-        self.told: list[Event] | None = None
-        self.told_bytes = 0
-        self.heard = self.ignored = False
-        self.interrupted = False
-        self.broken = self.failed_inside = False
-        self.detached = False
-        self.task: ReferenceType[Task[Any]] | None = None
-        self.is_trace_root = False
-        self.trace_state = ""
-        self.given: tuple[Any, Any, int] | None = None
-        self.shared: Set[str] | None = None
-        self.counted_texts: set[int] | None = None
 
 
 Event = tuple[Run, int, Any, BaseException | None]

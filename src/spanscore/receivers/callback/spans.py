@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from opentelemetry import context as otel_context
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     NonRecordingSpan,
@@ -23,6 +26,7 @@ from opentelemetry.trace import (
     SpanKind,
     Status,
     StatusCode,
+    TraceFlags,
     Tracer,
     get_current_span,
     set_span_in_context,
@@ -34,8 +38,6 @@ from spanscore.model.span import UnitKey
 from spanscore.otel.ids import OwnIds
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
-from spanscore.receivers.callback.tool_context import ToolContext
-from spanscore.runtime.log import log_internal_error
 
 __all__ = ["RunSpans"]
 
@@ -58,19 +60,21 @@ def _span_name(run: Run, name: str) -> str:
     return safe_text(f"{run.operation} {name}" if run.operation else name)
 
 
+@dataclass(eq=False, repr=False)
 class RunSpans:
     """Makes the spans of runs, in the name of the capture scope's tracer.
 
-    Args:
+    Attributes:
         preview_trace: the sampler's, asked about the first span of a trace.
     """
 
-    def __init__(self, tracer: Tracer, preview_trace: Callable[[bytes], bool | None] = lambda _: None) -> None:
-        self._tracer = tracer
-        self._chosen = PresetSpanFactory.of(tracer)
-        self._would_sample = preview_trace
+    tracer: Tracer
+    preview_trace: Callable[[bytes], bool | None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._chosen = PresetSpanFactory.of(self.tracer)
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
-        # What generates other ids may write the time into them.
+        # Other generators of ids may write the time into them.
         self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)
 
     def attach(self, run: Run) -> None:
@@ -114,7 +118,7 @@ class RunSpans:
         """Draw the ids of a root to come, and its ``may``: 15 µs that no request has to wait for. Any thread."""
         if self._chosen is not None and self._is_random and len(self._drawn) < _DRAWN_AHEAD:
             key = _new_key(self._chosen)
-            self._drawn.append((key, self._would_sample(key.trace_id.to_bytes(16))))
+            self._drawn.append((key, self.preview_trace(key.trace_id.to_bytes(16))))
 
     def _next(self, chosen: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
         try:
@@ -152,50 +156,8 @@ class RunSpans:
 
     @property
     def unseen(self) -> bool:
-        """Whether nobody looks at spans before they end, and all below a root that is kept are: they may be made together."""
-        chosen = self._chosen
-        return chosen is not None and chosen.keeps_below and not chosen.watched
-
-    def finish(self, run: Run, attributes: dict[str, Any], end_ns: int, *, failed: bool) -> None:
-        """Make the span of a run that has ended, where they are ``unseen``, and let it leave. One thread. Never raises."""
-        assert self._chosen is not None
-        name, sampling = run.name, None
-        if run is run.root:
-            sampling = run.root.sampling
-        elif run.span is None:  # else what ended below it had to know it before
-            name = attributes.get(semconv.REQUEST_MODEL) or name
-        if sampling is not None and sampling.attributes:  # the sampler's own come first
-            attributes = {key: own for key, own in sampling.attributes.items() if key not in attributes} | attributes
-        above = self._above(run)
-        ids, status = self._ids_of(run, above), _FAILED if failed else _UNSET
-        try:
-            self._chosen.finish(
-                _span_name(run, name), ids, above, _kind_of(run), attributes, status, run.start_ns, end_ns
-            )
-        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
-            log_internal_error("end a span", error)
-
-    def _above(self, run: Run) -> SpanContext | None:
-        """Return the ids of the span above a run's; None where there is none."""
-        parent = run.parent
-        if parent is not None:
-            return self._ids_of(parent, None) if parent.span is None else parent.span.get_span_context()
-        ids = get_current_span(run.root.context).get_span_context()
-        return ids if ids.is_valid else None
-
-    def _ids_of(self, run: Run, above: SpanContext | None) -> SpanContext:
-        """Return the ids of a run that has ended; what comes late below it finds them as those of its span."""
-        chosen = self._chosen
-        if run.span is None and chosen is not None:
-            above = above or self._above(run)
-            (trace_id, span_id), state = run.root.key or _new_key(chosen), None if above is None else above.trace_state
-            if run is not run.root:
-                span_id = run.span_id or chosen.ids.generate_span_id()
-            elif run.root.sampling is not None:
-                state = run.root.sampling.trace_state
-            run.span = NonRecordingSpan(chosen.ids_of(above, trace_id, span_id, state))
-        assert run.span is not None
-        return run.span.get_span_context()
+        """Whether no processor looks at spans before they end: those of a unit may be made together."""
+        return self._chosen is not None and not self._chosen.watched
 
     def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
         """Start the span of any other run, with its true time. One thread."""
@@ -212,10 +174,10 @@ class RunSpans:
                 span_id=run.span_id or None,
             )
         ambient = set_span_in_context(parent, ambient)
-        return self._tracer.start_span(name, context=ambient, kind=kind, attributes=attributes, start_time=run.start_ns)
+        return self.tracer.start_span(name, context=ambient, kind=kind, attributes=attributes, start_time=run.start_ns)
 
     def _start(self, root: Root, ambient: Context) -> bool:
-        span = self._tracer.start_span(
+        span = self.tracer.start_span(
             _span_name(root, root.name),
             context=ambient,
             kind=_kind_of(root),
@@ -237,3 +199,43 @@ def _new_key(chosen: PresetSpanFactory) -> UnitKey:
 
 def _attributes(root: Root) -> dict[str, str]:
     return {semconv.OPERATION_NAME: root.operation or ""}
+
+
+class ToolContext:
+    """Makes a tool's span the current one while the tool runs (``capture.context``): spans of the tool become its children.
+
+    The span thread makes the span later, with the id that is drawn here.
+
+    LangChain may end an asynchronous tool in another task, where a context cannot be detached from that of the tool: the
+    span that stands there then answers with the ids of the one that was current before.
+
+    Args:
+        run: of the tool; its span gets the id that is drawn here.
+        factory: makes the spans of runs.
+    """
+
+    def __init__(self, run: Run, factory: PresetSpanFactory) -> None:
+        assert run.root.key is not None
+        run.span_id = factory.ids.generate_span_id()
+        ids = SpanContext(
+            run.root.key.trace_id, run.span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
+        )
+        self._before = otel_context.get_current()
+        self._span = _WhileItRuns(ids)
+        self._attached = set_span_in_context(self._span, self._before)
+        otel_context.attach(self._attached)
+
+    def end(self) -> None:
+        """Make the span current again that was before."""
+        self._span.afterwards = get_current_span(self._before)
+        if otel_context.get_current() is self._attached:
+            otel_context.attach(self._before)
+
+
+class _WhileItRuns(NonRecordingSpan):
+    """A span of which only the ids are known; those of ``afterwards`` once the tool has ended."""
+
+    afterwards: trace.Span | None = None
+
+    def get_span_context(self) -> SpanContext:
+        return super().get_span_context() if self.afterwards is None else self.afterwards.get_span_context()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
-from typing import Any, Final
+from typing import Final
 
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
@@ -179,10 +179,6 @@ class _Port:
 
     def unit_excluded(self, facts: SamplingContext) -> None:
         self.handed_on[facts.key] += 1
-
-    def unit_not_tracked(self, facts: SamplingContext) -> Mapping[str, Any]:
-        self.handed_on[facts.key] += 1
-        return {}
 
     def events_lost(self, key: UnitKey, now_ns: int) -> None:
         assert key in self.opened_units, "a unit was broken that was not opened"

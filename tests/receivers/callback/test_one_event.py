@@ -1,4 +1,4 @@
-"""A unit is told of by one event, and one that cannot be scored leaves at once: as by an event for each of its runs."""
+"""A unit comes by one event when its root has ended. Its spans and counts are those of an event for each of its runs."""
 
 from __future__ import annotations
 
@@ -174,11 +174,11 @@ class Script:
         self.tick()
 
 
-def played(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str, *, at_once: bool) -> tuple[Any, ...]:
+def played(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str, *, one_event: bool) -> tuple[Any, ...]:
     """Return the spans in the order in which they left, what was counted, and what can be explained."""
     provider, options = SCENES[scene]
     trace, clock = a_trace(**provider), ManualClock(10**18)
-    if not at_once:
+    if not one_event:
         monkeypatch.setattr(RunSpans, "unseen", property(lambda self: False))
     with by_hand(monkeypatch, options, trace) as scorer:
         thread = scorer._line.span_thread
@@ -210,12 +210,12 @@ def a_moment() -> Iterator[None]:
 
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize("seed", range(6))
-def test_spans_and_books_are_those_of_the_long_way(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str) -> None:
-    at_once = played(monkeypatch, seed, scene, at_once=True)
-    by_each = played(monkeypatch, seed, scene, at_once=False)
+def test_spans_and_counts_are_those_of_an_event_per_run(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str) -> None:
+    by_one = played(monkeypatch, seed, scene, one_event=True)
+    by_each = played(monkeypatch, seed, scene, one_event=False)
 
-    assert len(at_once[0]) > UNITS
-    assert at_once == by_each
+    assert len(by_one[0]) > UNITS
+    assert by_one == by_each
 
 
 def a_chain(on: Any, root: UUID, models: int) -> None:
@@ -302,7 +302,7 @@ def test_a_run_id_that_comes_again_before_its_unit_was_read_is_another_unit(
         scorer._line.span_thread.tick()
 
         assert scorer.status().outcomes["grounded"] == {"not_sampled": 2}
-        assert (open_roots(on), on.remembered()) == ([], 0)
+        assert (open_roots(on), on.memory.remembered()) == ([], 0)
 
 
 def test_what_runs_when_the_scorer_is_shut_down_is_exported_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A metric that awaits nothing is scored where its job is begun, as if it had had a task of its own."""
+"""A metric that awaits nothing is scored in a task and a context of its own, and leaves the loop its turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tests.scoring.virtual_time import run
 from spanscore.context import is_judging
 from spanscore.model.job import Job, JobResult
 from spanscore.model.score import Outcome, Score
-from spanscore.scoring.asked import awaits_nothing
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.memory_queue import MemoryQueue
@@ -40,64 +39,18 @@ class Says(Computes):
         return Score(metric=self.name, version="1", outcome=Outcome.SCORED, value=self.answer, quality=self.answer)
 
 
-async def awaits(this: Any) -> Any:
-    return await this
+def test_its_context_is_its_own() -> None:
+    says = Says(0.75)
 
-
-async def enters(this: Any) -> None:
-    async with this:
-        pass
-
-
-async def goes_through(this: Any) -> None:
-    async for _ in this:
-        pass
-
-
-async def lists(this: Any) -> Any:
-    return [one async for one in this]
-
-
-async def awaits_in_a_loop(this: Any) -> Any:
-    return [await one for one in this]
-
-
-async def computes(this: Any) -> Any:
-    async def inner() -> Any:
-        return await this
-
-    return [one + 1 for one in this], inner
-
-
-@pytest.mark.parametrize("score", [awaits, enters, goes_through, lists, awaits_in_a_loop])
-def test_who_awaits_has_a_task(score: Any) -> None:
-    assert not awaits_nothing(type("Metric", (), {"score": score})())
-
-
-@pytest.mark.parametrize("score", [lambda self, sample: awaits(sample), print, len], ids=["plain", "built in", "other"])
-def test_so_has_what_cannot_be_looked_into(score: Any) -> None:
-    assert not awaits_nothing(type("Metric", (), {"score": score})())
-
-
-def test_who_awaits_nothing_has_none() -> None:
-    assert awaits_nothing(type("Metric", (), {"score": computes})())
-    assert awaits_nothing(Says())
-    assert not awaits_nothing(Computes())
-
-
-def test_its_score_is_in_when_its_job_is_begun_and_its_context_is_its_own() -> None:
-    says, changes = Says(0.75), list[None]()
-
-    async def begun() -> Any:
+    async def scored() -> Any:
         mark.set("the caller's")
-        at_work = Evaluation({"says": says}).begin(a_job("says"), lambda: changes.append(None))
-        return at_work.is_over, at_work.take(), mark.get(), len(asyncio.all_tasks())
+        (score,) = await Evaluation({"says": says}).scores(a_job("says"))
+        return score, mark.get()
 
-    over, (score,), left, tasks = run(begun())
-    assert (over, score.value, score.metric, score.probability) == (True, 0.75, "says", 1.0)
+    score, left = run(scored())
+    assert (score.value, score.metric, score.probability) == (0.75, "says", 1.0)
     assert score.id is not None
     assert (says.seen, left) == ([True, "the caller's"], "the caller's")
-    assert (tasks, changes) == (1, [])
 
 
 @pytest.mark.parametrize(
