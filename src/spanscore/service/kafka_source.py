@@ -19,14 +19,17 @@ from spanscore import semconv
 from spanscore.errors import MissingExtraError, SourceUnavailable
 from spanscore.model.received import TopicState
 from spanscore.otel.points import Point
+from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
 from spanscore.runtime.log import log_internal_error, log_once
 from spanscore.runtime.threads import start_daemon
 from spanscore.scorer import OnlineScorer
 from spanscore.service.commit_note import CommitNote, fingerprint_of
 from spanscore.service.confluent_kafka_logs import LogsTopic
 from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Hearing, Trouble
+from spanscore.service.rekeyed_topic import RekeyedTopic
 from spanscore.service.topic import Left, Topic
 from spanscore.service.worker_plan import is_keyed_by_conversation
+from spanscore.settings.kafka import confluent_config
 from spanscore.settings.tree import Settings
 
 __all__ = ["KafkaSource"]
@@ -50,6 +53,7 @@ class KafkaSource:
     Args:
         scorer: whose.
         settings: a configuration with the section ``kafka``.
+        rekey: topic to which all is written, keyed by conversation; empty = it is scored.
 
     Attributes:
         name: for messages.
@@ -61,7 +65,7 @@ class KafkaSource:
 
     name = "kafka"
 
-    def __init__(self, scorer: OnlineScorer, settings: Settings) -> None:
+    def __init__(self, scorer: OnlineScorer, settings: Settings, rekey: str = "") -> None:
         assert settings.kafka is not None  # else there is nothing to be read
         if find_spec("confluent_kafka") is None:
             raise MissingExtraError("confluent-kafka", "kafka")
@@ -70,14 +74,20 @@ class KafkaSource:
         spans = scorer._otlp_spans(settings.units)
         spans.copies.trusted = True  # who may write to the topic is the broker's matter
         self._is_keyed = is_keyed_by_conversation(settings)
-        self._topic = Topic(
-            self._line,
-            spans,
-            most_bytes=settings.serve.limits.inflated,
-            max_open_age_s=self._kafka.max_open_age,
-            by_conversation=self._is_keyed,
-        )
-        self._logs = LogsTopic(self._kafka.logs_topic, settings, spans, partial(self._topic.set_clock, what="reach_end"))
+        self._rekey, self._carrier = rekey, KafkaCarrier(confluent_config(self._kafka), rekey)
+        self._topic: Topic | RekeyedTopic
+        if rekey:
+            self._topic = RekeyedTopic(self._carrier, spans, settings)
+        else:
+            self._topic = Topic(
+                self._line,
+                spans,
+                most_bytes=settings.serve.limits.inflated,
+                max_open_age_s=self._kafka.max_open_age,
+                by_conversation=self._is_keyed,
+            )
+        logs_topic = None if rekey else self._kafka.logs_topic  # a scoring worker reads it
+        self._logs = LogsTopic(logs_topic, settings, spans, partial(self._topic.set_clock, what="reach_end"))
         self._configuration = fingerprint_of(self._line.metrics.values())
         self._member = GroupMember(
             self._kafka, Hearing(self._assigned, self._revoked, self._lost, self._hear, self._answered)
@@ -137,14 +147,16 @@ class KafkaSource:
 
     def unready(self) -> str:
         """Return why nothing is read."""
-        return self._wrong or self._logs.wrong or ("" if self._heard.is_set() else "the group has not answered yet")
+        wrong = self._wrong or self._logs.wrong or self._carrier.state()
+        return wrong or ("" if self._heard.is_set() else "the group has not answered yet")
 
     def told(self) -> Iterator[str]:
         """Yield where it reads."""
         kafka = self._kafka
         group = f"group {kafka.group} ({self._member.protocol} protocol)"
         logs = f", logs of {self._logs.name}" if self._logs.name else ""
-        yield f"kafka: topic {kafka.topic} of {', '.join(kafka.brokers)}, {group}{logs}"
+        rekeyed = f"; written to {self._rekey}, keyed by conversation, and not scored" if self._rekey else ""
+        yield f"kafka: topic {kafka.topic} of {', '.join(kafka.brokers)}, {group}{logs}{rekeyed}"
 
     # --- any thread ----------------------------------------------------------------------------------------------
 
@@ -382,7 +394,8 @@ class KafkaSource:
 
     def _share(self) -> None:
         self._line.share_of_limits(len(self._next) / max(self._member.all, len(self._next), 1))
-        if self._line.of_sessions and not self._is_keyed and self._line.options.sessions.replicas != "any":
+        is_cut = self._line.of_sessions and not self._is_keyed and self._line.options.sessions.replicas != "any"
+        if is_cut and isinstance(self._topic, Topic):
             is_shared = len(self._next) < self._member.all
             self._topic.share(_SHARED.format(self._kafka.group, self._kafka.topic) if is_shared else "")
 
