@@ -85,9 +85,9 @@ def _measured(command: str, rate: float, units: int, traces: int) -> tuple[float
         else:
             topic.take(0, number, time.time_ns(), body)
     if command == "worker":
-        topic.reach_end(0)
+        topic.set_clock(0, "reach_end")
     while _ended(scorer) < units:
-        topic.settled()  # as a worker asks once a second, which wakes the span thread
+        topic.settled_offsets()  # as a worker asks once a second, which wakes the span thread
         time.sleep(0.1)
     assert scorer.status().outcomes == {"answered": {"scored" if rate else "not_sampled": units}}, scorer.status()
     taken_s, after = time.process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

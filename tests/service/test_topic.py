@@ -37,7 +37,7 @@ def test_messages_of_which_nothing_may_be_scored_are_handed_over_together(rate: 
 
     assert len(served.event_queue) == events
     served.read()
-    assert (topic.oldest_ns, served.receiver.streams.open, served.receiver.unread_count()) == (S, 3, 0)
+    assert (topic.offsets[0].oldest_ns, served.receiver.streams.open, served.receiver.unread_count()) == (S, 3, 0)
 
 
 def test_what_cannot_be_read_and_other_partitions_do_not_overtake() -> None:
@@ -48,11 +48,11 @@ def test_what_cannot_be_read_and_other_partitions_do_not_overtake() -> None:
     topic.take(0, 1, 2 * S, b"no request")
     topic.take(0, 2, 3 * S, a_message(2))
     topic.take(1, 7, 4 * S, a_message(3))
-    topic.reach_end(1)
+    topic.set_clock(1, "reach_end")
 
     assert len(served.event_queue) == 5
     served.read()
-    assert (topic.oldest_ns, served.receiver.streams.open) == (S, 3)
+    assert (topic.offsets[0].oldest_ns, served.receiver.streams.open) == (S, 3)
 
 
 def test_no_more_messages_wait_for_each_other_than_take_a_moment_to_read() -> None:

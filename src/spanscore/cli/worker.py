@@ -50,6 +50,9 @@ def worker(
             " serve_metrics on. One that crashes is started again.",
         ),
     ] = 1,
+    rekey: Annotated[
+        str, typer.Option(metavar="TOPIC", help="Score nothing; write the topic to this one, keyed by conversation.")
+    ] = "",
 ) -> None:
     """Score what others have captured: the spool that applications on this machine write, a topic of traces, or both.
 
@@ -62,22 +65,22 @@ def worker(
     Example: spanscore worker spanscore.yaml --processes 2
     """
     if processes > 1:
-        settings = checked(config, processes)
+        settings = checked(config, processes, rekey)
         environments = [dict(environment_of(place, processes, settings)) for place in range(processes)]
-        raise typer.Exit(in_processes(processes, partial(_one_of_several, config, wait, environments), _say))
+        raise typer.Exit(in_processes(processes, partial(_one_of_several, config, wait, rekey, environments), _say))
     try:
-        run(config, wait_s=wait, say=_say)
+        run(config, wait_s=wait, say=_say, rekey=rekey)
     except SourceUnavailable as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         raise typer.Exit(_NOTHING_TO_READ) from None
 
 
-def _one_of_several(config: Path, wait_s: float, environments: list[dict[str, str]], place: int) -> None:
+def _one_of_several(config: Path, wait_s: float, rekey: str, environments: list[dict[str, str]], place: int) -> None:
     """Be one of the processes: the same command, given alone, with what tells it from the others."""
     from spanscore.cli.main import main  # it imports the commands
 
     os.environ.update(environments[place])
-    sys.argv = ["spanscore", "worker", str(config), "--startup-timeout", f"{wait_s}s"]
+    sys.argv = ["spanscore", "worker", str(config), "--startup-timeout", f"{wait_s}s", "--rekey", rekey]
     main()
 
 

@@ -79,18 +79,22 @@ class KafkaCarrier:
 
     def send(self, copy: UnitCopy, told: Told) -> None:
         """Take a copy on; it is told on the thread that hears of messages."""
+        self.produce(f"{copy.key.trace_id:032x}", copy.request, told)
+
+    def produce(self, key: str, value: bytes, on_delivery: Told, written_ms: int = 0) -> None:
+        """Write a message with its time, 0 = now; ``on_delivery`` hears of it once. Any thread; never blocks, never raises."""
         if self._over:
-            told("this process ends")
+            on_delivery("this process ends")
             return
         try:
             self._ready().produce(
-                self._topic, copy.request, f"{copy.key.trace_id:032x}", on_delivery=partial(self._delivered, told)
+                self._topic, value, key, on_delivery=partial(self._delivered, on_delivery), timestamp=written_ms
             )
         except BufferError:
-            told("too many wait for the brokers")
+            on_delivery("too many wait for the brokers")
         except Exception as error:  # noqa: BLE001  (never raises: the copy is told to be lost, and counted)
             log_internal_error("hand a copy to Kafka", error)
-            told("librdkafka refused it")
+            on_delivery("librdkafka refused it")
 
     def arrived(self) -> bool:
         """Return True: it is the brokers that answers."""
@@ -139,6 +143,6 @@ class KafkaCarrier:
         self._fault = _WORDS.get(error.name(), error.name())
         log_once(
             f"remote_scoring kafka {self._fault}",
-            f"units cannot be handed over to the topic {self._topic}: {self._fault}; they wait, and past limits.queue_size "
+            f"nothing can be written to the topic {self._topic}: {self._fault}; units wait, and past limits.queue_size "
             "further ones are queue_full",
         )

@@ -55,29 +55,32 @@ _NO_PARTITIONS: Final[Set[int]] = frozenset()
 
 
 class LogsTopic:
-    """Reads ``kafka.logs_topic`` on a thread of its own; inert if the configuration has none.
+    """Reads ``kafka.logs_topic`` on a thread of its own; inert without a name.
 
     Args:
+        name: name of the topic; None = none is read.
         settings: a configuration with the section ``kafka``.
         spans: receiver of the spans, which keeps the records until their spans are read.
-        reach_end: called with a partition of spans when its last message was handed on.
+        at_end: called with a partition of spans when its last message was handed on.
 
     Attributes:
-        name: name of the topic; None = none is read.
+        name: that name.
         wrong: what keeps records from being read; empty = nothing.
         waiting: partition of spans → messages that wait for records, and None for the end behind them.
     """
 
-    def __init__(self, settings: Configuration, spans: OtlpSpans, reach_end: Callable[[int], None]) -> None:
+    def __init__(
+        self, name: str | None, settings: Configuration, spans: OtlpSpans, at_end: Callable[[int], None]
+    ) -> None:
         assert settings.kafka is not None
-        self.name = settings.kafka.logs_topic
+        self.name = name
         self.wrong = ""
         self._kafka: KafkaSettings = settings.kafka.model_copy(update={"topic": self.name or ""})
         self._spans = spans
         self._most_bytes = settings.serve.limits.inflated
         self._quiet_ns = int(settings.units.idle_timeout * 1e9)
         self._wait_ns = int(settings.units.orphan_wait * 1e9)
-        self._reach_end = reach_end
+        self._at_end = at_end
         self._over = Event()
         self.waiting: dict[int, deque[Fetched | None]] = {}
         # Of the spans, by partition: time of the latest message that was handed on, and whether it stands at the end.
@@ -140,7 +143,7 @@ class LogsTopic:
             self.waiting[partition].append(None)
         else:
             self._ended.add(partition)
-            self._reach_end(partition)
+            self._at_end(partition)
 
     def forget(self, partitions: Collection[int], *, fetched_again: bool = False) -> None:
         """Forget what waits of partitions of spans; unless it is only fetched again, they are read no more."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
+from functools import partial
 from importlib.util import find_spec
 from threading import Event, Thread
 from time import monotonic, time_ns
@@ -18,14 +19,17 @@ from spanscore import semconv
 from spanscore.errors import MissingExtraError, SourceUnavailable
 from spanscore.model.received import TopicState
 from spanscore.otel.points import Point
+from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
 from spanscore.runtime.log import log_internal_error, log_once
 from spanscore.runtime.threads import start_daemon
 from spanscore.scorer import OnlineScorer
 from spanscore.service.commit_note import CommitNote, fingerprint_of
 from spanscore.service.confluent_kafka_logs import LogsTopic
 from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Hearing, Trouble
+from spanscore.service.rekeyed_topic import RekeyedTopic
 from spanscore.service.topic import Left, Topic
 from spanscore.service.worker_plan import is_keyed_by_conversation
+from spanscore.settings.kafka import confluent_config
 from spanscore.settings.tree import Configuration
 
 __all__ = ["KafkaSource"]
@@ -49,6 +53,7 @@ class KafkaSource:
     Args:
         scorer: whose.
         settings: a configuration with the section ``kafka``.
+        rekey: topic to which all is written, keyed by conversation; empty = it is scored.
 
     Attributes:
         name: for messages.
@@ -60,7 +65,7 @@ class KafkaSource:
 
     name = "kafka"
 
-    def __init__(self, scorer: OnlineScorer, settings: Configuration) -> None:
+    def __init__(self, scorer: OnlineScorer, settings: Configuration, rekey: str = "") -> None:
         assert settings.kafka is not None  # else there is nothing to be read
         if find_spec("confluent_kafka") is None:
             raise MissingExtraError("confluent-kafka", "kafka")
@@ -68,16 +73,21 @@ class KafkaSource:
         self._line = scorer._line  # what feeds a scorer is a part of it
         spans = scorer._otlp_spans(settings.units)
         spans.copies.trusted = True  # who may write to the topic is the broker's matter
-        most_bytes = settings.serve.limits.inflated
         self._is_keyed = is_keyed_by_conversation(settings)
-        self._topic = Topic(
-            self._line,
-            spans,
-            most_bytes=most_bytes,
-            max_open_age_s=self._kafka.max_open_age,
-            by_conversation=self._is_keyed,
-        )
-        self._logs = LogsTopic(settings, spans, self._topic.reach_end)
+        self._rekey, self._carrier = rekey, KafkaCarrier(confluent_config(self._kafka), rekey)
+        self._topic: Topic | RekeyedTopic
+        if rekey:
+            self._topic = RekeyedTopic(self._carrier, spans, settings)
+        else:
+            self._topic = Topic(
+                self._line,
+                spans,
+                most_bytes=settings.serve.limits.inflated,
+                max_open_age_s=self._kafka.max_open_age,
+                by_conversation=self._is_keyed,
+            )
+        logs_topic = None if rekey else self._kafka.logs_topic  # a scoring worker reads it
+        self._logs = LogsTopic(logs_topic, settings, spans, partial(self._topic.set_clock, what="reach_end"))
         self._configuration = fingerprint_of(self._line.metrics.values())
         self._member = GroupMember(
             self._kafka, Hearing(self._assigned, self._revoked, self._lost, self._hear, self._answered)
@@ -85,6 +95,7 @@ class KafkaSource:
         self._thread: Thread | None = None
         self._heard, self._over = Event(), Event()
         self._next: dict[int, int | None] = {}  # partition → the offset that comes next; None = any
+        self._settled: dict[int, Set[int]] = {}  # offsets that are passed
         self._committed: dict[int, int] = {}
         self._committing: Mapping[int, int] = {}  # of which no broker has said yet whether it is
         self._answer_s = 0.0
@@ -136,20 +147,22 @@ class KafkaSource:
 
     def unready(self) -> str:
         """Return why nothing is read."""
-        return self._wrong or self._logs.wrong or ("" if self._heard.is_set() else "the group has not answered yet")
+        wrong = self._wrong or self._logs.wrong or self._carrier.state()
+        return wrong or ("" if self._heard.is_set() else "the group has not answered yet")
 
     def told(self) -> Iterator[str]:
         """Yield where it reads."""
         kafka = self._kafka
         group = f"group {kafka.group} ({self._member.protocol} protocol)"
-        logs = f", logs of {kafka.logs_topic}" if kafka.logs_topic else ""
-        yield f"kafka: topic {kafka.topic} of {', '.join(kafka.brokers)}, {group}{logs}"
+        logs = f", logs of {self._logs.name}" if self._logs.name else ""
+        rekeyed = f"; written to {self._rekey}, keyed by conversation, and not scored" if self._rekey else ""
+        yield f"kafka: topic {kafka.topic} of {', '.join(kafka.brokers)}, {group}{logs}{rekeyed}"
 
     # --- any thread ----------------------------------------------------------------------------------------------
 
     def state(self) -> TopicState:
         """Return what is read, for ``status()``."""
-        oldest_ns, rebalanced_s = self._topic.oldest_ns, self._rebalanced_s
+        oldest_ns, rebalanced_s = min(self._oldest().values(), default=None), self._rebalanced_s
         return TopicState(
             self._kafka.topic,
             sorted(self._next.copy()),
@@ -165,7 +178,7 @@ class KafkaSource:
 
     def points(self) -> Mapping[Hashable, Point]:
         """Return the lag in messages and in seconds, a point for each partition; no seconds before a message was read."""
-        oldest, now_ns = self._topic.oldest_by_partition(), time_ns()
+        oldest, now_ns = self._oldest(), time_ns()
         points: dict[Hashable, Point] = {}
         for partition, behind in self._lag.items():
             values: dict[str, float] = {semconv.WORKER_LAG: behind}
@@ -173,6 +186,10 @@ class KafkaSource:
                 values[semconv.WORKER_TIME_LAG] = max(0, now_ns - oldest.get(partition, now_ns)) / 1e9
             points[self._kafka.topic, partition] = Point(((semconv.PARTITION, str(partition)),), values)
         return points
+
+    def _oldest(self) -> Mapping[int, int]:
+        times = {partition: offsets.oldest_ns for partition, offsets in [*self._topic.offsets.items()]}
+        return {partition: time for partition, time in times.items() if time is not None}
 
     # --- the polling thread --------------------------------------------------------------------------------------
 
@@ -238,7 +255,8 @@ class KafkaSource:
         self._next[partition] = offset + 1
         if not has_key:
             log_once("kafka key", _NO_KEY.format(self._kafka.topic))
-        self._topic.take(partition, offset, written_ns, value)
+        is_settled = offset in self._settled.get(partition, ())  # by the worker that had the partition before
+        self._topic.take(partition, offset, written_ns, None if is_settled else value)
 
     def _press(self) -> None:
         """Stop reading partitions while there is too much of something, or while messages of them wait for log records."""
@@ -257,15 +275,15 @@ class KafkaSource:
         for partition in partitions:
             is_ahead = self._pressure == "queue" or self._away or partition in self._stand
             if is_ahead:  # what is open grows no older than what is read
-                self._topic.stand(partition)
+                self._topic.set_clock(partition, "stand")
             elif self._pressure:  # it has to close, or nothing would ever be read again
-                self._topic.reach_end(partition)
+                self._topic.set_clock(partition, "reach_end")
             else:
-                self._topic.go(partition)
+                self._topic.set_clock(partition, "go")
 
     def _look_around(self) -> None:
         if self._asked is None and not self._is_committing():
-            self._asked = self._topic.settled()
+            self._asked = self._topic.settled_offsets()
         if self._away and self._member.look_for_topic():
             self._away, self._wrong = False, ""
             self._set_clocks(self._next)
@@ -291,6 +309,7 @@ class KafkaSource:
         log_once(f"kafka cut {partition}", _CUT.format(self._kafka.topic, partition, expected, offset))
         self._topic.leave([partition])
         self._committed.pop(partition, None)
+        self._settled.pop(partition, None)
         self._topic.begin(partition)
         self._set_clocks([partition])
 
@@ -303,7 +322,8 @@ class KafkaSource:
 
     def _commit(self, settled: Mapping[int, int]) -> None:
         note = CommitNote(self._configuration)
-        notes = {one: (offset, note) for one, offset in settled.items() if one in self._next}
+        due = settled.items() - self._committed.items()
+        notes = {partition: (offset, note) for partition, offset in due if partition in self._next}
         if self._away or not notes:
             self._topic.not_committed(settled)
             return
@@ -331,8 +351,8 @@ class KafkaSource:
             if note.configuration not in {"", self._configuration}:
                 log_once("kafka configuration", _OTHERWISE.format(self._kafka.topic, self._kafka.group))
             had_others = offset is not None or (self._is_keyed and self._rebalanced_s is not None)
-            self._topic.begin(partition, note.settled, is_taken_over=had_others)
-            self._next[partition] = offset
+            self._topic.begin(partition, is_taken_over=had_others)
+            self._next[partition], self._settled[partition] = offset, frozenset(note.settled)
         if self._pressure:
             self._member.pause(begun)
         self._set_clocks([*begun] if self._pressure or self._away else [])
@@ -340,7 +360,7 @@ class KafkaSource:
 
     def _revoked(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
-            self._topic.stand(partition)
+            self._topic.set_clock(partition, "stand")
         until = monotonic() + self._kafka.revoke_timeout
         while self._topic.at_work(partitions) and monotonic() < until and not self._over.wait(_LOOK_S):
             pass
@@ -374,7 +394,8 @@ class KafkaSource:
 
     def _share(self) -> None:
         self._line.share_of_limits(len(self._next) / max(self._member.all, len(self._next), 1))
-        if self._line.of_sessions and not self._is_keyed and self._line.settings.sessions.replicas != "any":
+        is_cut = self._line.of_sessions and not self._is_keyed and self._line.settings.sessions.replicas != "any"
+        if is_cut and isinstance(self._topic, Topic):
             is_shared = len(self._next) < self._member.all
             self._topic.share(_SHARED.format(self._kafka.group, self._kafka.topic) if is_shared else "")
 

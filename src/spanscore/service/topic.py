@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Self
 
 from spanscore.codec.wire import Taken, UnreadableRequest, taken_apart
 from spanscore.line.build import Line
@@ -21,11 +21,12 @@ from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
 from spanscore.protocols import DurableQueue
 from spanscore.receivers.otlp.arrived import StreamRead
+from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.runtime.clock import steady_ns
 from spanscore.service.offsets import PartitionOffsets
 
-__all__ = ["Left", "Topic"]
+__all__ = ["Left", "Topic", "read_message"]
 
 _ROOM: Final = 2
 """Reading goes on when half of the queue is free again."""
@@ -47,6 +48,25 @@ class Left(NamedTuple):
     offset: int | None
     beyond: Collection[int]
 
+    @classmethod
+    def of(cls, offsets: PartitionOffsets, is_open: Callable[[bytes], bool]) -> Self:
+        """Return what a partition is left at, if ``is_open`` says of a trace whether something of it is to come."""
+        return cls(offsets.advance(is_open), offsets.settled_beyond(is_open))
+
+
+def read_message(counts: DoorCounts, value: bytes | None, most_bytes: int) -> Taken | None:
+    """Return the spans of a message, and count it; None if it is empty, larger than ``most_bytes``, or no request."""
+    if not value:
+        return None
+    counts.came(len(value))
+    try:
+        if len(value) <= most_bytes:
+            return taken_apart(value)
+        counts.refuse("too_large")
+    except UnreadableRequest:
+        counts.refuse("unreadable")
+    return None
+
 
 class Topic:
     """What one worker reads of a topic. The reader's thread, where nothing else is said.
@@ -59,6 +79,7 @@ class Topic:
         by_conversation: whether all turns of a conversation are in one partition; else they may be in any.
 
     Attributes:
+        offsets: partition → its offsets, which are the span thread's but for ``oldest_ns``.
         dropped: traces that were open when their partition went, and that whoever has it reads again.
     """
 
@@ -71,9 +92,8 @@ class Topic:
         self._most_bytes = most_bytes
         self._max_age_ns = int(max_open_age_s * 1e9)
         self._full = False
-        self._settled: dict[int, Collection[int]] = {}
         self._read: list[StreamRead] = []  # of one partition, to be handed over
-        self._offsets: dict[int, PartitionOffsets] = {}  # the span thread's
+        self.offsets: dict[int, PartitionOffsets] = {}
         self._told: Mapping[int, int] = {}
         self._open_at_end: Mapping[int, Collection[bytes]] | None = None
         self._left: dict[int, Left] = {}
@@ -85,15 +105,13 @@ class Topic:
         if by_conversation:
             line.sessions.stream_of = spans.streams.of
 
-    def begin(self, partition: int, settled: Collection[int] = (), *, is_taken_over: bool = False) -> None:
+    def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
         """Read a partition from now on.
 
         Args:
             partition: its number.
-            settled: offsets that are passed, as they were settled by another worker.
             is_taken_over: whether others may have read the partition before.
         """
-        self._settled[partition] = frozenset(settled)
         self.hand_over()
         self._spans.begin_stream(partition, self._max_age_ns)
         self._then(lambda now_ns: self._begin(partition, now_ns, is_taken_over))
@@ -103,10 +121,10 @@ class Topic:
 
         Args:
             log_ns: when the broker says that it was written; None = it does not.
-            value: its body; None = it has none.
+            value: its body; None = it has none, or was settled by another worker.
         """
         at_ns = steady_ns() if log_ns is None else log_ns
-        taken = self._taken(value) if value and offset not in self._settled[partition] else None
+        taken = read_message(self._spans.counts, value, self._most_bytes)
         if taken is None:
             self._then(lambda _: self._note(partition, offset, at_ns, _NO_TRACES))
             return
@@ -136,27 +154,14 @@ class Topic:
         self.hand_over()
         self._spans.then(work)
 
-    @property
-    def oldest_ns(self) -> int | None:
-        """When the oldest message that was read and is not settled was written; None = all are. Any thread."""
-        return min(self.oldest_by_partition().values(), default=None)
+    def set_clock(self, partition: int, what: Literal["reach_end", "stand", "go"]) -> None:
+        """Note that a partition was read to its end, is not read, so that nothing of it grows old, or is read again."""
 
-    def oldest_by_partition(self) -> Mapping[int, int]:
-        """Return for each partition with such messages when the oldest of them was written. Any thread."""
-        times = {partition: offsets.oldest_ns for partition, offsets in [*self._offsets.items()]}
-        return {partition: time for partition, time in times.items() if time is not None}
+        def tell(now_ns: int) -> None:
+            if (stream := self._spans.streams.get(partition)) is not None:
+                getattr(stream.clock, what)(now_ns)
 
-    def reach_end(self, partition: int) -> None:
-        """Note that a partition was read to its end."""
-        self._with_clock(partition, "reach_end")
-
-    def stand(self, partition: int) -> None:
-        """Note that a partition is not read: nothing of it grows old."""
-        self._with_clock(partition, "stand")
-
-    def go(self, partition: int) -> None:
-        """Note that it is read again."""
-        self._with_clock(partition, "go")
+        self._then(tell)
 
     def pressure(self) -> str:
         """Return what there is too much of, so that nothing more is to be read; empty = nothing."""
@@ -168,7 +173,7 @@ class Topic:
         self._full = queue.capacity - len(queue) < least or not self._line.lanes.room()
         return "queue" if self._full else ""
 
-    def settled(self) -> Future[Mapping[int, int]]:
+    def settled_offsets(self) -> Future[Mapping[int, int]]:
         """Ask up to where each partition is settled, with all its scores exported. Does not block.
 
         The answer is empty where that has not changed, or where they could not be exported: nothing is to be committed.
@@ -178,7 +183,7 @@ class Topic:
         return told
 
     def not_committed(self, settled: Mapping[int, int]) -> None:
-        """Have these told again by ``settled``."""
+        """Have these told again by ``settled_offsets``."""
         self._line.event_queue.post(lambda: self._told_again(settled))
 
     @property
@@ -204,31 +209,11 @@ class Topic:
         if self.is_over:
             return left
         self._on_span_thread(lambda: left.update(self._leave(partitions)))
-        for partition in partitions:
-            self._settled.pop(partition, None)
         return left
 
     def left_at_end(self) -> Mapping[int, Left]:
         """Return what each was left at, when the scorer has ended; empty where its scores were not exported. Any thread."""
         return self._left if self._flushed.done() and _came_through(self._flushed) else {}
-
-    def _taken(self, value: bytes) -> Taken | None:
-        counts = self._spans.counts
-        counts.came(len(value))
-        try:
-            if len(value) <= self._most_bytes:
-                return taken_apart(value)
-            counts.refuse("too_large")
-        except UnreadableRequest:
-            counts.refuse("unreadable")
-        return None
-
-    def _with_clock(self, partition: int, what: Literal["reach_end", "stand", "go"]) -> None:
-        def tell(now_ns: int) -> None:
-            if (stream := self._spans.streams.get(partition)) is not None:
-                getattr(stream.clock, what)(now_ns)
-
-        self._then(tell)
 
     def _on_span_thread(self, work: Callable[[], None]) -> None:
         self._line.span_thread.call(work, _CALL_S)
@@ -236,7 +221,7 @@ class Topic:
     # --- the span thread -----------------------------------------------------------------------------------------
 
     def _begin(self, partition: int, now_ns: int, is_taken_over: bool) -> None:
-        self._offsets[partition] = PartitionOffsets()
+        self.offsets[partition] = PartitionOffsets()
         if is_taken_over:
             self._taken_over[partition] = now_ns
 
@@ -244,7 +229,7 @@ class Topic:
         if partition in self._taken_over:  # what others read was written before this message, and before they left
             since_ns = min(log_ns, self._taken_over.pop(partition))
             self._line.sessions.table.take_over(self._stream(partition), since_ns)
-        if (offsets := self._offsets.get(partition)) is not None:
+        if (offsets := self.offsets.get(partition)) is not None:
             offsets.read(offset, traces, log_ns)
 
     def _stream(self, partition: int) -> int | None:
@@ -255,7 +240,7 @@ class Topic:
 
     def _tell_settled(self, told: Future[Mapping[int, int]]) -> None:
         at_work, found = self._traces_at_work(), dict[int, int]()
-        for partition, offsets in self._offsets.items():
+        for partition, offsets in self.offsets.items():
             offset = offsets.advance(self._is_open(partition, at_work))
             if offset is not None and self._told.get(partition) != offset:
                 found[partition] = offset
@@ -278,18 +263,18 @@ class Topic:
             return {}
         at_work = self._traces_at_work()
         left = {
-            partition: _left(self._offsets[partition], self._is_open(partition, at_work))
+            partition: Left.of(self.offsets[partition], self._is_open(partition, at_work))
             for partition in partitions
-            if partition in self._offsets
+            if partition in self.offsets
         }
         self._line.units.give_up(self._keys_of(partitions), steady_ns(), Outcome.DELEGATED)
         for partition in partitions:
             self.dropped += self._spans.streams.end(partition)
-            self._offsets.pop(partition, None)
+            self.offsets.pop(partition, None)
             self._taken_over.pop(partition, None)
             if self._by_conversation:
                 self._line.sessions.table.leave(partition)
-        self._told = {one: offset for one, offset in self._told.items() if one in self._offsets}
+        self._told = {one: offset for one, offset in self._told.items() if one in self.offsets}
         return left
 
     def _ending(self) -> None:
@@ -298,15 +283,15 @@ class Topic:
         if self._open_at_end is None:
             self._open_at_end = {
                 partition: [*filter(self._is_open(partition, ()), offsets.traces())]
-                for partition, offsets in self._offsets.items()
+                for partition, offsets in self.offsets.items()
             }
-            for partition in self._offsets:
+            for partition in self.offsets:
                 self.dropped += self._spans.streams.end(partition)
         at_work = self._traces_at_work()
-        for partition, offsets in self._offsets.items():
-            self._left[partition] = _left(offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__)
+        for partition, offsets in self.offsets.items():
+            self._left[partition] = Left.of(offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__)
         if waited:
-            self._line.units.give_up(self._keys_of(self._offsets), steady_ns(), Outcome.DELEGATED)
+            self._line.units.give_up(self._keys_of(self.offsets), steady_ns(), Outcome.DELEGATED)
             self._flushed = self._line.providers.start_flush_of_spans()
 
     def _is_open(self, partition: int, at_work: Collection[bytes]) -> Callable[[bytes], bool]:
@@ -321,7 +306,7 @@ class Topic:
         return {key.trace_id.to_bytes(16) for key in self._line.units.waited_for(self._outlives)}
 
     def _keys_of(self, partitions: Collection[int]) -> list[UnitKey]:
-        read = [self._offsets[partition] for partition in partitions if partition in self._offsets]
+        read = [self.offsets[partition] for partition in partitions if partition in self.offsets]
         traces = {trace for offsets in read for trace in offsets.traces()}
         keys = [key for key in self._line.units.in_flight if key.trace_id.to_bytes(16) in traces]
         return [key for key in keys if not self._outlives(key)]  # of what does, nothing is lost with the partition
@@ -330,10 +315,6 @@ class Topic:
 def _ends_with_us(_: UnitKey) -> bool:
     """Say of each unit that waits in memory that it does."""
     return False
-
-
-def _left(offsets: PartitionOffsets, is_open: Callable[[bytes], bool]) -> Left:
-    return Left(offsets.advance(is_open), offsets.settled_beyond(is_open))
 
 
 def _came_through(flushed: Future[bool]) -> bool:

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from spanscore import semconv
-from spanscore.errors import SourceUnavailable
+from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.line.spool import spool_of as file_of
 from spanscore.scorer import OnlineScorer
 from spanscore.service.lifetime import (
@@ -36,36 +36,39 @@ __all__ = ["checked", "environment_of", "wait_for_disk", "worker"]
 _LOOK_AGAIN_S: Final = 0.5
 
 
-def worker(config: Path, *, wait_s: float, say: Say) -> None:
+def worker(config: Path, *, wait_s: float, say: Say, rekey: str = "") -> None:
     """Score until SIGTERM or SIGINT, then drain; a second one ends the process at once. The main thread.
 
     Args:
         config: the configuration's file.
         wait_s: how long at most it is waited for what is to be read from, at the start.
         say: tells the operator a line.
+        rekey: topic to which the topic of the configuration is written, keyed by conversation; empty = it is scored.
 
     Raises:
         SourceUnavailable: broker or disk are not there.
         ConfigurationError: something else is wrong, before anything is read; the message says what to do.
     """
-    settings = checked(config)
-    if (spool := spool_of(settings)) is not None:
+    settings = checked(config, rekey=rekey)
+    if (spool := None if rekey else spool_of(settings)) is not None:
         wait_for_disk(Path(spool.path).expanduser().parent, wait_s)
     scorer = starting(config, spool=spool)
     try:
-        _work(scorer, settings, wait_s, say)
+        _work(scorer, settings, rekey, wait_s, say)
     finally:
         scorer.shutdown(0.0)  # of one that was drained it does nothing
 
 
-def checked(config: Path, processes: int = 1) -> Configuration:
-    """Return what a configuration says for so many processes.
+def checked(config: Path, processes: int = 1, rekey: str = "") -> Configuration:
+    """Return what a configuration says for so many processes, and for a topic to which they write.
 
     Raises:
         ConfigurationError: something in it is wrong, or missing here.
     """
     settings = read_settings(config).settings
-    refuse_problems(config, problems(settings, processes))
+    refuse_problems(config, problems(settings, 1 if rekey else processes))
+    if rekey and (settings.kafka is None or settings.kafka.topic == rekey):
+        raise ConfigurationError(f"{config}: --rekey {rekey} needs another topic, which is read (kafka.topic)")
     return settings
 
 
@@ -103,8 +106,8 @@ def wait_for_disk(
         pause(_LOOK_AGAIN_S)
 
 
-def _work(scorer: OnlineScorer, settings: Configuration, wait_s: float, say: Say) -> None:
-    sources = [*_sources(scorer, settings)]
+def _work(scorer: OnlineScorer, settings: Configuration, rekey: str, wait_s: float, say: Say) -> None:
+    sources = [*_sources(scorer, settings, rekey)]
     for source in sources:
         source.start(wait_s)
     scorer.start_workers()
@@ -133,11 +136,11 @@ async def _until_signal(
     return until
 
 
-def _sources(scorer: OnlineScorer, settings: Configuration) -> Iterator[StreamSource]:
+def _sources(scorer: OnlineScorer, settings: Configuration, rekey: str) -> Iterator[StreamSource]:
     if settings.kafka is not None:
         from spanscore.service.kafka_source import KafkaSource
 
-        yield KafkaSource(scorer, settings)
+        yield KafkaSource(scorer, settings, rekey)
 
 
 def _unready(scorer: OnlineScorer, sources: Iterable[StreamSource]) -> str:

@@ -70,6 +70,7 @@ class OtlpSpans:
         external: counts the scores of others.
         table: where spans wait for their units that came over the wire.
         streams: likewise, of those that were read.
+        translator: puts spans into GenAI names; the thread that reads spans owns it.
         forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None where there is none.
         topic: what a worker reads; None = nothing.
         units: that were handed on or counted.
@@ -95,7 +96,7 @@ class OtlpSpans:
         self._admission = admission
         self._bounds = bounds
         self._claims = claims
-        self._translator = translator
+        self.translator = translator
         self._ready = ready
         self._mended: Counter[str] = Counter()
         self._closed = False
@@ -342,7 +343,7 @@ class OtlpSpans:
             late=gathered.late,
             duplicates=gathered.duplicates,
             revisions=gathered.revisions,
-            dialects={name: (of.spans, of.without_content) for name, of in self._translator.counted().items()},
+            dialects={name: (of.spans, of.without_content) for name, of in self.translator.counted().items()},
             forward=None if self.forward is None else self.forward(),
             topic=None if self.topic is None else self.topic(),
             external=None if self.external is None else self.external.counts(),
@@ -360,7 +361,7 @@ class OtlpSpans:
             f"{spans:,} of the spans that were read have {what}: it is read as its start"
             for what, spans in self._mended.copy().items()
         ]
-        return self._claims.notes() + mended + self._translator.notes() + self.copies.notes()
+        return self._claims.notes() + mended + self.translator.notes() + self.copies.notes()
 
     def _table(self, bounds: Bounds) -> TraceTable:
         return TraceTable(bounds, follows=self._follows, stands_alone=self._claims.stands_alone)
@@ -415,7 +416,7 @@ class OtlpSpans:
         """Hand on the units of a topmost span; return how many there are that cannot be scored."""
         if self._claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
             return self._claims.roots(closed)
-        units = [] if self._claims.is_none(closed) else units_of(closed, self._translator, self._mended, self.logs)
+        units = [] if self._claims.is_none(closed) else units_of(closed, self.translator, self._mended, self.logs)
         if closed.revision and [unit.key for unit in units] != [closed.key]:
             self.table.late += 1  # the span that came late changes which spans are roots: these have been scored
             return 0

@@ -1,0 +1,185 @@
+"""RekeyedTopic: what ``spanscore worker --rekey`` reads of a topic, and writes to another one, keyed by conversation.
+
+    read ─▶ waits by trace ─(the trace is quiet)─▶ its conversation is the key ─▶ written ─▶ acknowledged ─▶ committed
+
+The spans of a trace wait for each other, as any of them may name the conversation. They leave as they came, with the times of
+their messages. Messages that the brokers refuse are written again every second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from functools import partial
+from itertools import chain
+from typing import Final, Literal, NamedTuple
+
+from spanscore import semconv
+from spanscore.codec.text import as_text
+from spanscore.codec.wire import WireSpan, request_of, span_data_of, taken_apart
+from spanscore.receivers.otlp.spans import OtlpSpans
+from spanscore.receivers.otlp.stream_clock import StreamClock
+from spanscore.receivers.otlp.streams import bounds_of
+from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
+from spanscore.runtime.clock import steady_ns
+from spanscore.runtime.log import log_internal_error
+from spanscore.service.offsets import PartitionOffsets
+from spanscore.service.topic import Left, read_message
+from spanscore.settings.tree import Configuration
+
+__all__ = ["RekeyedTopic"]
+
+_REMEMBERED: Final = 100_000
+"""Traces whose key is remembered, for spans that come late."""
+_CLOSE_S, _MS, _MESSAGE_BYTES = 5.0, 1_000_000, 400
+
+
+class _Message(NamedTuple):
+    """The spans of one trace in one message; ``at_ns`` is when it was read, by the clock of its partition."""
+
+    trace_id: bytes
+    partition: int
+    at_ns: int
+    written_ms: int
+    has_root: bool
+    body: bytes
+
+
+class RekeyedTopic:
+    """Has the methods of ``Topic``. The reader's thread, if nothing else is said.
+
+    Args:
+        carrier: writes to the other topic.
+        spans: a receiver that takes nothing: its translations find the conversation, and its counts are in ``/status``.
+        settings: a trace is quiet after ``units.idle_timeout``, one without a root after ``units.orphan_wait``.
+
+    Attributes:
+        offsets: partition → its offsets; any thread may read ``oldest_ns``.
+        dropped: traces that waited when their partition went; the next reader writes them.
+    """
+
+    def __init__(self, carrier: KafkaCarrier, spans: OtlpSpans, settings: Configuration) -> None:
+        assert settings.kafka is not None
+        self._carrier, self._spans, self._bounds = carrier, spans, bounds_of(settings.units)
+        self._most_bytes, self._max_age_ns = settings.serve.limits.inflated, int(settings.kafka.max_open_age * 1e9)
+        self._clocks: dict[int, StreamClock] = {}
+        self._waiting: dict[bytes, list[_Message]] = defaultdict(list)
+        self._unanswered: Counter[bytes] = Counter()  # trace → messages that are written and not acknowledged
+        self._answers: deque[tuple[_Message, str | None]] = deque()  # from the carrier's thread
+        self._keys: dict[bytes, str] = {}
+        self._bytes = self._sent = self._refused = self.dropped = 0
+        self.offsets: dict[int, PartitionOffsets] = {}
+        spans.forward = lambda: (self._sent, self._refused, carrier.state())
+
+    def begin(self, partition: int, *, is_taken_over: bool = False) -> None:
+        """Read a partition from now on; whether others have read it before makes no difference."""
+        self.offsets[partition], self._clocks[partition] = PartitionOffsets(), StreamClock(steady_ns())
+
+    def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
+        """Take a message. Never raises for what is in it: what cannot be read is counted."""
+        now_ns, clock = steady_ns(), self._clocks[partition]
+        at_ns = now_ns if log_ns is None else log_ns
+        clock.read(at_ns, now_ns)
+        traces, taken = (
+            defaultdict[bytes, list[WireSpan]](list),
+            read_message(self._spans.counts, value, self._most_bytes),
+        )
+        for span in () if taken is None else taken.spans:
+            traces[span.trace_id].append(span)
+        for trace_id, spans in traces.items():
+            body = value if value and len(traces) == 1 else request_of((span.origin, span.raw) for span in spans)
+            has_root = any(not span.parent_id or span.parent_is_remote for span in spans)
+            self._wait(_Message(trace_id, partition, clock.now_ns(now_ns), (log_ns or 0) // _MS, has_root, body))
+        self.offsets[partition].read(offset, traces.keys(), at_ns)
+
+    def hand_over(self) -> None:
+        """Note which messages the brokers have acknowledged or refused."""
+        while self._answers:
+            message, reason = self._answers.popleft()
+            self._bytes -= len(message.body) + _MESSAGE_BYTES
+            self._unanswered[message.trace_id] -= 1
+            if not self._unanswered[message.trace_id]:
+                del self._unanswered[message.trace_id]
+            self._sent, self._refused = self._sent + (reason is None), self._refused + (reason is not None)
+            if reason is not None and message.partition in self._clocks:
+                self._wait(message)
+
+    def set_clock(self, partition: int, what: Literal["reach_end", "stand", "go"]) -> None:
+        """Note that a partition was read to its end, is not read, or is read again."""
+        getattr(self._clocks[partition], what)(steady_ns())
+
+    def pressure(self) -> str:
+        """Return ``bytes`` if so much waits that nothing more is to be read, else nothing."""
+        return "bytes" if self._bytes >= self._bounds.bytes or len(self._waiting) >= self._bounds.traces else ""
+
+    def settled_offsets(self) -> Future[Mapping[int, int]]:
+        """Write the traces that are quiet, and return up to where each partition is settled."""
+        now_ns = {partition: clock.now_ns(steady_ns()) for partition, clock in self._clocks.items()}
+        for trace_id, messages in [*self._waiting.items()]:
+            at_ns, has_root = now_ns[messages[-1].partition], any(message.has_root for message in messages)
+            wait_ns = self._bounds.quiet_ns if has_root else self._bounds.orphan_wait_ns
+            if at_ns - messages[-1].at_ns >= wait_ns or at_ns - messages[0].at_ns >= self._max_age_ns:
+                self._write(trace_id)
+        settled = ((partition, offsets.advance(self._is_open)) for partition, offsets in self.offsets.items())
+        answer = Future[Mapping[int, int]]()
+        answer.set_result({partition: offset for partition, offset in settled if offset is not None})
+        return answer
+
+    def not_committed(self, settled: Mapping[int, int]) -> None:
+        """Do nothing: ``settled_offsets`` returns every offset, also those that it has returned before."""
+
+    def at_work(self, partitions: Collection[int]) -> bool:
+        """Whether a message of these is to be acknowledged."""
+        self.hand_over()
+        return any(trace in self._unanswered for partition in partitions for trace in self.offsets[partition].traces())
+
+    def leave(self, partitions: Collection[int]) -> Mapping[int, Left]:
+        """Read these no more, and forget what waits of them: it is read again. Return what they are left at."""
+        self.hand_over()
+        left = {partition: Left.of(self.offsets[partition], self._is_open) for partition in partitions}
+        for partition in partitions:
+            del self.offsets[partition], self._clocks[partition]
+        waiting, self._waiting = self._waiting, defaultdict(list)
+        for message in chain.from_iterable(waiting.values()):
+            self._bytes -= len(message.body) + _MESSAGE_BYTES
+            if message.partition in self._clocks:
+                self._wait(message)
+        self.dropped += len(waiting) - len(self._waiting)
+        return left
+
+    def left_at_end(self) -> Mapping[int, Left]:
+        """Wait for the brokers, for seconds at most, and return what each partition is left at. The main thread."""
+        self._carrier.close(_CLOSE_S)
+        self.hand_over()
+        return {partition: Left.of(offsets, self._is_open) for partition, offsets in self.offsets.items()}
+
+    def _is_open(self, trace_id: bytes) -> bool:
+        return trace_id in self._waiting or trace_id in self._unanswered
+
+    def _wait(self, message: _Message) -> None:
+        self._waiting[message.trace_id].append(message)
+        self._bytes += len(message.body) + _MESSAGE_BYTES
+
+    def _write(self, trace_id: bytes) -> None:
+        messages = self._waiting.pop(trace_id)
+        if trace_id not in self._keys:
+            if len(self._keys) >= _REMEMBERED:
+                self._keys.clear()
+            spans = [span for message in messages for span in taken_apart(message.body).spans]
+            spans.sort(key=lambda span: bool(span.parent_id))  # the topmost one is asked first
+            self._keys[trace_id] = next(filter(None, map(self._conversation, spans)), trace_id.hex())
+        for message in messages:
+            self._unanswered[trace_id] += 1
+            self._carrier.produce(self._keys[trace_id], message.body, partial(self._hear, message), message.written_ms)
+
+    def _hear(self, message: _Message, reason: str | None) -> None:
+        self._answers.append((message, reason))
+
+    def _conversation(self, span: WireSpan) -> str:
+        try:
+            read = self._spans.translator.translate(span_data_of(span))
+        except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
+            log_internal_error("read a span", error)
+            return ""
+        return as_text((read and read.attributes.get(semconv.CONVERSATION_ID)) or "")
