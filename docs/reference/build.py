@@ -1,4 +1,4 @@
-"""The code → what is made in these pages, and the schema and the example of the wheel: python -m docs.reference.build
+"""The code → the generated parts of these pages: python -m docs.reference.build
 
 At development time only; what it writes is committed, and a test (``tests/docs/test_reference.py``) makes it anew and compares.
 A page is written by hand but for what stands between ``<!-- made -->`` and ``<!-- end -->``.
@@ -6,30 +6,27 @@ A page is written by hand but for what stands between ``<!-- made -->`` and ``<!
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from docs.reference.configuration import configuration, environment
-from docs.reference.example import example
 from docs.reference.pages import cli, error_classes, metrics, outcomes
-from docs.reference.schema import schema
 from docs.reference.telemetry import telemetry
+
+from spanscore.cli._schema import schema
 
 __all__ = ["written"]
 
 _ROOT = Path(__file__).parents[2]
 _PAGES = "docs/reference"
-_SHIPPED = "src/spanscore/cli"
 _MADE = re.compile(r"(?<=<!-- made -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def written() -> Mapping[str, str]:
     """Return file → what stands in it, by its path in the checkout."""
-    whole = schema()
     made = {
-        "configuration": configuration(whole),
+        "configuration": configuration(schema()),
         "environment": environment(),
         "cli": cli(),
         "telemetry": telemetry(),
@@ -37,11 +34,7 @@ def written() -> Mapping[str, str]:
         "metrics": metrics(),
         "errors": error_classes(),
     }
-    return {
-        **{f"{_PAGES}/{page}.md": _with(f"{_PAGES}/{page}.md", text) for page, text in made.items()},
-        f"{_SHIPPED}/spanscore.schema.json": json.dumps(whole, indent=1, ensure_ascii=False) + "\n",
-        f"{_SHIPPED}/example.yaml": example(whole),
-    }
+    return {f"{_PAGES}/{page}.md": _with(f"{_PAGES}/{page}.md", text) for page, text in made.items()}
 
 
 def _with(page: str, text: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docs.reference.keys import Key, keys_in
 from docs.reference.pages import table
-from docs.reference.schema import Schema
 
+from spanscore.cli._schema import Schema
+from spanscore.cli._schema_keys import Key, keys_in
 from spanscore.judges.keys import KEYS
 
 __all__ = ["configuration", "environment"]

@@ -13,10 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args
 
-from docs.reference.meanings import parameters_in, plain, summary_of
 from typer.models import CommandInfo, OptionInfo
 
 from spanscore import errors
+from spanscore.cli._docstrings import parameters_in, plain, summary_of
 from spanscore.cli.main import app
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.registry import built_ins

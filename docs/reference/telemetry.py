@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
-from docs.reference.meanings import plain
 from docs.reference.pages import table
 
 from spanscore import semconv
+from spanscore.cli._docstrings import plain
 from spanscore.otel.instrument_table import INSTRUMENTS, Instrument
 from spanscore.semconv import attributes, instruments
 

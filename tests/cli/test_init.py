@@ -44,6 +44,13 @@ def test_its_first_line_leads_an_editor_to_the_schema_beside_it(tmp_path: Path) 
     assert (tmp_path / named).read_text("utf-8") == _invoked("check", "--schema").output
 
 
+def test_the_printed_example_passes_check(tmp_path: Path) -> None:
+    file = tmp_path / "example.yaml"
+    file.write_text(_invoked("check", "--example").output, "utf-8")
+
+    assert _invoked("check", str(file)).exit_code == 0
+
+
 def test_without_being_asked_it_writes_no_schema(tmp_path: Path) -> None:
     file = tmp_path / "spanscore.yaml"
 

@@ -13,8 +13,6 @@ import pytest
 import typer
 import yaml
 from docs.reference.build import written
-from docs.reference.keys import keys_in
-from docs.reference.schema import schema, sections
 from docs.reference.telemetry import ATTRIBUTES
 from jsonschema import Draft202012Validator
 from tests.docs.page import PAGES, blocks
@@ -27,6 +25,9 @@ from tests.sinks.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore import errors, semconv
+from spanscore.cli._example import example_file
+from spanscore.cli._schema import schema, sections
+from spanscore.cli._schema_keys import keys_in
 from spanscore.cli.main import app
 from spanscore.config import Capture
 from spanscore.metrics.catalog.registry import built_ins
@@ -43,7 +44,7 @@ WRITTEN = written()
 SCHEMA = schema()
 KEYS = keys_in(SCHEMA)
 VALIDATOR = Draft202012Validator(SCHEMA)
-EXAMPLE = WRITTEN["src/spanscore/cli/example.yaml"]
+EXAMPLE = example_file()
 
 
 def _ours(page: str) -> Iterator[str]:

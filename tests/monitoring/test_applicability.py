@@ -19,7 +19,7 @@ from spanscore.model.counted import Weights
 from spanscore.model.score import BINARY, Outcome, Scale, Score
 from spanscore.monitoring import promql
 from spanscore.monitoring.applicability import ENOUGH, applicability, applied_so_far, applying
-from spanscore.monitoring.rule_case import RuleTest, series_of, unit_test
+from spanscore.monitoring.rule_tests import RuleTest, series_of, unit_test
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 from spanscore.monitoring.silence import EVALUATED
 from spanscore.otel.instrument_table import APPLICABLE

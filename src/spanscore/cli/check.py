@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -44,15 +44,20 @@ def _rate(text: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-def _build_printer(name: str) -> Callable[[bool], None]:
-    """Return what prints a file that stands beside this one, instead of looking at a configuration."""
+def _print_schema(is_set: bool) -> None:
+    if is_set:
+        from spanscore.cli._schema import schema_file  # the other uses of the command need no schema
 
-    def printing(is_set: bool) -> None:
-        if is_set:
-            typer.echo(Path(__file__).with_name(name).read_text(encoding="utf-8"), nl=False)
-            raise typer.Exit
+        typer.echo(schema_file(), nl=False)
+        raise typer.Exit
 
-    return printing
+
+def _print_example(is_set: bool) -> None:
+    if is_set:
+        from spanscore.cli._example import example_file  # the other uses of the command need no schema
+
+        typer.echo(example_file(), nl=False)
+        raise typer.Exit
 
 
 def check(
@@ -98,7 +103,7 @@ def check(
         typer.Option(
             "--example",
             is_eager=True,
-            callback=_build_printer("example.yaml"),
+            callback=_print_example,
             help="Print a configuration that has every key, with what it does and its default, and exit.",
         ),
     ] = False,
@@ -107,7 +112,7 @@ def check(
         typer.Option(
             "--schema",
             is_eager=True,
-            callback=_build_printer("spanscore.schema.json"),
+            callback=_print_schema,
             help="Print the JSON Schema of a configuration, by which an editor completes and explains keys, and exit.",
         ),
     ] = False,

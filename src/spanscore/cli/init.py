@@ -73,9 +73,10 @@ def init(
     with writing(config):
         config.write_text(text, encoding="utf-8")
     if schema:
+        from spanscore.cli._schema import schema_file  # without --schema the command needs none
+
         with writing(config.with_name(SCHEMA)):
-            shipped = Path(__file__).with_name(SCHEMA).read_text(encoding="utf-8")
-            config.with_name(SCHEMA).write_text(shipped, encoding="utf-8")
+            config.with_name(SCHEMA).write_text(schema_file(), encoding="utf-8")
     typer.echo("\n".join(_next(config, report, leaves, schema=schema)))
 
 

@@ -5,33 +5,37 @@ The traffic is made up: 1,000 units per evaluation and stream, all of one mean. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, product
 from math import ceil, sqrt
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.model.job import STATED, UNKNOWN
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, Stream, streams_of
-from spanscore.monitoring.applicability_cases import never_applied
+from spanscore.monitoring.applicability import ENOUGH, WINDOW_S
 from spanscore.monitoring.drops import KEPT, DropPlan
-from spanscore.monitoring.durable_cases import durable_cases
+from spanscore.monitoring.durable import BRIEF_S, GROWING, OLD, WAITED_S
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.judge_check import JudgeCheckPlan
-from spanscore.monitoring.names import label
+from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
-from spanscore.monitoring.rule_case import MOST_STEPS, STEPS, RuleTest, series_of, unit_test
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, Monitoring
 from spanscore.settings.durations import seconds_of
 
-__all__ = ["unit_tests"]
+__all__ = ["RuleTest", "series_of", "unit_test", "unit_tests"]
 
+STEPS: Final = 2 * AT_REST + PATIENCE
+"""Evaluations after which every alert has held long enough."""
+MOST_STEPS: Final = 2_000
+"""Evaluations past which a test of hours takes promtool minutes."""
+_JOB: Final = "bot"
 UNITS = 1_000
 """Per evaluation of the rules."""
 SPREAD = 0.04
@@ -42,6 +46,27 @@ SOME_STEPS = 400
 """Evaluations of a test that stands in the file once for each metric with such a baseline."""
 SWING = (0.9, 0.85, 0.8, 0.85)
 """Means, an hour each, of a metric whose baseline is what was a day or days before."""
+_WEIGHT, _WEIGHT2 = semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2
+_CONDITIONAL = {promql.METRIC: "refunds", promql.EVALUATOR_VERSION: "1"}
+
+
+class RuleTest(NamedTuple):
+    """One unit test: series that the rules read, and the alerts that must be the only ones to fire.
+
+    Attributes:
+        traffic: series and their values, in promtool's notation.
+        fires: the labels of each alert that fires, its name among them.
+        steps: number of evaluations before promtool compares.
+        of: regular expression of the alert names that promtool compares.
+        more: further expressions → labels and values that each must return at the end.
+    """
+
+    name: str
+    traffic: Iterable[Mapping[str, str]]
+    fires: Sequence[Mapping[str, str]]
+    steps: int = STEPS
+    of: str = ".+"
+    more: Mapping[str, Sequence[tuple[Mapping[str, str], float]]] = {}
 
 
 def unit_tests(
@@ -60,6 +85,33 @@ def unit_tests(
     cases = [*_Traffic(plans, alerts, metrics, shared).cases(), *map(_judge_changed, judge_checks)]
     tests = [unit_test(case, shared) for case in cases]
     return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
+
+
+def unit_test(case: RuleTest, shared: Monitoring) -> dict[str, Any]:
+    """Return the test as promtool reads it."""
+    alerts = f'ALERTS{{alertstate="firing",alertname=~"{case.of}"}}'
+    fires = f"count by (alertname, metric, window, {SEGMENT}, reason) ({alerts})"
+    expected = {fires: [(labels, 1.0) for labels in case.fires], **case.more}
+    return {
+        "name": case.name,
+        "interval": promql.duration(shared.interval),
+        "input_series": list(case.traffic),
+        "promql_expr_test": [
+            {
+                "expr": expression,
+                "eval_time": promql.duration(case.steps * shared.interval),
+                "exp_samples": [
+                    {"labels": f"{{{promql.matching(labels)}}}", "value": value} for labels, value in samples
+                ],
+            }
+            for expression, samples in expected.items()
+        ],
+    }
+
+
+def series_of(instrument: str, labels: Mapping[str, str]) -> str:
+    """Return the name of a series of an instrument, of one service unless the labels name another."""
+    return f"{series(instrument)}{{{promql.matching({'job': _JOB, **labels})}}}"
 
 
 class _Traffic:
@@ -107,9 +159,9 @@ class _Traffic:
         yield self._away(absent)
         if BINDING_S / self._shared.interval <= MOST_STEPS:
             yield self._binding(absent)
-        yield from durable_cases(self._shared, absent)
+        yield from _durable_cases(self._shared, absent)
         if any(map(is_conditional, self._metrics)):
-            yield never_applied()
+            yield _never_applied()
         at_rest = promql.duration(AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
         yield RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
@@ -332,6 +384,76 @@ class _Traffic:
             for instrument in by_mean[means[0]]:
                 rates = [by_mean[mean][instrument] for mean in means]
                 yield {"series": series_of(instrument, labels), "values": _growing(rates)}
+
+
+def _durable_cases(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> Iterator[RuleTest]:
+    """Yield the tests; of a backlog only where the rules are not evaluated too often for it.
+
+    Args:
+        absent: the alerts that fire as there are no scores.
+    """
+    lost = {"alertname": "SpanscoreWorkerSkipped", "metric": ALL, "window": steady_window(shared)}
+    aside = {"alertname": "SpanscoreSpoolDeadLetters", "metric": ALL, "window": promql.duration(BRIEF_S)}
+    traffic = {
+        (semconv.SPOOL_DEAD_LETTERS, "poisoned"): f"0 2x{STEPS}",
+        (semconv.SPOOL_DEAD_LETTERS, "clean"): f"0x{STEPS}",
+        (semconv.WORKER_SKIPPED, "gap"): f"0+1x{STEPS}",
+        (semconv.WORKER_SKIPPED, "whole"): f"7x{STEPS}",
+    }
+    yield RuleTest(
+        "lost messages and jobs that were put aside are seen", _series_by_job(traffic), [lost, aside, *absent]
+    )
+    if WAITED_S / shared.interval <= MOST_STEPS:
+        yield _backlog(shared.interval)
+
+
+def _backlog(interval_s: float) -> RuleTest:
+    """Services whose backlog grows, is old, or comes and goes."""
+    steps = ceil((WAITED_S + 2 * BRIEF_S) / interval_s) + STEPS
+    swings = " ".join(["0 9000 90"] * steps)
+    traffic = {
+        (semconv.SPOOL_DEPTH, "grows"): f"0+10x{steps}",
+        (semconv.SPOOL_DEPTH, "swings"): swings,
+        (semconv.SPOOL_OLDEST, "old"): f"{2 * WAITED_S:g}x{steps}",
+        (semconv.SPOOL_OLDEST, "swings"): swings,
+        (semconv.WORKER_LAG, "grows"): f"0+10x{steps}",
+        (semconv.WORKER_LAG, "swings"): swings,
+    }
+    seen = {"metric": ALL, "window": promql.duration(WAITED_S)}
+    fires = [
+        *({"alertname": "SpanscoreSpoolBacklog", **seen, "reason": reason} for reason in (OLD, GROWING)),
+        {"alertname": "SpanscoreWorkerLagging", **seen},
+    ]
+    return RuleTest(
+        "a backlog is seen", _series_by_job(traffic), fires, steps, of="SpanscoreSpoolBacklog|SpanscoreWorkerLagging"
+    )
+
+
+def _series_by_job(values: Mapping[tuple[str, str], str]) -> Iterator[dict[str, str]]:
+    for (instrument, job), numbers in values.items():
+        yield {"series": series_of(instrument, {"job": job}), "values": numbers}
+
+
+def _never_applied() -> RuleTest:
+    """A condition that held for nobody, one that did at times, and ones of which too few units were judged to know."""
+    many = ENOUGH
+    grows = {  # job → Σw and Σw² of what did not apply, Σw and Σw² of what did, with each evaluation
+        "never": (many, many, 0, 0),
+        "sometimes": (many, many, 1, 1),
+        "few": (1, 1, 0, 0),
+        "heavy": (many, many * many, 0, 0),
+    }
+    columns = [(name, answer) for answer in ("false", "true") for name in (_WEIGHT, _WEIGHT2)]
+    traffic = [
+        {
+            "series": series_of(name, {**_CONDITIONAL, label(semconv.APPLICABLE): answer, "job": job}),
+            "values": f"0+{step}x{STEPS}",
+        }
+        for job, steps in grows.items()
+        for (name, answer), step in zip(columns, steps, strict=True)
+    ]
+    fires = {"alertname": "SpanscoreNeverApplies", "metric": "refunds", "window": promql.duration(WINDOW_S)}
+    return RuleTest("a condition that never holds is seen", traffic, [fires], of="SpanscoreNeverApplies")
 
 
 def _judge_changed(plan: JudgeCheckPlan) -> RuleTest:

@@ -10,10 +10,10 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Final
 
-from docs.reference.keys import Key, keys_in
-from docs.reference.schema import Schema
+from spanscore.cli._schema import Schema, schema
+from spanscore.cli._schema_keys import Key, keys_in
 
-__all__ = ["example"]
+__all__ = ["example_file"]
 
 _HEADER: Final = """\
 # yaml-language-server: $schema=spanscore.schema.json
@@ -77,23 +77,29 @@ _ONE_OF: Final = ("alerts.<metric>.baseline.", "remote_scoring.kafka.", "samplin
 _WIDTH: Final = 110
 
 
-def example(schema: Schema) -> str:
-    """Return the file."""
-    every = keys_in(schema)
-    judge = {key.path.removeprefix("judge.") for key in every if key.section == "judge"} - {"model", "budget"}
-    keys = [key for key in every if not key.path.startswith(_ONE_OF) and not _is_as_of_the_judge(key, judge)]
+def example_file() -> str:
+    """Return the text of the file."""
+    whole = schema()
+    keys = [*_keys_of_example(whole)]
     rows = [key.path for key in keys]
     lines, above, section = list[str](), list[str](), ""
     for key in keys:
         parents = key.path.split(".")[:-1]
         if key.section != section:
             lines.append("")
-        same = next((depth for depth, one in enumerate(parents) if above[depth : depth + 1] != [one]), len(parents))
+        same = next((depth for depth, name in enumerate(parents) if above[depth : depth + 1] != [name]), len(parents))
         for depth in range(same, len(parents)):
-            lines += _opened(parents[: depth + 1], rows, schema)
+            lines += _section_lines(parents[: depth + 1], rows, whole)
         lines += _lines(key, holds_more=any(row != key.path and _is_below(row, key.path) for row in rows))
         above, section = parents, key.section
     return _HEADER + "\n".join(lines) + "\n"
+
+
+def _keys_of_example(whole: Schema) -> Iterator[Key]:
+    """Yield the keys without alternatives, and without those that a judge below another section repeats."""
+    every = keys_in(whole)
+    judge = {key.path.removeprefix("judge.") for key in every if key.section == "judge"} - {"model", "budget"}
+    yield from (key for key in every if not key.path.startswith(_ONE_OF) and not _is_as_of_the_judge(key, judge))
 
 
 def _is_as_of_the_judge(key: Key, judge: Container[str]) -> bool:
@@ -105,17 +111,17 @@ def _is_below(path: str, above: str) -> bool:
     return path.startswith((f"{above}.", f"{above}[]"))
 
 
-def _opened(place: Sequence[str], rows: Sequence[str], schema: Schema) -> Iterator[str]:
+def _section_lines(place: Sequence[str], rows: Sequence[str], whole: Schema) -> Iterator[str]:
     """Yield what opens a section: its name, or the dash of an entry; nothing where a row of its own has named it."""
     name, indent = place[-1], _indent(place[:-1])
     if name.endswith("[]"):
-        yield _placed(f"{indent}  -", place)
+        yield _comment_out(f"{indent}  -", place)
     elif name.startswith("<"):
-        yield _placed(f"{indent}{_NAMED[name, place[0].removesuffix('[]')]}:", place)
+        yield _comment_out(f"{indent}{_NAMED[name, place[0].removesuffix('[]')]}:", place)
     elif ".".join(place) not in rows:
-        told = schema["properties"][name]["description"] if len(place) == 1 else ""
-        yield from (_placed(f"{indent}# {line}", place) for line in wrap(told, _WIDTH))
-        yield _placed(f"{indent}{name}:", place)
+        meaning = whole["properties"][name]["description"] if len(place) == 1 else ""
+        yield from (_comment_out(f"{indent}# {line}", place) for line in wrap(meaning, _WIDTH))
+        yield _comment_out(f"{indent}{name}:", place)
 
 
 def _lines(key: Key, *, holds_more: bool) -> Iterator[str]:
@@ -124,21 +130,21 @@ def _lines(key: Key, *, holds_more: bool) -> Iterator[str]:
     indent = _indent(place[:-1])
     allowed = f" Allowed: {key.allowed.replace('`', '')}." if key.allowed else ""
     for line in wrap(f"{key.meaning.replace('`', '')}{allowed}", _WIDTH - len(indent)):
-        yield _placed(f"{indent}# {line}", place[:-1])
+        yield _comment_out(f"{indent}# {line}", place[:-1])
     value = "" if holds_more and _is_example(place[:-1]) else _GIVEN.get(key.path, key.default or "")
-    yield _placed(
+    yield _comment_out(
         f"{indent}{place[-1]}: {value}".rstrip() if not value.startswith("\n") else f"{place[-1]}:{value}", place[:-1]
     )
 
 
 def _indent(parents: Sequence[str]) -> str:
-    return " " * (2 * len(parents) + 2 * sum(one.endswith("[]") for one in parents))
+    return " " * (2 * len(parents) + 2 * sum(name.endswith("[]") for name in parents))
 
 
-def _placed(line: str, place: Sequence[str]) -> str:
+def _comment_out(line: str, place: Sequence[str]) -> str:
     return f"#{line}" if _is_example(place) else line
 
 
 def _is_example(place: Sequence[str]) -> bool:
     within = {".".join(place[:depth]) for depth in range(1, len(place) + 1)}
-    return not within.isdisjoint(_OPTIONAL) or any(one.endswith(("[]", ">")) for one in place)
+    return not within.isdisjoint(_OPTIONAL) or any(name.endswith(("[]", ">")) for name in place)

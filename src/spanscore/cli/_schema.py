@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args
 
-from docs.reference.meanings import meaning_of, parameters_in, plain, summary_of
 from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import models_json_schema
 
+from spanscore.cli._docstrings import meaning_of, parameters_in, plain, summary_of
 from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins
@@ -19,22 +20,22 @@ from spanscore.settings.ready_forms import file_fields
 from spanscore.settings.sampling import HeadSampling
 from spanscore.settings.tree import Configuration
 
-__all__ = ["METRIC_OF_ONES_OWN", "Schema", "schema", "sections"]
+__all__ = ["METRIC_OF_ONES_OWN", "Schema", "schema", "schema_file", "sections"]
 
 Schema = dict[str, Any]
 METRIC_OF_ONES_OWN: Final = r"^[\w.]+:[\w.]+$"
 """``my_pkg.metrics:Politeness``."""
-_GIVEN = frozenset({"self", "judge", "embeddings", "classifier"})
+_NO_KEYS = frozenset({"self", "judge", "embeddings", "classifier"})
 """Parameters of a metric that the configuration fills in by other keys, or that are objects."""
 _FROM_ENVIRONMENT: Schema = {"$ref": "#/$defs/FromEnvironment"}
 _PLAIN = ("number", "integer", "boolean")
 
 
 def schema() -> Schema:
-    """Return the whole of it."""
+    """Return the whole schema."""
     _, made = models_json_schema([(Configuration, "validation"), (ShadowSettings, "validation")])
     described = {section.__name__: section for section, _ in sections()}
-    definitions = {name: _described(made["$defs"][name], described[name]) for name in made["$defs"]}
+    definitions = {name: _describe(made["$defs"][name], described[name]) for name in made["$defs"]}
     metrics = definitions["Configuration"]["properties"]["metrics"]
     metrics["items"] = _metrics()
     written = _with_environment(_without_titles(definitions))
@@ -45,6 +46,11 @@ def schema() -> Schema:
         **top,
         "$defs": {**written, "Per": _per(), "FromEnvironment": _environment()},
     }
+
+
+def schema_file() -> str:
+    """Return the text of ``spanscore.schema.json``."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def sections() -> Iterator[tuple[type[BaseModel], str]]:
@@ -67,7 +73,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models(part)
 
 
-def _described(definition: Schema, section: type[BaseModel]) -> Schema:
+def _describe(definition: Schema, section: type[BaseModel]) -> Schema:
     properties = {
         key: {**_with_file_default(value, section, key), "description": meaning_of(section, key)}
         for key, value in definition["properties"].items()
@@ -106,23 +112,26 @@ def _metrics() -> Schema:
 
 
 def _parameters(kind: type) -> Schema:
-    told, signature = parameters_in(kind), inspect.signature(kind, eval_str=True).parameters
-    taken = {name: one for name, one in signature.items() if name not in _GIVEN}
-    properties = {name: {**_type(one.annotation), "description": told.get(name, "")} for name, one in taken.items()}
+    meanings, signature = parameters_in(kind), inspect.signature(kind, eval_str=True).parameters
+    settable = {name: parameter for name, parameter in signature.items() if name not in _NO_KEYS}
+    properties = {
+        name: {**_type(parameter.annotation), "description": meanings.get(name, "")}
+        for name, parameter in settable.items()
+    }
     if "judge" in signature:
         second = [{"type": "string"}, {"$ref": "#/$defs/ShadowSettings"}]
         properties[SHADOW] = {"anyOf": second, "description": plain(summary_of(ShadowSettings))}
     properties[PER] = {"$ref": "#/$defs/Per"}
-    required = [name for name, one in taken.items() if one.default is one.empty]
+    required = [name for name, parameter in settable.items() if parameter.default is parameter.empty]
     described = {"description": plain(metric_doc_of(kind).question)}
-    given = {"type": "object", "properties": properties, "additionalProperties": False, "required": required}
-    return {**described, **given} if required else {**described, "anyOf": [{"type": "null"}, given]}
+    mapping = {"type": "object", "properties": properties, "additionalProperties": False, "required": required}
+    return {**described, **mapping} if required else {**described, "anyOf": [{"type": "null"}, mapping]}
 
 
 def _per() -> Schema:
     """Return what ``per`` of a metric may be."""
-    told = "`unit`: the metric scores each unit; `session`: each whole conversation."
-    return {"anyOf": [{"enum": [UNIT, SESSION]}, _FROM_ENVIRONMENT], "description": told}
+    meaning = "`unit`: the metric scores each unit; `session`: each whole conversation."
+    return {"anyOf": [{"enum": [UNIT, SESSION]}, _FROM_ENVIRONMENT], "description": meaning}
 
 
 def _type(hint: Any) -> Schema:
@@ -137,35 +146,37 @@ def _type(hint: Any) -> Schema:
 
 
 def _environment() -> Schema:
-    told = "`${NAME}`: what the environment holds; shown in no message."
-    return {"type": "string", "pattern": r"\$\{[A-Za-z_]\w*\}", "description": told}
+    meaning = "`${NAME}`: what the environment holds; shown in no message."
+    return {"type": "string", "pattern": r"\$\{[A-Za-z_]\w*\}", "description": meaning}
 
 
 def _with_environment(node: Any) -> Any:
     """Return a schema in which ``${NAME}`` may stand for every value that is no text itself, and no choice is in another."""
     if isinstance(node, list):
-        return [_with_environment(one) for one in node]
+        return [_with_environment(item) for item in node]
     if not isinstance(node, dict):
         return node
-    inner = {name: _with_environment(one) if name not in {"enum", "default"} else one for name, one in node.items()}
+    inner = {name: value if name in {"enum", "default"} else _with_environment(value) for name, value in node.items()}
     if "anyOf" in inner:
         return {**inner, "anyOf": _flat(inner["anyOf"])}
     if node.get("type") not in _PLAIN and "enum" not in node and "pattern" not in node:
         return inner
-    told = {name: inner.pop(name) for name in ("default", "description") if name in inner}
-    return {"anyOf": [inner, _FROM_ENVIRONMENT], **told}
+    beside = {name: inner.pop(name) for name in ("default", "description") if name in inner}
+    return {"anyOf": [inner, _FROM_ENVIRONMENT], **beside}
 
 
 def _flat(choices: list[Schema]) -> list[Schema]:
-    spread = [one for choice in choices for one in (choice["anyOf"] if [*choice] == ["anyOf"] else [choice])]
-    found = [one for position, one in enumerate(spread) if one not in spread[:position]]
-    return sorted(found, key=_FROM_ENVIRONMENT.__eq__)
+    spread = [form for choice in choices for form in (choice["anyOf"] if [*choice] == ["anyOf"] else [choice])]
+    distinct = [form for position, form in enumerate(spread) if form not in spread[:position]]
+    return sorted(distinct, key=_FROM_ENVIRONMENT.__eq__)
 
 
 def _without_titles(node: Any) -> Any:
     """Return a schema without the titles that pydantic makes of names."""
     if isinstance(node, list):
-        return [_without_titles(one) for one in node]
+        return [_without_titles(item) for item in node]
     if not isinstance(node, Mapping):
         return node
-    return {name: _without_titles(one) for name, one in node.items() if not (name == "title" and isinstance(one, str))}
+    return {
+        name: _without_titles(value) for name, value in node.items() if not (name == "title" and isinstance(value, str))
+    }

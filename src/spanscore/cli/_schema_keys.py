@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from docs.reference.schema import Schema
-
+from spanscore.cli._schema import Schema
 from spanscore.metrics.catalog.configured import SHADOW
 from spanscore.settings.durations import DURATION, duration
 from spanscore.settings.kinds import PERCENT
@@ -98,8 +97,8 @@ class Key:
 def keys_in(schema: Schema) -> list[Key]:
     """Return the keys, section by section, each in the order of the tree."""
     shadow = f"metrics[].<metric>.{SHADOW}."
-    found = [*_of_section(schema, schema, ""), *_of_section(schema["$defs"]["ShadowSettings"], schema, shadow)]
-    return sorted(found, key=lambda key: [*_ORDER, key.section].index(key.section))
+    keys = [*_of_section(schema, schema, ""), *_of_section(schema["$defs"]["ShadowSettings"], schema, shadow)]
+    return sorted(keys, key=lambda key: [*_ORDER, key.section].index(key.section))
 
 
 def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
@@ -110,9 +109,9 @@ def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
         is_section = isinstance(value.get("default"), dict) or len(forms) == 1
         if [place for place, _ in inner] != [""] or not is_section:  # its keys follow, and say all
             yield _key(path, value, forms, required=name in section.get("required", ()))
-        for place, one in inner:
+        for place, form in inner:
             named = place.replace("*", _NAMES.get(name, ""))
-            yield from _of_section(one, whole, f"{path}{named}.")
+            yield from _of_section(form, whole, f"{path}{named}.")
 
 
 def _sections(forms: Sequence[Schema], whole: Schema) -> Iterator[tuple[str, Schema]]:
@@ -120,23 +119,23 @@ def _sections(forms: Sequence[Schema], whole: Schema) -> Iterator[tuple[str, Sch
     for form in forms:
         for place, inner in (("", form), ("[]", form.get("items")), (".*", form.get("additionalProperties"))):
             listed = [form] if not place else _forms(inner, whole) if isinstance(inner, dict) else []
-            yield from ((place, one) for one in listed if "properties" in one)
+            yield from ((place, section) for section in listed if "properties" in section)
 
 
 def _forms(value: Schema, whole: Schema) -> list[Schema]:
     """Return the alternatives that a value has, references resolved, but for what the environment holds."""
-    kept = [one for one in _choices(value) if one.get("$ref") != "#/$defs/FromEnvironment"]
-    return [whole["$defs"][one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in kept]
+    forms = [form for form in _choices(value) if form.get("$ref") != "#/$defs/FromEnvironment"]
+    return [whole["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form for form in forms]
 
 
 def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -> Key:
-    told = _types(forms)
+    kind = _types(forms)
     return Key(
         path=path,
-        type=told,
-        unit=_UNITS.get(told, ""),
-        allowed="; ".join(filter(None, (_allowed(form, told) for form in forms))),
-        default=None if required else _default(value, kind=told),
+        type=kind,
+        unit=_UNITS.get(kind, ""),
+        allowed="; ".join(filter(None, (_format_allowed(form, kind) for form in forms))),
+        default=None if required else _default(value, kind=kind),
         meaning=value["description"],
         python=_python(path),
         is_collection=_is_collection(forms),
@@ -145,8 +144,8 @@ def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -
 
 def _is_collection(forms: Sequence[Schema]) -> bool:
     inner = (form.get(place) for form in forms for place in ("items", "additionalProperties"))
-    listed = (one for value in inner if isinstance(value, dict) for one in _choices(value))
-    return any("$ref" in one for one in listed)
+    listed = (form for value in inner if isinstance(value, dict) for form in _choices(value))
+    return any("$ref" in form for form in listed)
 
 
 def _choices(value: Schema) -> list[Schema]:
@@ -158,25 +157,25 @@ def _type(form: Schema) -> str:
     if "enum" in form:
         return "word"
     if form.get("type") == "array":
-        inner = dict.fromkeys(_type(one) for one in _choices(form["items"]) if "$ref" not in one)
-        told = "durations" if "duration" in inner else " or ".join(one for one in inner if one != "word")
-        return f"list of {told}" if told else "list"
+        inner = dict.fromkeys(_type(item) for item in _choices(form["items"]) if "$ref" not in item)
+        items = "durations" if "duration" in inner else " or ".join(kind for kind in inner if kind != "word")
+        return f"list of {items}" if items else "list"
     kind: str = form.get("type", "")
     return _PATTERNS.get(form.get("pattern", ""), _TYPES.get(kind, kind))
 
 
 def _types(forms: Sequence[Schema]) -> str:
     """Return what may stand there, in words; a number of seconds or bytes is no form of its own."""
-    told = dict.fromkeys(_type(form) for form in forms if form.get("type") != "null")
-    units = [one for one in told if one in _PATTERNS.values()]
-    return " or ".join(units or told)
+    kinds = dict.fromkeys(_type(form) for form in forms if form.get("type") != "null")
+    units = [kind for kind in kinds if kind in _PATTERNS.values()]
+    return " or ".join(units or kinds)
 
 
-def _allowed(form: Schema, kind: str) -> str:
+def _format_allowed(form: Schema, kind: str) -> str:
     if "enum" in form:
-        return ", ".join(f"`{one}`" for one in form["enum"])
+        return ", ".join(f"`{word}`" for word in form["enum"])
     low, above, high, below = (
-        None if form.get(bound) is None or form[bound] >= _GUARD else _written(form[bound], kind)
+        None if form.get(bound) is None or form[bound] >= _GUARD else _format_value(form[bound], kind)
         for bound in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
     )
     if high is not None or below is not None:
@@ -188,11 +187,11 @@ def _allowed(form: Schema, kind: str) -> str:
 def _default(value: Schema, *, kind: str) -> str:
     default: Any = value.get("default", {} if value.get("type") == "object" else [])
     if isinstance(default, list):
-        return f"[{', '.join(_written(one, kind) for one in default)}]"
-    return _written(default, kind)
+        return f"[{', '.join(_format_value(item, kind) for item in default)}]"
+    return _format_value(default, kind)
 
 
-def _written(value: Any, kind: str) -> str:
+def _format_value(value: Any, kind: str) -> str:
     """Return a value as a person writes it in a file."""
     if "duration" in kind and value:
         return duration(value).replace(" ", "")
