@@ -82,15 +82,15 @@ def _describe(definition: Schema, section: type[BaseModel]) -> Schema:
     return {**definition, **({"description": own} if own else {}), "properties": properties}
 
 
-def _with_file_default(value: Schema, section: type[BaseModel], key: str) -> Schema:
+def _with_file_default(schema: Schema, section: type[BaseModel], key: str) -> Schema:
     """Return a key with its default as a file would have it: without what only Python can give, and a share as the number."""
-    if not isinstance(default := value.get("default"), dict):
-        return value
+    if not isinstance(default := schema.get("default"), dict):
+        return schema
     if set(default) == {*HeadSampling.model_fields}:
-        return {**value, "default": default["default"]}
+        return {**schema, "default": default["default"]}
     inner = next(_models(section.model_fields[key].annotation), None)
     allowed = default if inner is None else file_fields(inner)
-    return {**value, "default": {name: one for name, one in default.items() if name in allowed}}
+    return {**schema, "default": {name: value for name, value in default.items() if name in allowed}}
 
 
 # --- metrics ------------------------------------------------------------------------------------------------------

@@ -204,8 +204,8 @@ def _format_value(value: Any, kind: str) -> str:
 def _python(path: str) -> str:
     """Return what a key is called in Python, by itself or by the section in which it stands."""
     section, _, name = path.rpartition(".")
-    if known := _PYTHON.get(path) or _PYTHON.get(section):
-        return known.format(name)
+    if written := _PYTHON.get(path) or _PYTHON.get(section):
+        return written.format(name)
     if short := next((argument for argument, key in SHORT_FORMS.items() if key == path), None):
         return f"OnlineScorer({short}=…)"
     top = section or name
@@ -218,4 +218,4 @@ def _python(path: str) -> str:
 def _section_class(name: str) -> str:
     """Return the name of the class of a section."""
     annotation = ScorerSettings.model_fields[name].annotation
-    return next((one.__name__ for one in (annotation, *get_args(annotation)) if hasattr(one, "model_fields")), "")
+    return next((kind.__name__ for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields")), "")
