@@ -35,6 +35,7 @@ from spanscore.model.outcome import Outcome
 from spanscore.semconv import attributes, instruments
 from spanscore.settings.kafka import ValueInFile
 from spanscore.settings.reading import read_settings
+from spanscore.settings.ready_forms import file_fields
 from spanscore.settings.tree import Configuration
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
@@ -71,7 +72,7 @@ def test_what_is_committed_is_what_the_code_says(name: str) -> None:
 
 
 def test_every_key_of_the_tree_is_told_and_says_what_it_does() -> None:
-    leaves = {name for section, _ in sections() if section is not ValueInFile for name in section.model_fields}
+    leaves = {name for section, _ in sections() if section is not ValueInFile for name in file_fields(section)}
     sections_alone = {path.rpartition(".")[2] for _, path in sections()} - {key.path.rpartition(".")[2] for key in KEYS}
 
     assert {key.path.rpartition(".")[2] for key in KEYS} == leaves - sections_alone

@@ -107,7 +107,7 @@ def test_a_rule_on_metadata_that_nobody_listed_says_how_to_have_them_kept() -> N
         preview = scorer.preview([GOLD], rate=0.0)
 
     assert (by_name(preview.rules)["gold"].unknown, preview.taken) == (2, 0)
-    assert any("metadata tier is not kept; capture_metadata=['tier'] keeps it" in note for note in preview.notes)
+    assert any("metadata tier is not kept; capture.metadata: [tier] keeps it" in note for note in preview.notes)
 
 
 def test_a_rule_on_scores_says_that_they_are_not_known() -> None:

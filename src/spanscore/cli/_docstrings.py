@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -41,8 +41,10 @@ def plain(text: str) -> str:
 def meaning_of(section: type[BaseModel], key: str) -> str:
     """Return what a key of a section means, by the docstring of the section or of the section that it holds; else empty."""
     meaning = next((meanings[key] for meanings in _sources(section) if key in meanings), "")
-    if not meaning and _is_section(inner := section.model_fields[key].annotation):
-        meaning = summary_of(inner).partition("\n\n")[0]
+    annotation = section.model_fields[key].annotation
+    held = [kind for kind in (annotation, *get_args(annotation)) if _is_section(kind)]
+    if not meaning and held:
+        meaning = summary_of(held[0]).partition("\n\n")[0]
     return re.sub(r"\bNone\b", "`null`", meaning[:1].upper() + meaning[1:])
 
 

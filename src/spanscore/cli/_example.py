@@ -69,6 +69,7 @@ _OPTIONAL: Final = (
         "remote_scoring",
         "spool",
     ),
+    "capture.extract",
     "sampling.feedback",
 )
 """Sections that are not there by default."""
