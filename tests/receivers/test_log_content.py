@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from opentelemetry import trace
 from opentelemetry._logs import LogRecord
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs import export as log_export
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
@@ -287,6 +290,47 @@ def test_hostile_records_stay_within_the_memory() -> None:
     counts = store.counts()
     assert counts is not None
     assert (counts.joined, counts.waiting, counts.unjoined, counts.dropped) == (0, 0, 1_000, 9_000)
+
+
+@pytest.mark.parametrize("part", [{}, {"a": 1}, [], 1, "", 0.5, {"parts": [{"type": "text", "content": "x" * 40}]}])
+def test_ten_thousand_hostile_records_take_what_is_counted(part: Any) -> None:
+    """Of values that are small on the wire and large in memory, as an empty map is."""
+    record = encoded(1_000, AnyValue(array_value=ArrayValue(values=[any_value(part)] * 20)))
+    store = LogContent(most := 2_000_000, 60_000_000_000)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for batch in range(10):
+            store.add(one._replace(ids=(batch + 1, one.ids[1])) for one in content_in_logs(record))
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    counts = store.counts()
+
+    assert counts is not None
+    assert counts.waiting + counts.dropped == 10_000
+    assert 0 < counts.waiting < 10_000
+    assert kept < 1.25 * most
+
+
+def any_value(value: Any) -> AnyValue:
+    if isinstance(value, dict):
+        pairs = [KeyValue(key=key, value=any_value(held)) for key, held in value.items()]
+        return AnyValue(kvlist_value=KeyValueList(values=pairs))
+    if isinstance(value, list):
+        return AnyValue(array_value=ArrayValue(values=map(any_value, value)))
+    return AnyValue(**{{str: "string_value", int: "int_value", float: "double_value"}[type(value)]: value})
+
+
+def encoded(records: int, content: AnyValue) -> bytes:
+    """Return a request of log records, each of a span of its own, with this content."""
+    request = ExportLogsServiceRequest()
+    scope_logs = request.resource_logs.add().scope_logs.add()
+    for number in range(1, records + 1):
+        record = scope_logs.log_records.add(event_name=semconv.DETAILS_EVENT)
+        record.trace_id, record.span_id = bytes([1]) * 16, number.to_bytes(8)
+        record.attributes.add(key=semconv.INPUT_MESSAGES, value=content)
+    return bytes(request.SerializeToString())
 
 
 @pytest.mark.parametrize(

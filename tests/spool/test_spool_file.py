@@ -22,7 +22,7 @@ def test_a_row_comes_out_as_it_was_put(spool):
 
     (row,) = one.take()
 
-    assert row == (key(7), b"\x00body", None, 0, 1_000, None, "")
+    assert row == (key(7), b"\x00body", None, 0, 1_000, None, "", False)
 
 
 def test_a_key_is_kept_once(spool):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
+from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -22,8 +24,8 @@ __all__ = ["MAY_HOLD_CONTENT", "ContentRecord", "content_in_logs", "emitted", "e
 MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages")
 """One of these stands in each request that holds such a record."""
 _MESSAGES: Final = frozenset({*semconv.MESSAGE_EVENTS, semconv.CHOICE_EVENT})
-_RECORD_BYTES: Final = 400
-"""What a record takes beside its text."""
+_RECORD_BYTES: Final = 600
+"""What a record takes in memory beside its event's attributes."""
 
 Event = tuple[str, Mapping[str, Any]]
 """Name and attributes."""
@@ -36,7 +38,7 @@ class ContentRecord(NamedTuple):
         ids: of trace and span.
         scope: of the instrumentation that wrote it.
         event: what it says, as an event of the span.
-        size: bytes that it takes, roughly.
+        size: bytes that it takes in memory, roughly.
     """
 
     ids: tuple[int, int]
@@ -75,8 +77,7 @@ def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord
     body = attributes_of([*record.body.kvlist_value.values]) if record.body.HasField("kvlist_value") else None
     text = record.body.string_value
     event = _event_of(record.event_name, scope, held, text if body is None else body)
-    size = record.ByteSize() + _RECORD_BYTES
-    return None if event is None else ContentRecord(ids, scope, event, size)
+    return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
 
 
 def emitted(record: Any, scope: str) -> ContentRecord | None:
@@ -84,7 +85,15 @@ def emitted(record: Any, scope: str) -> ContentRecord | None:
     ids = record.trace_id or 0, record.span_id or 0
     held = record.attributes or {}
     event = _event_of(record.event_name, scope, held, record.body) if all(ids) else None
-    return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + len(str(event[1])))
+    return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
+
+
+def _memory_of(value: Any) -> int:
+    """Return the bytes that a plain value takes in memory: an empty map takes 64, and 4 on the wire."""
+    parts = (
+        chain(value, value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    )
+    return getsizeof(value) + sum(map(_memory_of, parts))
 
 
 def _event_of(event_name: str | None, scope: str, held: Mapping[str, Any], body: Any) -> Event | None:

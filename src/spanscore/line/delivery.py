@@ -1,13 +1,14 @@
 """Delivery: scores that were emitted → exported → their jobs forgotten.
 
 A job is forgotten when a flush of the spans that began after its scores had been emitted is done. Until then a crash has them
-emitted again, with the same ids.
+emitted again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the process that
+emits their scores again adds them to no sum.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,8 @@ class Delivery:
     Args:
         queue: it.
         flush: begins to export what has been emitted; its answer is whether that was done.
+        flush_sums: begins to export the sums, likewise.
+        counted: told of units whose scores are in exported sums, and have not been exported themselves; None = nobody is.
         later: has something done after so many seconds.
     """
 
@@ -36,10 +39,13 @@ class Delivery:
         queue: DurableQueue,
         flush: Callable[[], Future[bool]],
         *,
+        flush_sums: Callable[[], Future[bool]],
+        counted: Callable[[Sequence[Unit]], None] | None = None,
         later: Callable[[float, Callable[[], Any]], None] | None = None,
     ) -> None:
         self._queue = queue
         self._flush = flush
+        self._flush_sums, self._counted = flush_sums, counted
         self._later = later or loop.later
         self.reset()
 
@@ -47,6 +53,7 @@ class Delivery:
         """Forget what waits: in a forked child."""
         self._lock = threading.Lock()
         self._waiting: list[Unit] = []
+        self._marked: set[int] = set()  # by id(), of those that wait
         self._due = False
 
     def mark_emitted(self, unit: Unit) -> None:
@@ -75,9 +82,24 @@ class Delivery:
             return
         if done.exception() is None and done.result():
             self._queue.mark_exported(units)
+            self._marked.difference_update(map(id, units))
             return
         for unit in units:  # the backend is away: they are exported by and by, or emitted again in another life
             self.mark_emitted(unit)
+        self._count([unit for unit in units if id(unit) not in self._marked])
+
+    def _count(self, units: list[Unit]) -> None:
+        """Export the sums, and have those units marked whose scores are in them."""
+        counted = self._counted
+        if not units or counted is None:
+            return
+
+        def mark(exported: Future[bool]) -> None:
+            if not exported.cancelled() and exported.exception() is None and exported.result():
+                counted(units)
+                self._marked.update(map(id, units))
+
+        self._flush_sums().add_done_callback(mark)
 
 
 @dataclass(frozen=True, slots=True)

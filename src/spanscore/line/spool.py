@@ -90,7 +90,11 @@ def spool_of(queue: Queue) -> SpoolFile | None:
 
 def delivery_of(queue: Queue, providers: Providers) -> Delivery | None:
     """Return what tells a queue which jobs it may forget; None for one that others have no part in."""
-    return Delivery(queue, providers.start_flush_of_spans) if isinstance(queue, DurableQueue) else None
+    if not isinstance(queue, DurableQueue):
+        return None
+    counted = getattr(queue, "mark_counted", None)  # a queue of the user's has none
+    flush_sums = providers.start_flush_of_metrics
+    return Delivery(queue, providers.start_flush_of_spans, flush_sums=flush_sums, counted=counted)
 
 
 def leave_spool(queue: Queue, delivery: Delivery | None, timeout_s: float) -> None:

@@ -198,6 +198,7 @@ class Score:
         contradictions: verdicts of the judge behind it that their own reason speaks against, in plain English forms.
         applies: whether the metric's condition (``applies_when``) holds, of a score and of what is ``not_applicable`` as it
             does not (``NOT_APPLICABLE``); None where there is no condition, or nobody could say.
+        counted: whether the sums of another process have it: it is emitted again, ends as ``delegated``, and adds to no sum.
     """
 
     metric: str
@@ -223,6 +224,12 @@ class Score:
     revision: int = 0
     contradictions: int = 0
     applies: bool | None = None
+    counted: bool = False
+
+    @property
+    def counted_as(self) -> Outcome:
+        """The outcome in the counts of this process."""
+        return Outcome.DELEGATED if self.counted else self.outcome
 
     def __post_init__(self) -> None:
         """Refuse what would lie: a value beside a failure, a score without a value, a value that is no number."""

@@ -201,6 +201,10 @@ class Providers:
         """Begin to send the spans that are waiting; does not block. It is the pace at which held spans leave."""
         return self._helper.do(self._flush_spans)
 
+    def start_flush_of_metrics(self) -> Future[bool]:
+        """Begin to export the sums by our own exporter; does not block. False without one: other providers hide failures."""
+        return self._helper.do(self._flush_metrics)
+
     def shutdown(self, timeout_s: float) -> bool:
         """Send what is waiting and shut down what is ours, nothing else. Blocks for at most ``timeout_s``.
 
@@ -258,6 +262,10 @@ class Providers:
 
     def _flush_spans(self) -> bool:
         return self._chosen is None or self._each([self._chosen["traces"]], lambda chosen: chosen.flush())
+
+    def _flush_metrics(self) -> bool:
+        own = [chosen for chosen in self._own() if chosen.what == "metrics"]
+        return bool(own) and self._each(own, lambda chosen: chosen.flush() and chosen.is_exported)
 
     def _close_all(self) -> bool:
         return self._each(self._own(), lambda chosen: chosen.close())

@@ -80,6 +80,11 @@ class ResolvedProvider:
     exporter: QuietExporter | None = None
     note: str = ""
 
+    @property
+    def is_exported(self) -> bool:
+        """Whether our own exporter sends to a backend that takes this signal."""
+        return self.exporter is not None and not self.exporter.unsupported
+
     def flush(self) -> bool:
         """Flush, without a deadline. For our own: whether everything came through."""
         return self._delivers(getattr(self.provider, "force_flush", lambda: True))

@@ -184,6 +184,14 @@ class SpoolQueue:
             if rest is not None:
                 self.spool.leave(key, rest)
 
+    def mark_counted(self, units: Sequence[Unit]) -> None:
+        """Note that sums with the scores of these units have been exported, though the scores have not been. Any thread.
+
+        A row that waits for a metric of another process is not marked: the mark would hold for that metric's score, too.
+        """
+        keys = [row_key(unit) for unit in units if unit.session is None]
+        self.spool.remember(key for key in keys if key not in self._rests)
+
     def ack(self, job: Job) -> None:
         """Say that the job is done: its place is free, and what waits on the disk may have it."""
         if not job.unit.revision:
@@ -276,8 +284,9 @@ class SpoolQueue:
             (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
-        known = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
-        part = self._part(replace(job, taken_s=self._running().time(), scored=known), row)
+        scored = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
+        scored = tuple(replace(score, counted=row.counted) for score in scored)
+        part = self._part(replace(job, taken_s=self._running().time(), scored=scored), row)
         self.redelivered += part is not None and _has_every_score(part)
         return part
 

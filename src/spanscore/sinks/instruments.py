@@ -25,10 +25,10 @@ class Instruments:
         self._telemetry = telemetry
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Count each score."""
+        """Count each score that is not in the sums of another process."""
         root = unit.root
         context = None if root is None else context_of(root)
-        for score in scores:
+        for score in (score for score in scores if not score.counted):
             self._telemetry.record(unit, score, context)
 
     def label(self, label: Annotation) -> None:

@@ -59,6 +59,7 @@ class SpoolRow(NamedTuple):
         put_ns: when it was put, by the wall clock of who put it; nanoseconds since the epoch.
         end: None = it is to be worked on; else it is counted, and ``done``.
         metrics: names of the metrics that have no score yet, as ``text_of_metrics`` writes them; empty = they were not noted.
+        counted: whether the process that had the row before has exported sums with its scores.
     """
 
     key: RowKey
@@ -68,6 +69,7 @@ class SpoolRow(NamedTuple):
     put_ns: int
     end: RowEnd | None = None
     metrics: str = ""
+    counted: bool = False
 
 
 def text_of_metrics(names: Iterable[str]) -> str:

@@ -181,6 +181,11 @@ class SpoolFile:
         for some in _portions(keys):
             self._submit(change_rows(SpoolTable.delete_and_remember if remember else SpoolTable.delete, some))
 
+    def remember(self, keys: Iterable[RowKey]) -> None:
+        """Note that sums with the scores of these rows have been exported: who takes one again adds them to none."""
+        for some in _portions(keys):
+            self._submit(change_rows(SpoolTable.remember, some))
+
     def leave(self, key: RowKey, metrics: str) -> None:
         """Let others have a row for the metrics that this process lacks, when its own scores have arrived."""
         self._submit(change_rows(lambda table, keys: table.leave(keys, metrics), [key]))

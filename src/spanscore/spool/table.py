@@ -112,7 +112,7 @@ class SpoolTable:
 
     def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> Put:
         """Keep a row; ``FULL`` where that would be past ``max_bytes``."""
-        if self._is_done(key):
+        if self._is_done(key.to_bytes()):
             return Put.DONE
         used = self.used_bytes() if self._used_bytes is None else self._used_bytes
         if used + len(body) > self._bounds.max_bytes:
@@ -177,9 +177,14 @@ class SpoolTable:
 
     def delete_and_remember(self, keys: Iterable[RowKey]) -> None:
         """Delete rows of this holder, and know their keys again for ``max_age``."""
-        keys, now_ns = [*keys], self._wall_ns()
-        self._run_each(_REMEMBER, [(now_ns, key.to_bytes(), self._me) for key in keys])
+        keys = [*keys]
+        self.remember(keys)
         self.delete(keys)
+
+    def remember(self, keys: Iterable[RowKey]) -> None:
+        """Know the keys of rows of this holder again for ``max_age``; rows that stay are counted (``SpoolRow.counted``)."""
+        now_ns = self._wall_ns()
+        self._run_each(_REMEMBER, [(now_ns, key.to_bytes(), self._me) for key in keys])
         most = min(_MOST_DONE, self._bounds.max_bytes // _ROOM_OF_DONE)
         self._run("DELETE FROM done WHERE id <= (SELECT max(id) FROM done) - ?", (most,))
         self._run(_FORGET, (_FORGOTTEN, now_ns - self._bounds.max_age_ns))
@@ -238,7 +243,7 @@ class SpoolTable:
         rows = [row for _, one in waiting for row in self._run(query, (one,))]
         self._run_each("UPDATE rows SET owner = ? WHERE key = ?", [(self._me, row[0]) for row in rows])
         return [
-            SpoolRow(RowKey.from_bytes(key), body, scores, attempts, put_ns, end, metrics)
+            SpoolRow(RowKey.from_bytes(key), body, scores, attempts, put_ns, end, metrics, self._is_done(key))
             for key, body, scores, attempts, put_ns, metrics in rows
         ]
 
@@ -288,10 +293,10 @@ class SpoolTable:
         query = "SELECT count(*) FROM rows WHERE owner IS NULL AND aside = 0 AND put_ns < ?"
         return int(self._run(query, (before_ns,)).fetchone()[0])
 
-    def _is_done(self, key: RowKey) -> bool:
+    def _is_done(self, key: bytes) -> bool:
         oldest_ns = self._wall_ns() - self._bounds.max_age_ns
         query = "SELECT 1 FROM done WHERE key = ? AND done_ns >= ?"
-        return self._run(query, (key.to_bytes(), oldest_ns)).fetchone() is not None
+        return self._run(query, (key, oldest_ns)).fetchone() is not None
 
     def _is_there(self, key: RowKey) -> bool:
         return self._run("SELECT 1 FROM rows WHERE key = ?", (key.to_bytes(),)).fetchone() is not None

@@ -175,9 +175,9 @@ class Decisions:
     def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
         """End the metrics of these scores by them; return those that had no outcome before."""
         settle = self.ledger.settle
-        counted = [one for one in scores if settle(key, one.metric, one.outcome, one.source)]
+        counted = [score for score in scores if settle(key, score.metric, score.counted_as, score.source)]
         reasons = {score.metric: score.reason for score in counted if score.reason}
-        self._note(key, {score.metric: score.outcome for score in counted}, reasons)
+        self._note(key, {score.metric: score.counted_as for score in counted}, reasons)
         return counted
 
     def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome], reasons: Mapping[str, str] = _NO_REASON) -> None:
