@@ -155,7 +155,8 @@ class UnitsById:
         What is not kept cannot be previewed, and ``unknown`` counts it: rules on scores; rules on metadata that neither
         ``capture.metadata``, ``monitoring.dimensions`` nor a rule in force names; rules on tools and models of units that no
         rate or rule could have taken, which were not followed; and rules of any kind on units of other instrumentations that
-        sampling left out when they began. Units that were submitted to be scored, or came from another process, are not among the 1,000.
+        sampling left out when they began. Units that were submitted to be scored, or came from another process, are not among
+        the 1,000.
 
         Args:
             rules: None = those in force; ``[]`` = none.

@@ -81,7 +81,10 @@ def test_what_the_offline_judge_is_blind_to_is_told_where_it_is_asked(
 def test_each_field_says_where_it_comes_from(tmp_path: Path) -> None:
     fields = {metric["name"]: metric["fields"] for metric in plan(tmp_path, WHOLE)["metrics"]}
 
-    assert fields["faithfulness"]["single_turn"]["retrieved_contexts"] == "output.passages (capture.retrieved_contexts)"
+    assert (
+        fields["faithfulness"]["single_turn"]["retrieved_contexts"]
+        == "output.passages (capture.extract.retrieved_contexts)"
+    )
     assert fields["faithfulness"]["single_turn"]["user_input"].startswith("the last human message, else question")
     assert "spanscore.references(reference=…)" in fields["exact_match"]["single_turn"]["reference"]
     assert fields["topic_adherence"]["multi_turn"]["user_input"].startswith("the messages of a unit")

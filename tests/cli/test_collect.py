@@ -148,7 +148,7 @@ def test_spans_without_content_are_told_to_be(spans: Path, tmp_path: Path) -> No
 
     refused = ran("collect", bare, "--out", tmp_path / "cases.jsonl")
 
-    assert "60 units, none with content: capture_content was off" in str(refused.exception)
+    assert "60 units, none with content: capture.content was off" in str(refused.exception)
 
 
 def _without_content(request: dict[str, Any]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ REFUSED: dict[tuple[str, ...], str] = {
     (*COLLECT, "samples.jsonl", "--out", "x.jsonl"): "samples.jsonl holds no spans: a file has lines of OTLP-JSON",
     (*COLLECT, "folder", "--out", "x.jsonl"): "folder holds no file that ends with .jsonl",
     (*COLLECT, "broken.jsonl", "--out", "x.jsonl"): "broken.jsonl line 1: no OTLP trace request",
-    (*COLLECT, "bare.jsonl", "--out", "x.jsonl"): "12 units, none with content: capture_content was off",
+    (*COLLECT, "bare.jsonl", "--out", "x.jsonl"): "12 units, none with content: capture.content was off",
     (
         *COLLECT,
         "spans.jsonl",
@@ -213,7 +213,7 @@ TOLD: dict[tuple[str, ...], tuple[int, str]] = {
     (*COLLECT, "spans.jsonl", "--sample", "1", "--out", "{tmp}/x.jsonl"): (0, "1 case is in"),
     (*PREVIEW, "half_spans.jsonl"): (0, "not read: half_spans.jsonl line"),
     (*REPLAY, "spans.jsonl", "--until", "2001-01-01"): (0, "12 traces with 0 units; 12 more outside the time"),
-    (*PREVIEW, "bare.jsonl"): (0, "12 units, none with content: capture_content was off"),
+    (*PREVIEW, "bare.jsonl"): (0, "12 units, none with content: capture.content was off"),
     ("evaluate", "half.jsonl", "-m", "faithfulness"): (0, "Not read, line 1: not valid JSON"),
     ("evaluate", "questions.jsonl", "-m", "faithfulness", "--min", "faithfulness=0.5"): (3, "not known"),
     (

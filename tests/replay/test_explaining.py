@@ -15,6 +15,7 @@ from rich.cells import cell_len
 
 import spanscore
 from spanscore import Extract, SampleError
+from spanscore.config import Units
 from spanscore.line.explained import ExplainedTrace
 from spanscore.model.span import NoContent
 from spanscore.sources.files import OtlpFiles
@@ -39,6 +40,9 @@ def span(number: int, name: str, attributes: dict[str, Any], *, scope: str = GEN
     times = {"startTimeUnixNano": str(10**18 + number), "endTimeUnixNano": str(10**18 + 1_000 - number)}
     one = {**ids, "name": name, "kind": 1, **times, "attributes": pairs, **more}
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"scope": {"name": scope}, "spans": [one]}]}]})
+
+
+USER_INPUT = "capture.extract.user_input (Extract(user_input=…))"
 
 
 def explained(*lines: str, **options: Any) -> ExplainedTrace:
@@ -125,11 +129,11 @@ def test_content_in_span_events_names_the_event() -> None:
         ([span(1, "call", {**CHAT, **ALIEN}, scope="acme")], {}, "units.translations"),
         ([span(1, "GET /", {"http.route": "/"}, scope="acme")], {}, "SPAN_ONLY"),
         ([span(1, "embed", {"gen_ai.operation.name": "embeddings"})], {}, "SPAN_ONLY"),
-        ([span(1, "chat m", TALK)], {"ignore_scopes": [GENAI]}, "units.ignore_scopes leaves out"),
-        ([span(1, "chat m", TALK)], {"kinds": ["agent"]}, "units.kinds"),
-        ([span(1, "chain", TORN)], {}, "capture.user_input (Extract(user_input=…)) names where it stands: input.topic,"),
-        ([span(1, "chain", TORN)], {"extract": Extract(user_input="input.q")}, "capture.user_input"),
-        ([span(1, "chat m", {**CHAT, "gen_ai.input.messages": ASKED})], {}, "capture.response"),
+        ([span(1, "chat m", TALK)], {"units": Units(ignore_scopes=[GENAI])}, "units.ignore_scopes leaves out"),
+        ([span(1, "chat m", TALK)], {"units": Units(kinds=["agent"])}, "units.kinds"),
+        ([span(1, "chain", TORN)], {}, f"{USER_INPUT} names where it stands: input.topic,"),
+        ([span(1, "chain", TORN)], {"extract": Extract(user_input="input.q")}, "capture.extract.user_input"),
+        ([span(1, "chat m", {**CHAT, "gen_ai.input.messages": ASKED})], {}, "capture.extract.response"),
         ([span(1, "chat m", {**TALK, "gen_ai.output.messages": SAID[:40]})], {}, "ATTRIBUTE_VALUE_LENGTH_LIMIT"),
         ([span(2, "tool", {"gen_ai.operation.name": "execute_tool"}, under=1)], {}, "units.orphan_wait"),
         ([span(1, "chat m", CHAT, scope="spanscore.capture")], {}, "capture.content"),
@@ -157,7 +161,7 @@ def test_a_trace_that_is_not_scored_names_the_switch_or_the_key(lines: list[str]
 def test_of_a_question_that_cannot_be_told_from_other_texts_the_keys_are_named_and_the_answer_is_not() -> None:
     (unit,) = explained(span(1, "chain", TORN)).units
 
-    assert unit.change == ["capture.user_input (Extract(user_input=…)) names where it stands: input.topic, input.ask"]
+    assert unit.change == [f"{USER_INPUT} names where it stands: input.topic, input.ask"]
     assert [part.field for part in unit.parts] == ["user_input", "retrieved_contexts"]
 
 
@@ -170,14 +174,7 @@ def test_a_wrapper_of_the_application_that_would_make_one_unit_is_named() -> Non
         2,
         ["units.scopes: [my_app.chat] makes one unit of these 2, with answer as its root"],
     )
-    assert (
-        len(
-            explained(
-                top, span(2, "chat m", TALK, under=1), span(3, "chat m", TALK, under=1), scopes=["my_app.chat"]
-            ).units
-        )
-        == 1
-    )
+    assert len(explained(*lines, units=Units(scopes=["my_app.chat"])).units) == 1
 
 
 def test_a_translation_of_the_user_that_raises_is_named_at_its_span() -> None:
@@ -190,7 +187,7 @@ def test_a_translation_of_the_user_that_raises_is_named_at_its_span() -> None:
         def normalize(self, span: Any) -> Any:
             return replace(span, no_content=NoContent("", ""))
 
-    trace = explained(span(1, "call", ALIEN, scope="acme"), translations=[Broken()])
+    trace = explained(span(1, "call", ALIEN, scope="acme"), units=Units(translations=[Broken()]))
 
     assert trace.spans[0].note == "raised KeyError"
     assert "secret" not in str(trace)
@@ -217,7 +214,7 @@ def test_a_configuration_counts_and_an_option_replaces_its_key(tmp_path: Path) -
     config.write_text("judge: lexical\nmetrics: [faithfulness]\nunits: {kinds: [agent]}\n")
 
     assert explained(span(1, "chat m", TALK), config=config).units[0].outcome == "filtered"
-    assert explained(span(1, "chat m", TALK), config=config, kinds=["chat"]).units[0].outcome is None
+    assert explained(span(1, "chat m", TALK), config=config, units=Units(kinds=["chat"])).units[0].outcome is None
 
 
 def test_spans_of_the_sdk_and_of_a_store_are_explained_as_lines_are(tmp_path: Path) -> None:

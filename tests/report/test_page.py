@@ -150,7 +150,7 @@ def test_content_that_was_not_captured_says_how_to_switch_it_on(tmp_path: Path) 
     write(a_scored_unit("secret", content=False), page)
 
     assert "Not captured" in words(page)
-    assert "capture_content=True" in words(page)
+    assert "capture=Capture(content=True)" in words(page)
     assert semconv.CAPTURE_CONTENT_ENV in words(page)
     assert "secret" not in words(page)
 

@@ -276,7 +276,7 @@ def _metric(metric: Metric, settings: ScorerSettings, *, per_session: bool) -> M
 def _where(name: str, kind: str, extract: Extract | None) -> str:
     own = getattr(extract, name, None)
     if own:
-        return f"{own} (capture.{name})"
+        return f"{own} (capture.extract.{name})"
     if kind == "multi_turn" and name == "user_input":
         return _CONVERSATION
     return FOUND.get(name) or _BY_HAND.format(field=name)

@@ -39,9 +39,9 @@ _SHORTEST: Final = 12
 """Characters of a text that is searched for inside a longer one."""
 _MOST_PATHS: Final = 6
 _KEY_OF: Final = {
-    "user_input": "capture.user_input (Extract(user_input=…))",
-    "response": "capture.response (Extract(response=…))",
-    "retrieved_contexts": "capture.retrieved_contexts (in Python Extract(retrieved_contexts=…) or retrieval_tools=[…])",
+    "user_input": "capture.extract.user_input (Extract(user_input=…))",
+    "response": "capture.extract.response (Extract(response=…))",
+    "retrieved_contexts": "capture.extract.retrieved_contexts (in Python Extract(retrieved_contexts=…) or retrieval_tools=[…])",
 }
 _NOT_WHOLE: Final = (
     "units.max_spans, units.max_bytes and units.max_age bound a unit: raise the one that this trace is above"

@@ -23,7 +23,10 @@ from spanscore.units.traces import ClosedUnit, TraceTable
 
 __all__ = ["NO_CONTENT", "StoredUnit", "UnitReader", "reading_settings"]
 
-NO_CONTENT = "none with content: capture.content was off; set capture=Capture(content=True), in a configuration capture: {content: true}"
+NO_CONTENT = (
+    "none with content: capture.content was off; "
+    "set capture=Capture(content=True), in a configuration capture: {content: true}"
+)
 """Of the units of a file, and what to do so that the next ones have some."""
 
 
