@@ -8,6 +8,8 @@ import pytest
 from tests.docs.private import WORDS, without_words, words_by_place
 from tests.docs.test_how_to import rows
 
+from spanscore.config import Capture
+
 ASKED_ABOUT = {"ASKED", "ANSWERED", "RETRIEVED", "REFERRED", "ARGUMENT"}
 HELD = {
     "question, answer, contexts, references, tool calls of a scored unit": ASKED_ABOUT,
@@ -22,8 +24,8 @@ HELD = {
 """What the table names → the words of the chain that are such."""
 COLUMNS = {
     "by default": {},
-    "`capture_content=True`": {"capture_content": True},
-    "and with a `redactor`": {"capture_content": True, "redactor": without_words},
+    "`Capture(content=True)`": {"capture": Capture(content=True)},
+    "and with a `redactor`": {"capture": Capture(content=True), "redactor": without_words},
 }
 TABLE = [*rows("keep-content-private.md", "what", "goes to", *COLUMNS)]
 

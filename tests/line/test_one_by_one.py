@@ -193,7 +193,7 @@ def test_a_fork_between_two_scores_of_a_unit_counts_each_once():
         from tests.servers.server import poll
         from spanscore.testing import MemorySink
         go_on, sink = threading.Event(), MemorySink()
-        scorer = OnlineScorer([Grounded(), Held(go_on)], tracer_provider=a_trace().provider, sinks=[sink])
+        scorer = OnlineScorer([Grounded(), Held(go_on)], tracer_provider=a_trace().provider, outputs={"sinks": [sink]})
         ask = lambda: rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         ask()
         half = lambda: scorer.status().outcomes["grounded"] == {"scored": 1}

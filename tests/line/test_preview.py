@@ -107,7 +107,7 @@ def test_a_rule_on_metadata_that_nobody_listed_says_how_to_have_them_kept() -> N
         preview = scorer.preview([GOLD], rate=0.0)
 
     assert (by_name(preview.rules)["gold"].unknown, preview.taken) == (2, 0)
-    assert any("metadata tier is not kept; capture_metadata=['tier'] keeps it" in note for note in preview.notes)
+    assert any("metadata tier is not kept; capture.metadata: [tier] keeps it" in note for note in preview.notes)
 
 
 def test_a_rule_on_scores_says_that_they_are_not_known() -> None:
@@ -230,7 +230,7 @@ def test_it_is_printed_as_tables_that_fit_and_as_plain_values(monkeypatch: pytes
 REFUSED: dict[str, dict[str, Any]] = {
     "allowed is 0 to 1": {"rate": 1.5},
     "names 'unknown', which is no metric of this scorer": {"rates": {"unknown": 0.5}},
-    r"rules holds 'slow'; write \[spanscore.Rule": {"rules": ["slow"]},
+    r"rules holds 'slow'; write \[Rule\(rate=0\.5, when=RuleCondition\(": {"rules": ["slow"]},
 }
 
 

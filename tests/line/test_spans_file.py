@@ -153,7 +153,7 @@ _CHILD = """
 import sys
 from tests.live import Grounded, rag
 from spanscore import OnlineScorer
-with OnlineScorer([Grounded()], spans_to=sys.argv[1]) as scorer:
+with OnlineScorer([Grounded()], outputs={"spans_to": sys.argv[1]}) as scorer:
     for _ in range(30):
         rag().invoke("What?", config={"callbacks": [scorer.handler]})
 """
@@ -278,8 +278,8 @@ def test_a_command_that_needs_texts_names_the_switch(written: Path) -> None:
     config.write_text("metrics: [exact_match]\n")
     refused = run("collect", str(written), "--out", str(written.with_name("cases.jsonl")))
 
-    assert "set capture_content=True, in a configuration capture: {content: true}" in str(refused.exception)
-    assert "set capture_content=True" in " ".join(run("preview", str(config), str(written)).output.split())
+    assert "set capture=Capture(content=True), in a configuration capture: {content: true}" in str(refused.exception)
+    assert "set capture=Capture(content=True)" in " ".join(run("preview", str(config), str(written)).output.split())
 
 
 def test_compare_reads_the_files_of_two_releases(out: Path) -> None:
