@@ -9,13 +9,12 @@ import weakref
 import pytest
 from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
 
-from spanscore import OnlineScorer
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges import Cached, Gated, LangChainJudge, LexicalJudge, Priced, Timed, judge, shared_judge
 from spanscore.judges.effects.budget import Budgeted
 from spanscore.judges.effects.effect import layers
 from spanscore.judges.effects.gathered import Gathered
-from spanscore.settings.judging import JudgeSettings
+from spanscore.settings.judging import OF_SCORER, JudgeSettings
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
@@ -111,6 +110,6 @@ def test_a_forgotten_model_is_not_kept() -> None:
 
 
 def test_every_setting_of_a_judge_is_explained_where_code_gives_it() -> None:
-    told = f"{judge.__doc__}{OnlineScorer.__doc__}"
+    docstrings = {key: JudgeSettings if key in OF_SCORER else judge for key in JudgeSettings.model_fields}
 
-    assert [key for key in JudgeSettings.model_fields if f"    {key}: " not in told] == []
+    assert [key for key, owner in docstrings.items() if f"    {key}: " not in str(owner.__doc__)] == []

@@ -92,12 +92,12 @@ REFUSED: dict[str, dict[str, Any]] = {
         "per": "1h",
     },
     r"a budget has exactly one of usd, tokens, calls; this one has none": {"per": "1h"},
-    r"a budget's usd is 0; allowed is any number above 0": {"usd": 0, "per": "1h"},
-    r"a budget's calls is -1; allowed": {"calls": -1, "per": "1h"},
-    r"a budget's usd is nan; allowed": {"usd": float("nan"), "per": "1h"},
-    r"a budget's per is '30s'; allowed is 1m to 30d": {"calls": 5, "per": "30s"},
-    r"a budget's per is '31d'; allowed is 1m to 30d": {"calls": 5, "per": "31d"},
-    r"a budget's per is 'often'; allowed is 1m to 30d": {"calls": 5, "per": "often"},
+    r"judge\.budget\.usd: must be greater than 0 \(given: 0\)": {"usd": 0, "per": "1h"},
+    r"judge\.budget\.calls: must be greater than 0 \(given: -1\)": {"calls": -1, "per": "1h"},
+    r"judge\.budget\.usd: is no finite number \(given: nan\)": {"usd": float("nan"), "per": "1h"},
+    r"judge\.budget\.per: '30s'; allowed is 1m to 30d": {"calls": 5, "per": "30s"},
+    r"judge\.budget\.per: '31d'; allowed is 1m to 30d": {"calls": 5, "per": "31d"},
+    r"judge\.budget\.per: 'often'; allowed is 1m to 30d": {"calls": 5, "per": "often"},
 }
 
 
@@ -107,26 +107,56 @@ def test_what_is_no_budget_is_refused_with_what_is(message: str) -> None:
         Budget(**REFUSED[message])
 
 
-@pytest.mark.parametrize("given", [Budget(calls=1, per="1h"), 5, "1h", [5], [{"calls": 1, "per": "1h"}]], ids=str)
-def test_budgets_that_are_no_list_of_them_are_refused(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"budget is .*; allowed is a list of them, such as \[Budget\("):
+NO_LIST: list[tuple[Any, str]] = [
+    (
+        Budget(calls=1, per="1h"),
+        r"judge\.budget: is no list \(given: Budget\(.*; write budget: \[\{calls: 1\.0, per: 1h\}\]",
+    ),
+    (5, r"judge\.budget: is no list \(given: 5\); write budget: \[\{usd: 5, per: 1d\}\]"),
+    ("1h", r"judge\.budget: is no list \(given: '1h'\); write budget: \[\{usd: 5, per: 1d\}\]"),
+    ([5], r"judge\.budget\.0: is a single value \(given: 5\); write keys with values.*Keys are usd, tokens, calls"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), NO_LIST)
+def test_budgets_that_are_no_list_of_them_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         OnlineScorer([ExactMatch()], budget=given, tracer_provider=a_trace().provider)
 
 
+def test_a_budget_may_be_written_as_in_a_file() -> None:
+    with a_line(budget=[{"calls": 1, "per": "1h"}]) as (scorer, _):
+        assert [(budget.spent, budget.limit) for budget in scorer.status().budgets] == [(0, 1)]
+
+
 @pytest.mark.parametrize(
-    "given", [{"calls": "a"}, {"usd": True}, {"calls": 1, "per": None}, {"calls": 1, "per": [1]}], ids=str
+    ("given", "message"),
+    [
+        ({"calls": "a"}, r"judge\.budget\.calls: is no number \(given: 'a'\)"),
+        ({"usd": True}, r"judge\.budget\.usd: is no number \(given: True\)"),
+        ({"calls": 1, "per": None}, r"judge\.budget\.per: None; allowed is 1m to 30d"),
+        ({"calls": 1, "per": [1]}, r"judge\.budget\.per: \[1\]; allowed is 1m to 30d"),
+    ],
 )
-def test_a_budget_of_the_wrong_kind_is_refused_with_what_is_allowed(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"a budget's (calls|usd|per) is .*; allowed is"):
+def test_a_budget_of_the_wrong_kind_is_refused_with_what_is_allowed(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         Budget(**{"per": "1h", **given})
 
 
-@pytest.mark.parametrize("replica_share", [0, -0.5, 1.5, float("nan"), "a", None])
-def test_a_share_that_is_none_is_refused(replica_share: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"judge\.replica_share is .*; allowed is above 0, up to 1"):
-        OnlineScorer(
-            [ExactMatch()], judge=JudgeSettings(replica_share=replica_share), tracer_provider=a_trace().provider
-        )
+@pytest.mark.parametrize(
+    ("replica_share", "message"),
+    [
+        (0, r"must be greater than 0 \(given: 0\)"),
+        (-0.5, r"must be greater than 0 \(given: -0\.5\)"),
+        (1.5, r"must be 1 or less \(given: 1\.5\)"),
+        (float("nan"), r"must be greater than 0 \(given: nan\)"),
+        ("a", r"is no number \(given: 'a'\)"),
+        (None, r"is no number \(given: None\)"),
+    ],
+)
+def test_a_share_that_is_none_is_refused(replica_share: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"judge\.replica_share: {message}"):
+        JudgeSettings(replica_share=replica_share)
 
 
 def test_a_budget_of_no_metric_is_refused_with_those_there_are() -> None:

@@ -13,7 +13,7 @@ from tests.line.test_received import Answered, agent, send
 from tests.live import QUESTION, Failing, Grounded, Held, a_line, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer, SingleTurnSample, semconv
-from spanscore.config import Compare
+from spanscore.config import Compare, Limits
 
 
 def collected(scorer: OnlineScorer, reader: InMemoryMetricReader, instrument: str) -> dict[Any, float]:
@@ -84,7 +84,11 @@ def test_what_a_release_lost_is_weighed_as_its_own() -> None:
 def test_a_unit_that_finds_no_room_is_lost_to_its_release_with_its_weight() -> None:
     go_on, reader = threading.Event(), InMemoryMetricReader()
     trace = a_trace(resource=Resource({"service.version": "1.5"}))
-    options: dict[str, Any] = {"sample_rate": 0.25, "queue_size": 1, "compare": Compare(by="service.version")}
+    options: dict[str, Any] = {
+        "sample_rate": 0.25,
+        "limits": Limits(queue_size=1),
+        "compare": Compare(by="service.version"),
+    }
     with a_line(Held(go_on), trace=trace, meter_provider=MeterProvider([reader]), **options) as (scorer, _):
         for _ in range(60):
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
@@ -107,14 +111,23 @@ def test_the_ledger_forgets_the_release_of_what_has_ended() -> None:
         assert scorer._line.ledger._values == {}
 
 
-@pytest.mark.parametrize("by", ["", "  ", None, 5, "input.value"])
-def test_what_cannot_tell_releases_apart_is_refused(by: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"compare.by is .*(service\.version|quotes what users write)"):
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("", r"'' is no name; write what differs: 'service\.version'"),
+        ("  ", r"'  ' is no name; write what differs: 'service\.version'"),
+        (None, r"is no text \(given: None\)"),
+        (5, r"is no text \(given: 5\)"),
+        ("input.value", r"'input\.value' quotes what users write"),
+    ],
+)
+def test_what_cannot_tell_releases_apart_is_refused(by: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"compare\.by: {message}"):
         Compare(by=by)
 
 
 def test_a_name_in_place_of_the_object_is_refused_with_what_to_write() -> None:
-    with pytest.raises(ConfigurationError, match=r"write compare=spanscore.config.Compare"):
+    with pytest.raises(ConfigurationError, match=r"write keys with values, such as compare: \{by: service\.version\}"):
         OnlineScorer([Grounded()], compare="service.version")
 
 

@@ -73,13 +73,11 @@ def test_a_unit_that_was_not_sampled_says_which_threshold_it_missed(rules: list[
 
 
 @pytest.mark.parametrize(
-    "facts", [{"status": "error"}, {"any_error": True}, {"min_tool_calls": 3}, {"slower_than": 100.0}]
+    "condition", [{"status": "error"}, {"any_error": True}, {"min_tool_calls": 3}, {"slower_than": 100.0}]
 )
-def test_a_rule_that_did_not_match_is_not_told_of_a_unit_that_was_not_sampled(facts: dict[str, Any]) -> None:
-    with a_line(Grounded(), sampling=Sampling(rate=0.0, rules=[Rule(rate=1e-9, name="another", **facts)])) as (
-        scorer,
-        _,
-    ):
+def test_a_rule_that_did_not_match_is_not_told_of_a_unit_that_was_not_sampled(condition: dict[str, Any]) -> None:
+    rule = Rule(rate=1e-9, name="another", when=RuleCondition(**condition))
+    with a_line(Grounded(), sampling=Sampling(rate=0.0, rules=[rule])) as (scorer, _):
         trace_id = invoked(scorer)
         assert scorer.flush(5)
 

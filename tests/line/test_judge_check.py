@@ -277,9 +277,17 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path, metrics: list[str], t
         OnlineScorer([Says()], judge_check=JudgeCheck(golden_set=file, metrics=metrics))
 
 
-@pytest.mark.parametrize("every", ["30s", "31d", 0, "soon"])
-def test_a_schedule_that_makes_no_sense_is_refused(every: Any) -> None:
-    with pytest.raises(ConfigurationError, match="allowed is 1m to 30d"):
+@pytest.mark.parametrize(
+    ("every", "message"),
+    [
+        ("30s", r"must be 60 or more \(given: '30s'\)"),
+        ("31d", r"must be 2,592,000 or less \(given: '31d'\)"),
+        (0, r"must be greater than 0 \(given: 0\)"),
+        ("soon", "'soon' is no duration; write for example 30s, 500ms, 5m, 1h or a number of seconds"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(every: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"judge_check\.every: {message}"):
         JudgeCheck(golden_set="labelled.jsonl", every=every)
 
 

@@ -37,19 +37,21 @@ def test_every_kind_is_scored_and_the_models_called_alone_are_counted():
 
 
 def test_a_kind_that_is_not_named_is_filtered_with_its_reason():
-    status, _ = run(kinds=["workflow", "agent"])
+    status, _ = run(units=Units(kinds=["workflow", "agent"]))
 
     assert status.outcomes["polite"] == {"scored": 1, "filtered": 2}
     assert status.reasons["polite filtered"] == "units.kinds leaves out a model that is called alone"
 
 
 def test_workflows_are_left_out_likewise():
-    status, _ = run(kinds=["chat"])
+    status, _ = run(units=Units(kinds=["chat"]))
 
     assert status.outcomes["polite"] == {"scored": 2, "filtered": 1}
     assert status.reasons["polite filtered"] == "units.kinds leaves out workflows"
 
 
 def test_a_kind_that_does_not_exist_is_an_error():
-    with pytest.raises(ConfigurationError, match="kinds names 'llm'; allowed are workflow, agent, chat"):
+    with pytest.raises(
+        ConfigurationError, match=r"units\.kinds\.0: is none of 'workflow', 'agent' or 'chat' \(given: 'llm'\)"
+    ):
         OnlineScorer([polite], units=Units(kinds=["llm"]))

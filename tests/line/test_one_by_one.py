@@ -103,7 +103,7 @@ def test_a_unit_that_leaves_as_pending_says_which_metric_cannot_score_it():
 
 def test_on_an_overflow_a_unit_leaves_with_the_scores_that_are_in():
     go_on, sink = threading.Event(), MemorySink()
-    with a_line(Grounded(), Held(go_on), hold=60.0, sinks=[sink]) as (scorer, trace):
+    with a_line(Grounded(), Held(go_on), outputs=Outputs(hold=60.0, sinks=[sink])) as (scorer, trace):
         scorer._line.hold.max_units = 1
         ask(scorer)
         until("the first score", lambda: scorer.status().outcomes["grounded"] == {"scored": 1})
@@ -193,7 +193,7 @@ def test_a_fork_between_two_scores_of_a_unit_counts_each_once():
         from tests.servers.server import poll
         from spanscore.testing import MemorySink
         go_on, sink = threading.Event(), MemorySink()
-        scorer = OnlineScorer([Grounded(), Held(go_on)], tracer_provider=a_trace().provider, sinks=[sink])
+        scorer = OnlineScorer([Grounded(), Held(go_on)], tracer_provider=a_trace().provider, outputs={"sinks": [sink]})
         ask = lambda: rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
         ask()
         half = lambda: scorer.status().outcomes["grounded"] == {"scored": 1}

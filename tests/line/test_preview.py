@@ -230,7 +230,7 @@ def test_it_is_printed_as_tables_that_fit_and_as_plain_values(monkeypatch: pytes
 REFUSED: dict[str, dict[str, Any]] = {
     "allowed is 0 to 1": {"rate": 1.5},
     "names 'unknown', which is no metric of this scorer": {"rates": {"unknown": 0.5}},
-    r"rules holds 'slow'; write \[spanscore.Rule": {"rules": ["slow"]},
+    r"rules holds 'slow'; write \[Rule\(rate=0\.5, when=RuleCondition\(": {"rules": ["slow"]},
 }
 
 

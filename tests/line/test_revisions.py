@@ -15,7 +15,7 @@ from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, Held, a_line, identi
 from tests.servers.server import poll
 
 from spanscore import semconv
-from spanscore.config import JudgeSettings, Outputs
+from spanscore.config import JudgeSettings, Limits, Outputs
 from spanscore.model.score import Outcome, score_id
 from spanscore.model.span import SpanData, Unit
 from spanscore.testing import MemorySink, make_span, make_unit
@@ -122,7 +122,7 @@ def test_no_event_tells_of_it() -> None:
     [
         ({"sample_rate": 0.0}, {}, Outcome.NOT_SAMPLED),
         ({}, {"complete": False}, Outcome.INCOMPLETE),
-        ({"queue_size": 1}, {}, Outcome.QUEUE_FULL),
+        ({"limits": Limits(queue_size=1)}, {}, Outcome.QUEUE_FULL),
     ],
 )
 def test_one_that_is_not_scored_has_its_outcome_too(options: Any, change: Any, outcome: Outcome) -> None:

@@ -109,7 +109,10 @@ def test_the_number_of_tool_calls_and_a_model_inside_are_seen(condition: dict[st
     twice = RunnableLambda(lambda question: [search.invoke({"query": question}) for _ in range(2)] and question)
 
     found = decided(
-        chain(twice | Named(messages=repeat("yes"))), Rule(rate=1.0, name="inside", **condition), 3, sample_rate=0.0
+        chain(twice | Named(messages=repeat("yes"))),
+        Rule(rate=1.0, name="inside", when=RuleCondition(**condition)),
+        3,
+        sample_rate=0.0,
     )
 
     assert found.total() == scored

@@ -25,7 +25,9 @@ def short(sample: Any) -> bool:
 
 
 def judged(*metrics: Any, **options: Any) -> Any:
-    return a_line(*(metrics or (short, Grounded("dear"))), **{"rates": RATES, "rules": RULES, **options})
+    return a_line(
+        *(metrics or (short, Grounded("dear"))), **{"sampling": Sampling(rates=RATES, rules=RULES), **options}
+    )
 
 
 def test_a_low_score_has_the_others_score_the_unit_and_a_high_one_has_not() -> None:
@@ -70,7 +72,10 @@ def test_a_unit_without_the_score_has_no_low_one(error: Exception | None) -> Non
 
 
 def test_a_unit_without_a_sample_is_decided_on_all_the_same() -> None:
-    with judged(Grounded("short"), Grounded("dear"), sampling=Sampling(rates={"dear": 1.0})) as (scorer, trace):
+    with judged(Grounded("short"), Grounded("dear"), sampling=Sampling(rates={"dear": 1.0}, rules=RULES)) as (
+        scorer,
+        trace,
+    ):
         model(LONG).invoke(QUESTION, config={"callbacks": [scorer.handler]})
         assert scorer.flush(5)
 
@@ -106,19 +111,21 @@ def test_an_end_in_between_is_a_shutdown_of_what_was_not_decided() -> None:
 REFUSED: dict[str, dict[str, Any]] = {
     "looks at the score of short, which is no metric here; there are dear": {
         "metrics": [Grounded("dear")],
-        "rates": {},
+        "sampling": Sampling(rules=RULES),
     },
-    r"which is scored on 0\.2 of the units; set sampling\.rates: \{short: 1\.0\}": {"sample_rate": 0.2, "rates": {}},
+    r"which is scored on 0\.2 of the units; set sampling\.rates: \{short: 1\.0\}": {
+        "sampling": Sampling(rate=0.2, rules=RULES),
+    },
     "looks at the score of short, which asks a judge": {
         "metrics": [Faithfulness(LexicalJudge(), name="short")],
-        "rates": {},
+        "sampling": Sampling(rules=RULES),
     },
 }
 
 
 @pytest.mark.parametrize("message", REFUSED)
 def test_a_score_at_which_no_rule_can_look_is_refused_at_the_start(message: str) -> None:
-    options = {"metrics": [short, Grounded("dear")], "rates": RATES, **REFUSED[message]}
+    options = {"metrics": [short, Grounded("dear")], **REFUSED[message]}
 
     with pytest.raises(ConfigurationError, match=message), judged(*options.pop("metrics"), **options):
         pass

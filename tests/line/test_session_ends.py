@@ -16,7 +16,7 @@ from tests.line.test_shadows import told
 from tests.live import a_line, identity_holds, model
 
 from spanscore import SingleTurnSample, semconv, session
-from spanscore.config import Limits, Sampling, Sessions
+from spanscore.config import Limits, Outputs, Sampling, Sessions
 from spanscore.errors import JudgeUnavailable
 from spanscore.testing import MemorySink
 
@@ -65,8 +65,8 @@ def test_one_that_is_idle_ends_by_itself() -> None:
 def test_one_ends_with_its_last_turn_and_what_comes_after_is_a_revision() -> None:
     reader = InMemoryMetricReader()
     meters = MeterProvider(metric_readers=[reader])
-    options = {"sessions": Sessions(max_turns=3), "rates": {"grounded": 0.0}, "meter_provider": meters}
-    with a_line(sessions=Sessions(metrics=[Turns()]), **options) as (scorer, trace):
+    sessions, sampling = Sessions(metrics=[Turns()], max_turns=3), Sampling(rates={"grounded": 0.0})
+    with a_line(sessions=sessions, sampling=sampling, meter_provider=meters) as (scorer, trace):
         recall(scorer, "a", 4)
         scorer.end_session("a")
         assert scorer.flush(10)
@@ -78,8 +78,8 @@ def test_one_ends_with_its_last_turn_and_what_comes_after_is_a_revision() -> Non
 
 
 def test_one_that_is_never_idle_is_scored_on_the_way_and_counted_at_its_end() -> None:
-    options = {"sessions": Sessions(score_every=5), "sinks": [sink := MemorySink()]}
-    with a_line(sessions=Sessions(metrics=[Turns()]), **options) as (scorer, trace):
+    sessions, outputs = Sessions(metrics=[Turns()], score_every=5), Outputs(sinks=[sink := MemorySink()])
+    with a_line(sessions=sessions, outputs=outputs) as (scorer, trace):
         for turn in range(12):
             talk(scorer, "a", 1, first=turn + 1)
             assert scorer.flush(10)

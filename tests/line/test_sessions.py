@@ -11,7 +11,7 @@ from tests.line.sessions import Turns, evaluations, talk
 from tests.live import Grounded, a_line, identity_holds, model
 
 from spanscore import ConfigurationError, OnlineScorer, references, semconv, session
-from spanscore.config import Sampling, Sessions
+from spanscore.config import JudgeSettings, Sampling, Sessions
 
 
 def test_a_conversation_that_is_ended_has_one_score_below_its_last_turn() -> None:
@@ -78,11 +78,19 @@ def test_what_is_unknown_or_has_ended_is_not_ended_again() -> None:
 @pytest.mark.parametrize(
     ("metrics", "options", "told"),
     [
-        ([], {"session_metrics": [Grounded()]}, "takes no conversation"),
-        ([Turns()], {"session_metrics": [Turns()]}, "scores units or sessions"),
-        ([], {"session_metrics": [Turns()], "shadows": [Turns()]}, "second judges are asked about units"),
+        ([], {"sessions": Sessions(metrics=[Grounded()])}, "takes no conversation"),
+        ([Turns()], {"sessions": Sessions(metrics=[Turns()])}, "scores units or sessions"),
+        (
+            [],
+            {"sessions": Sessions(metrics=[Turns()]), "judge": JudgeSettings(shadows=[Turns()])},
+            "second judges are asked about units",
+        ),
         ([], {}, "at least one metric"),
-        ([], {"session_metrics": [Turns()], "rates": {"turns": 2}}, "allowed is 0 to 1"),
+        (
+            [],
+            {"sessions": Sessions(metrics=[Turns()]), "sampling": {"rates": {"turns": 2}}},
+            r"sampling\.rates\.turns: must be 1 or less \(given: 2\)",
+        ),
     ],
 )
 def test_metrics_that_cannot_score_sessions_are_refused(metrics: Any, options: Any, told: str) -> None:
@@ -123,8 +131,20 @@ def test_a_block_that_is_left_in_another_context_raises_nothing(block: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"idle_timeout": "5m"}, {"max_bytes": "64MB"}, {"score_every": "10"}, {"idle_timeout": 0}]
+    ("wrong", "message"),
+    [
+        ({"idle_timeout": "soon"}, r"sessions\.idle_timeout: 'soon' is no duration"),
+        ({"idle_timeout": 0}, r"sessions\.idle_timeout: must be greater than 0 \(given: 0\)"),
+        ({"max_bytes": "64 boxes"}, r"sessions\.max_bytes: '64 boxes' is no size"),
+        ({"score_every": "often"}, r"sessions\.score_every: is no whole number \(given: 'often'\)"),
+    ],
 )
-def test_bounds_that_cannot_be_are_named(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=f"sessions.{next(iter(wrong))} is"):
+def test_bounds_that_cannot_be_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         Sessions(**wrong)
+
+
+def test_bounds_may_be_written_as_in_a_file() -> None:
+    written = Sessions(idle_timeout="5m", max_bytes="64MB", score_every="10")  # type: ignore[arg-type]
+
+    assert written == Sessions(idle_timeout=300.0, max_bytes=64_000_000, score_every=10)

@@ -212,8 +212,9 @@ def test_a_sink_of_ones_own_is_told_the_stratum() -> None:
 
 def test_a_shadow_is_paid_from_a_budget_of_its_own() -> None:
     old, new = (AspectCritic(judge(Answers(GOOD)), name="kind", definition="Kind?") for _ in range(2))
-    budgets = {"budget": [Budget(calls=100, per="30d")], "shadow_budget": [Budget(calls=2, per="30d")]}
-    with a_line(old, judge=JudgeSettings(shadows=[new]), **budgets) as (scorer, _):
+    own, of_the_shadow = [Budget(calls=100, per="30d")], [Budget(calls=2, per="30d")]
+    asked = JudgeSettings(shadows=[new], budget=own, shadow_budget=of_the_shadow)
+    with a_line(old, judge=asked) as (scorer, _):
         for _ in range(4):
             rag().invoke(QUESTION, config=config(scorer))
             assert scorer.flush(5)

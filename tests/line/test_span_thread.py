@@ -4,6 +4,7 @@ from threading import Event
 
 from tests.live import QUESTION, a_line, rag
 
+from spanscore.config import Outputs
 from spanscore.model.span import UnitKey
 from spanscore.testing import make_span
 
@@ -11,7 +12,7 @@ MS = 1_000_000
 
 
 def test_a_unit_is_closed_when_its_quiet_time_is_over():
-    with a_line(outputs=["instruments"]) as (scorer, _):
+    with a_line(outputs=Outputs(span=False, evaluation_span=False, event=False)) as (scorer, _):
         scorer._line.assembler.quiet_ns = 800_000_000
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
 

@@ -153,7 +153,7 @@ _CHILD = """
 import sys
 from tests.live import Grounded, rag
 from spanscore import OnlineScorer
-with OnlineScorer([Grounded()], spans_to=sys.argv[1]) as scorer:
+with OnlineScorer([Grounded()], outputs={"spans_to": sys.argv[1]}) as scorer:
     for _ in range(30):
         rag().invoke("What?", config={"callbacks": [scorer.handler]})
 """

@@ -12,7 +12,7 @@ from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds
 from tests.servers.server import poll
 
 from spanscore import Rule, session
-from spanscore.config import Compare, Limits, Outputs, RemoteScoring, RuleCondition, Sessions, Spool
+from spanscore.config import Compare, Limits, Outputs, RemoteScoring, RuleCondition, Sampling, Sessions, Spool
 from spanscore.errors import ConfigurationError
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.spool.inspection import inspected, retry_dead_letters
@@ -319,7 +319,7 @@ def test_rows_of_an_older_version_are_shared_by_metric(path):
 
 def test_metrics_that_wait_for_a_score_are_decided_on_where_that_is_made(path):
     rule = Rule(rate=1.0, name="good", when=RuleCondition(score={"metric": "grounded", "below": 1.0}))
-    options = {"rates": {"grounded": 1.0, "second": 0.0}, "rules": [rule]}
+    options = {"sampling": Sampling(rates={"grounded": 1.0, "second": 0.0}, rules=[rule])}
     metrics = [Grounded(), Grounded("second")]
 
     outcomes, _ = delegated(path, 1, *metrics, **options)
@@ -333,7 +333,7 @@ def test_metrics_that_wait_for_a_score_are_decided_on_where_that_is_made(path):
 def test_a_conversation_is_handed_over_as_one(path):
     of_sessions = Grounded("whole")
     of_sessions.requires = {"multi_turn": ()}
-    sessions = {"session_metrics": [of_sessions], "sessions": Sessions(score_every=0)}
+    sessions = {"sessions": Sessions(metrics=[of_sessions], score_every=0)}
     with a_line(spool=Spool(path=path, score_here=False), **sessions) as (scorer, _):
         with session("abc"):
             ask(scorer, 1)
@@ -364,7 +364,7 @@ def known(scorer):
 
 
 def test_a_spool_takes_the_place_of_a_queue(path):
-    with pytest.raises(ConfigurationError, match="spool and queue are both given"):
+    with pytest.raises(ConfigurationError, match=r"spool and limits\.job_queue are both given"):
         a_line(spool=Spool(path=path), limits=Limits(job_queue=MemoryQueue())).__enter__()
 
 

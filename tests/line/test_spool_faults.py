@@ -25,7 +25,7 @@ def outcomes():
     assert scorer.flush(20)
     return scorer.status().outcomes["grounded"]
 
-with a_line(spool=Spool(disk / "spool.db")) as (scorer, _):
+with a_line(spool=Spool(path=disk / "spool.db")) as (scorer, _):
     junk = disk / "junk"
     ask(scorer)
     print(outcomes())

@@ -75,7 +75,7 @@ def test_scores_that_are_emitted_again_add_to_no_sum_if_their_sums_were_exported
     with OtlpReceiver() as backend:
         backend.answer(answer, "metrics")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{backend.endpoint}/v1/metrics")
-        with a_line(trace=trace, spool=Spool(path), meter_provider=None) as (scorer, _):
+        with a_line(trace=trace, spool=Spool(path=path), meter_provider=None) as (scorer, _):
             rag("Nobody knows.").invoke(QUESTION, config={"callbacks": [scorer.handler]})
             until("an export of metrics", lambda: scorer.status().outcomes["grounded"] and backend.requests["metrics"])
             if takes_metrics:

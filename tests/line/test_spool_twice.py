@@ -9,7 +9,7 @@ from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds
 
 from spanscore import Rule
 from spanscore.codec.jobs import job_of
-from spanscore.config import Outputs, RuleCondition, Spool
+from spanscore.config import Outputs, RuleCondition, Sampling, Spool
 from spanscore.testing import MemorySink
 
 __all__ = ["path"]
@@ -32,7 +32,7 @@ def test_revisions_of_one_unit_that_were_handed_over_are_all_emitted(path):
 
 def test_a_metric_that_waited_for_a_score_and_has_its_own_is_not_asked_again(path):
     rule = Rule(rate=1.0, name="bad", when=RuleCondition(score={"metric": "grounded", "below": 1.0}))
-    options = {"rates": {"grounded": 1.0, "second": 0.0}, "rules": [rule]}
+    options = {"sampling": Sampling(rates={"grounded": 1.0, "second": 0.0}, rules=[rule])}
     trace, asked_again = a_trace(), [Grounded(), Grounded("second")]
     trace.provider.force_flush = lambda timeout_millis=30_000: False
     with a_line(Grounded(), Grounded("second"), trace=trace, spool=Spool(path=path), **options) as (scorer, _):

@@ -1,4 +1,4 @@
-"""``trace_judges``: what judges were asked is seen, in traces of its own, and is nobody's to score."""
+"""``judge.trace``: what judges were asked is seen, in traces of its own, and is nobody's to score."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_critic(*answers: Any, **asked: Any) -> AspectCritic:
 
 def scored(*metrics: Any, runs: int = 1, **options: Any) -> Trace:
     """Return what is exported of an application's runs, watched as a whole, and their evaluation by judges that are traced."""
-    with a_line(*metrics, **{"trace_judges": True, **options}) as (scorer, trace):
+    with a_line(*metrics, **{"judge": JudgeSettings(trace=True), **options}) as (scorer, trace):
         scorer.install()
         for _ in range(runs):
             rag().invoke(QUESTION)
@@ -175,7 +175,7 @@ def test_a_fallback_is_seen_under_its_own_name() -> None:
 def test_a_second_judge_is_seen_beside_the_first() -> None:
     other = AspectCritic(Answers(BAD), definition="Is it rude?", name="polite")
 
-    trace = scored(a_critic(), judge=JudgeSettings(shadows=[other]))
+    trace = scored(a_critic(), judge=JudgeSettings(trace=True, shadows=[other]))
 
     spans, evaluations = calls(trace), {span.context.span_id: span for span in trace.evaluations}
     assert {span.attributes.get(semconv.EVALUATION_SOURCE) for span in spans} == {None, "shadow"}

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.live import Trace, rag
 
 from spanscore import OnlineScorer, Rule, judge
-from spanscore.config import RemoteScoring
+from spanscore.config import RemoteScoring, Sampling
 from spanscore.metrics import Faithfulness, ResponseGroundedness
 
 TOKEN = "t0ken-planted-remote_scoring"
@@ -64,8 +64,7 @@ def application(
     asked = judge("lexical")
     given: dict[str, Any] = {
         "metrics": [Faithfulness(asked), ResponseGroundedness(asked)],
-        "sample_rate": RATE,
-        "rules": [Rule(rate=rule["rate"], name=rule["name"], **rule["when"]) for rule in RULES],
+        "sampling": Sampling(rate=RATE, rules=[Rule(**rule) for rule in RULES]),
         **options,
     }
     scorer = OnlineScorer(**given, remote_scoring=remote_scoring, tracer_provider=provider)

@@ -12,13 +12,13 @@ import sys
 
 from tests.remote_scoring.application import application, run
 
-from spanscore.config import RemoteScoring
+from spanscore.config import RemoteScoring, Sampling
 
 
 def main(endpoint: str, token_file: str) -> None:
     """Serve calls until stdin ends."""
     where = RemoteScoring(endpoint=endpoint, token_file=token_file, timeout=2.0)
-    with application(where, seed=7, sample_rate=1.0, rules=()) as (scorer, _):
+    with application(where, seed=7, sampling=Sampling()) as (scorer, _):
         for line in sys.stdin:
             run(scorer, int(line))
             flushed = scorer.flush(60)

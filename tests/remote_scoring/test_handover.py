@@ -17,10 +17,10 @@ from tests.servers.server import poll as _poll
 from tests.service.backend import RawBackend, Reply
 
 from spanscore import ConfigurationError, Rule, SingleTurnSample, semconv
-from spanscore.config import FeedbackSampling, RemoteScoring, RuleCondition
+from spanscore.config import FeedbackSampling, Limits, Monitoring, Outputs, RemoteScoring, RuleCondition, Sampling
 from spanscore.testing import MemorySink
 
-ALL: dict[str, Any] = {"sample_rate": 1.0, "rules": ()}
+ALL: dict[str, Any] = {"sampling": Sampling()}
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_one_that_hangs_is_asked_again(other: RawBackend, at: RemoteScoring) -> 
 
 def test_past_the_queue_units_are_not_taken_and_the_rest_are_settled_at_the_end(tmp_path: Path) -> None:
     nobody = RemoteScoring(endpoint=dead_endpoint(), token_file=token_file(tmp_path))
-    with application(nobody, queue_size=2, **ALL) as (scorer, trace):
+    with application(nobody, limits=Limits(queue_size=2), **ALL) as (scorer, trace):
         run(scorer, 5)
         assert poll(lambda: outcomes(scorer) == {"queue_full": 3})
         assert poll(lambda: "2 wait to be taken there (connection refused)" in " ".join(scorer.status().notes))
@@ -129,7 +129,7 @@ def test_nothing_leaves_that_was_not_redacted(other: RawBackend, at: RemoteScori
 
 
 def test_of_the_metadata_only_listed_values_leave(other: RawBackend, at: RemoteScoring) -> None:
-    with application(at, dimensions={"tier": ["gold"]}, **ALL) as (scorer, _):
+    with application(at, monitoring=Monitoring(dimensions={"tier": ["gold"]}), **ALL) as (scorer, _):
         run(scorer, 2)
         assert scorer.flush(10)
 
@@ -171,7 +171,7 @@ def test_a_submitted_sample_goes_along(other: RawBackend, at: RemoteScoring) -> 
 
 def test_no_judge_is_asked_and_no_sink_is_told_here(other: RawBackend, at: RemoteScoring) -> None:
     sink = MemorySink()
-    with application(at, sinks=[sink], **ALL) as (scorer, trace):
+    with application(at, outputs=Outputs(sinks=[sink]), **ALL) as (scorer, trace):
         run(scorer, 2)
         assert scorer.flush(10)
 
@@ -206,19 +206,19 @@ def test_a_token_that_was_changed_is_sent_from_then_on(other: RawBackend, at: Re
 
 
 @pytest.mark.parametrize(
-    ("more", "named"),
+    ("sampling", "named"),
     [
         (
-            {"rules": [Rule(rate=1.0, name="low", when=RuleCondition(score={"metric": METRICS[1], "below": 0.5}))]},
+            Sampling(rules=[Rule(rate=1.0, when=RuleCondition(score={"metric": METRICS[1], "below": 0.5}))]),
             "sampling.rules",
         ),
-        ({"feedback_sampling": FeedbackSampling(rate=0.5)}, "sampling.feedback"),
+        (Sampling(feedback=FeedbackSampling(rate=0.5)), "sampling.feedback"),
     ],
 )
-def test_what_needs_scores_in_this_process_is_refused(at: RemoteScoring, more: dict[str, Any], named: str) -> None:
+def test_what_needs_scores_in_this_process_is_refused(at: RemoteScoring, sampling: Sampling, named: str) -> None:
     with (
         pytest.raises(ConfigurationError, match=f"{named} cannot stand beside remote_scoring"),
-        application(at, **more),
+        application(at, sampling=sampling),
     ):
         pass
 

@@ -15,7 +15,7 @@ pytest.importorskip("confluent_kafka")
 from tests.topic.worker import configured, working
 
 from spanscore import semconv
-from spanscore.config import RemoteScoring
+from spanscore.config import Limits, RemoteScoring, Sampling
 
 
 def on(brokers: str, topic: str) -> RemoteScoring:
@@ -61,7 +61,7 @@ def test_scores_of_a_worker_are_those_that_this_process_would_have_made(kafka: K
 def test_units_wait_for_a_broker_that_is_away_and_past_the_queue_they_are_counted(kafka: Kafka) -> None:
     kafka.create("waits", 1)
     target = on(kafka.brokers, "waits")
-    with application(target, sample_rate=1.0, rules=[], queue_size=4) as (scorer, _):
+    with application(target, sampling=Sampling(), limits=Limits(queue_size=4)) as (scorer, _):
         kafka.stop()
         run(scorer, 10)
         kept = scorer.flush(0.5)
@@ -75,7 +75,7 @@ def test_units_wait_for_a_broker_that_is_away_and_past_the_queue_they_are_counte
 
 
 def test_a_shutdown_while_no_broker_answers_keeps_its_time_and_counts() -> None:
-    with application(on(f"127.0.0.1:{free_port()}", "none"), sample_rate=1.0, rules=[]) as (scorer, _):
+    with application(on(f"127.0.0.1:{free_port()}", "none"), sampling=Sampling()) as (scorer, _):
         run(scorer, 3)
         assert not scorer.flush(0.3)
         scorer.shutdown(0.5)

@@ -20,12 +20,12 @@ from tests.service.process import ROOT, Serving, serving
 from tests.service.test_serve import asked, ended_as
 
 from spanscore import ScoringSpanProcessor, semconv
-from spanscore.config import RemoteScoring
+from spanscore.config import Capture, RemoteScoring, Sampling
 
 pytestmark = pytest.mark.timeout(300)  # a process that imports much, on a machine that others use too
 
 
-ALL: dict[str, Any] = {"sample_rate": 1.0, "rules": ()}
+ALL: dict[str, Any] = {"sampling": Sampling()}
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_a_serve_without_a_token_throws_its_own_dice(tmp_path: Path, backend: Ot
 
 def test_spans_that_another_library_made_are_handed_over_too(tmp_path: Path, backend: OtlpReceiver) -> None:
     with scorer_process(tmp_path, backend) as running:
-        with application(at(running, tmp_path), capture=False, **ALL) as (scorer, trace):
+        with application(at(running, tmp_path), capture=Capture(enabled=False), **ALL) as (scorer, trace):
             trace.provider.add_span_processor(ScoringSpanProcessor(scorer))
             for _ in range(2):
                 emit_a_chat(trace.provider)

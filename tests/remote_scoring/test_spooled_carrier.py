@@ -15,9 +15,9 @@ from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
 from spanscore import ConfigurationError
-from spanscore.config import RemoteScoring, Spool
+from spanscore.config import Limits, RemoteScoring, Sampling, Spool
 
-ALL: dict[str, Any] = {"sample_rate": 1.0, "rules": ()}
+ALL: dict[str, Any] = {"sampling": Sampling()}
 
 
 @pytest.fixture
@@ -40,7 +40,10 @@ def test_a_unit_is_handed_over_when_it_is_on_the_disk_and_flushed_when_it_has_ar
 ) -> None:
     other.reply(Reply(503))
     with application(
-        RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path)), spool=spool, queue_size=2, **ALL
+        RemoteScoring(endpoint=other.endpoint, token_file=token_file(tmp_path)),
+        spool=spool,
+        limits=Limits(queue_size=2),
+        **ALL,
     ) as (
         scorer,
         _,

@@ -15,6 +15,7 @@ from rich.cells import cell_len
 
 import spanscore
 from spanscore import Extract, SampleError
+from spanscore.config import Units
 from spanscore.line.explained import ExplainedTrace
 from spanscore.model.span import NoContent
 from spanscore.sources.files import OtlpFiles
@@ -39,6 +40,9 @@ def span(number: int, name: str, attributes: dict[str, Any], *, scope: str = GEN
     times = {"startTimeUnixNano": str(10**18 + number), "endTimeUnixNano": str(10**18 + 1_000 - number)}
     one = {**ids, "name": name, "kind": 1, **times, "attributes": pairs, **more}
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"scope": {"name": scope}, "spans": [one]}]}]})
+
+
+USER_INPUT = "capture.extract.user_input (Extract(user_input=…))"
 
 
 def explained(*lines: str, **options: Any) -> ExplainedTrace:
@@ -170,14 +174,7 @@ def test_a_wrapper_of_the_application_that_would_make_one_unit_is_named() -> Non
         2,
         ["units.scopes: [my_app.chat] makes one unit of these 2, with answer as its root"],
     )
-    assert (
-        len(
-            explained(
-                top, span(2, "chat m", TALK, under=1), span(3, "chat m", TALK, under=1), scopes=["my_app.chat"]
-            ).units
-        )
-        == 1
-    )
+    assert len(explained(*lines, units=Units(scopes=["my_app.chat"])).units) == 1
 
 
 def test_a_translation_of_the_user_that_raises_is_named_at_its_span() -> None:
@@ -190,7 +187,7 @@ def test_a_translation_of_the_user_that_raises_is_named_at_its_span() -> None:
         def normalize(self, span: Any) -> Any:
             return replace(span, no_content=NoContent("", ""))
 
-    trace = explained(span(1, "call", ALIEN, scope="acme"), translations=[Broken()])
+    trace = explained(span(1, "call", ALIEN, scope="acme"), units=Units(translations=[Broken()]))
 
     assert trace.spans[0].note == "raised KeyError"
     assert "secret" not in str(trace)
@@ -217,7 +214,7 @@ def test_a_configuration_counts_and_an_option_replaces_its_key(tmp_path: Path) -
     config.write_text("judge: lexical\nmetrics: [faithfulness]\nunits: {kinds: [agent]}\n")
 
     assert explained(span(1, "chat m", TALK), config=config).units[0].outcome == "filtered"
-    assert explained(span(1, "chat m", TALK), config=config, kinds=["chat"]).units[0].outcome is None
+    assert explained(span(1, "chat m", TALK), config=config, units=Units(kinds=["chat"])).units[0].outcome is None
 
 
 def test_spans_of_the_sdk_and_of_a_store_are_explained_as_lines_are(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from spanscore import OnlineScorer
 
 exporter, provider, go_on = InMemorySpanExporter(), TracerProvider(), threading.Event()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
-scorer = OnlineScorer([Held(go_on)], hold=1, tracer_provider=provider)
+scorer = OnlineScorer([Held(go_on)], outputs={"hold": 1}, tracer_provider=provider)
 rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
 poll(lambda: scorer.status().hold["parked"], deadline_s=10, what="the root to wait for its scores")
 shift[0] = int(float(STEP_S) * 1e9)

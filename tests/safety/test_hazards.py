@@ -17,6 +17,7 @@ from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 
 from spanscore import Extract, OnlineScorer
+from spanscore.config import Capture, Limits, Outputs
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, BaseMetric
@@ -84,7 +85,7 @@ def served(answer, **limits):
     def options(stack):
         server = stack.enter_context(OpenAIServer(answer))
         LATER.url = server.url
-        return {"timeout": 1.0}
+        return {"limits": Limits(timeout=1.0)}
 
     def metrics():
         model = ChatOpenAI(base_url=LATER.url, api_key="none", model="m", max_retries=0)
@@ -148,7 +149,9 @@ def cancels_all():
 
 N = 3
 JUDGES = {
-    "hangs": Hazard(judged_by(lambda: asyncio.sleep(60)), lambda _: {"timeout": 0.3}, outcomes={"timeout": N}),
+    "hangs": Hazard(
+        judged_by(lambda: asyncio.sleep(60)), lambda _: {"limits": Limits(timeout=0.3)}, outcomes={"timeout": N}
+    ),
     "hangs at the end": Hazard(judged_by(lambda: asyncio.sleep(60)), quick=True, outcomes={"shutdown": N}),
     "swallows its cancellation": Hazard(judged_by(swallows_its_cancellation), quick=True, outcomes={"shutdown": N}),
     "raises": Hazard(
@@ -196,7 +199,9 @@ METRICS = {
     },
     "raises in a pool": Hazard(lambda: [Broken(raising(SystemExit(1)), cpu_bound=True)], outcomes={"metric_error": N}),
     "computes for long": Hazard(
-        lambda: [Broken(lambda: time.sleep(2), cpu_bound=True)], lambda _: {"timeout": 0.2}, outcomes={"timeout": N}
+        lambda: [Broken(lambda: time.sleep(2), cpu_bound=True)],
+        lambda _: {"limits": Limits(timeout=0.2)},
+        outcomes={"timeout": N},
     ),
     "stops an iteration": Hazard(lambda: [Broken(raising(StopIteration(1)))], outcomes={"metric_error": N}),
     "answers None": Hazard(lambda: [Broken(lambda: None)], outcomes={"metric_error": N}),
@@ -220,7 +225,7 @@ def test_a_metric_that_is_cancelled_costs_its_neighbours_nothing(capfd):
 
 
 def test_workers_outlive_more_cancellations_than_there_are_of_them(capfd):
-    hazard = Hazard(lambda: [Broken(cancels_all)], lambda _: {"workers": 2}, inputs=["?"] * 10)
+    hazard = Hazard(lambda: [Broken(cancels_all)], lambda _: {"limits": Limits(workers=2)}, inputs=["?"] * 10)
 
     seen = assert_unharmed(hazard, capfd)
 
@@ -279,9 +284,12 @@ HOOKS = {
     "redactor gives no text": ({"redactor": lambda _: None}, "redaction_error"),
     "redactor gives bytes": ({"redactor": lambda text: text.encode()}, "redaction_error"),
     "redactor gives a number": ({"redactor": len}, "redaction_error"),
-    "redactor hangs": ({"redactor": hangs, "hook_timeout": 0.05}, "redaction_error"),
-    "filter hangs": ({"sample_filter": hangs, "hook_timeout": 0.05}, "metric_error"),
-    "extract hangs": ({"extract": Extract(response=hangs), "hook_timeout": 0.05}, "no_sample"),
+    "redactor hangs": ({"redactor": hangs, "limits": Limits(hook_timeout=0.05)}, "redaction_error"),
+    "filter hangs": ({"sample_filter": hangs, "limits": Limits(hook_timeout=0.05)}, "metric_error"),
+    "extract hangs": (
+        {"capture": Capture(extract=Extract(response=hangs)), "limits": Limits(hook_timeout=0.05)},
+        "no_sample",
+    ),
     "redactor gives a surrogate": ({"redactor": lambda _: "\ud800"}, "scored"),
     "filter raises": ({"sample_filter": raises(RuntimeError("x"))}, "filtered"),
     "filter exits": ({"sample_filter": raises(SystemExit(1))}, "filtered"),
@@ -296,8 +304,9 @@ HOOKS = {
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_that_fails(hook, content, capfd):
     options, outcome = HOOKS[hook]
+    capture = options.get("capture", Capture()).model_copy(update={"content": content})
 
-    hazard = Hazard(options=lambda _: {**options, "capture_content": content}, metrics=lambda: [Slow(0)])
+    hazard = Hazard(options=lambda _: {**options, "capture": capture}, metrics=lambda: [Slow(0)])
     seen = assert_unharmed(hazard, capfd)
 
     assert seen.status.outcomes["slow"] == {outcome: N}
@@ -377,9 +386,11 @@ EXPORTERS = {
     "exits": Hazard(options=behind(SimpleSpanProcessor(Exporter(fail(SystemExit(1)))))),
     "processor raises at the end": Hazard(options=behind(Processor(fail(RuntimeError("x")))), outcomes={"scored": N}),
     "processor exits at the end": Hazard(options=behind(Processor(fail(SystemExit(1)))), outcomes={"scored": N}),
-    "sink raises": Hazard(options=lambda _: {"sinks": [Sink(RuntimeError("x"))]}, outcomes={"scored": N}),
-    "sink exits": Hazard(options=lambda _: {"sinks": [Sink(SystemExit(1))]}, outcomes={"scored": N}),
-    "sink hangs at its end": Hazard(options=lambda _: {"sinks": [Endless()]}, outcomes={"scored": N}),
+    "sink raises": Hazard(
+        options=lambda _: {"outputs": Outputs(sinks=[Sink(RuntimeError("x"))])}, outcomes={"scored": N}
+    ),
+    "sink exits": Hazard(options=lambda _: {"outputs": Outputs(sinks=[Sink(SystemExit(1))])}, outcomes={"scored": N}),
+    "sink hangs at its end": Hazard(options=lambda _: {"outputs": Outputs(sinks=[Endless()])}, outcomes={"scored": N}),
 }
 
 
@@ -406,7 +417,14 @@ def test_units_that_a_stuck_span_thread_never_read_are_counted(capfd):
 
     try:
         seen = assert_unharmed(
-            Hazard(options=lambda stack: {**stuck(stack), "outputs": ["instruments"]}, quick=True), capfd
+            Hazard(
+                options=lambda stack: {
+                    **stuck(stack),
+                    "outputs": Outputs(span=False, evaluation_span=False, event=False),
+                },
+                quick=True,
+            ),
+            capfd,
         )
     finally:
         go_on.set()
@@ -451,8 +469,8 @@ def test_a_collector_that_answers(how, capfd):
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 BOUNDS = {
-    "queue": Hazard(lambda: [Slow(0.2)], lambda _: {"queue_size": 2}, inputs=["?"] * 20),
-    "event_queue": Hazard(lambda: [Grounded()], lambda _: {"event_queue_size": 2}, inputs=["?"] * 20),
+    "queue": Hazard(lambda: [Slow(0.2)], lambda _: {"limits": Limits(queue_size=2)}, inputs=["?"] * 20),
+    "event_queue": Hazard(lambda: [Grounded()], lambda _: {"limits": Limits(event_queue_size=2)}, inputs=["?"] * 20),
 }
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_trace, model
 from tests.safety.stage import Hazard, assert_unharmed
 
-from spanscore.config import Rule, RuleCondition
+from spanscore.config import Capture, Rule, RuleCondition, Sampling
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
 
@@ -171,7 +171,7 @@ def test_a_payload_that_is(payload, content, capfd):
     hazard = Hazard(
         chain=lambda: RunnableLambda(state),
         inputs=[{"question": QUESTION, "x": value}] * N,
-        options=on_the_wire(capture_content=content),
+        options=on_the_wire(capture=Capture(content=content)),
     )
     seen = assert_unharmed(hazard, capfd)
 
@@ -193,7 +193,11 @@ def test_an_iterator_is_not_used_up(capfd):
     given = iter(range(3))
 
     assert_unharmed(
-        Hazard(chain=lambda: RunnableLambda(lambda x: x), inputs=[given], options=on_the_wire(capture_content=True)),
+        Hazard(
+            chain=lambda: RunnableLambda(lambda x: x),
+            inputs=[given],
+            options=on_the_wire(capture=Capture(content=True)),
+        ),
         capfd,
     )
 
@@ -248,7 +252,10 @@ RUNS = {
 def test_a_run_with(run, content, capfd):
     rule = Rule(rate=1.0, name="gold", when=RuleCondition(metadata={"tier": "gold"}))
     hazard = RUNS[run]
-    hazard.inputs, hazard.options = ["go"] * N, on_the_wire(capture_content=content, rules=[rule])
+    hazard.inputs, hazard.options = (
+        ["go"] * N,
+        on_the_wire(capture=Capture(content=content), sampling=Sampling(rules=[rule])),
+    )
 
     seen = assert_unharmed(hazard, capfd)
 
@@ -263,6 +270,8 @@ def test_what_a_judge_says_can_be_encoded(content, capfd):
             finding = await super().measure(sample)
             return type(finding)(value=1.0, explanation="\ud800" + "x" * 5_000_000)
 
-    seen = assert_unharmed(Hazard(lambda: [Says()], on_the_wire(capture_content=content), inputs=["?"] * N), capfd)
+    seen = assert_unharmed(
+        Hazard(lambda: [Says()], on_the_wire(capture=Capture(content=content)), inputs=["?"] * N), capfd
+    )
 
     assert len(seen.trace.evaluations) == N

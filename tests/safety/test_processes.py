@@ -232,7 +232,7 @@ FORK = """
     print(codes)
     leaving()
 """
-MIDWAY = SLOW.format(metric="Slow(0.2)", options={"queue_size": 10}).strip()
+MIDWAY = SLOW.format(metric="Slow(0.2)", options={"limits": {"queue_size": 10}}).strip()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -12,6 +12,7 @@ from tests.safety import test_hazards as hazards
 from tests.safety.stage import Hazard, assert_unharmed
 
 from spanscore import semconv
+from spanscore.config import Capture
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
 
@@ -95,7 +96,7 @@ def test_the_redactor_is_for_judges_and_evaluation_spans_and_the_applications_ow
             return await super().measure(sample)
 
     trace = a_trace()
-    options = {"redactor": redact, "capture_content": True, "trace": trace}
+    options = {"redactor": redact, "capture": Capture(content=True), "trace": trace}
     hazard = Hazard(lambda: [Asked()], lambda _: options, inputs=[f"my card is {SECRET}"] * N, traced=True)
 
     seen = assert_unharmed(hazard, capfd)

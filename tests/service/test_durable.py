@@ -11,7 +11,8 @@ from tests.service.process import a_run
 from spanscore import OnlineScorer
 from spanscore.config import Spool
 from spanscore.service.run import door_of
-from spanscore.settings.serving import ServeSettings, Units
+from spanscore.settings.serving import ServeSettings
+from spanscore.settings.units import Units
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from spanscore.metrics import ResponseRelevancy, SimpleCriteria
 from spanscore.protocols import Metric
 from spanscore.runtime.threads import start_daemon
 from spanscore.service.proxy import Proxy
-from spanscore.settings.serving import ForwardSettings, Units
+from spanscore.settings.serving import ForwardSettings
+from spanscore.settings.units import Units
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 SCORE = "spanscore.score.response_relevancy"

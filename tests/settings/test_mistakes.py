@@ -128,6 +128,19 @@ WRONG: dict[str, tuple[str, str]] = {
     "a rate above 1": (f"{M}sampling: {{rate: 5}}", "sampling.rate: must be 1 or less (given: 5); 5 per cent are 0.05, or 5%"),
     "more than all": (f"{M}sampling: {{rate: 200%}}", "sampling.rate: must be 1 or less (given: '200%'); 5 per cent are 0.05"),
     "a rate in words": (f"{M}sampling: {{rate: half}}", "sampling.rate: is no number (given: 'half')"),
+    "true for a number": (f"{M}limits: {{workers: true}}", "limits.workers: is no number (given: True)"),
+    "a price of all models": (
+        f"{M}judge: {{prices: 5}}",
+        "judge.prices: is no mapping (given: 5); write keys with values: prices: {key: value}",
+    ),
+    "a number for a list of budgets": (
+        f"{M}judge: {{budget: 5}}",
+        "judge.budget: is no list (given: 5); write budget: [{usd: 5, per: 1d}]",
+    ),
+    "a budget's window in a list": (
+        f"{M}judge: {{budget: [{{calls: 1, per: [1]}}]}}",
+        "judge.budget.0.per: [1]; allowed is 1m to 30d (given: [1])",
+    ),
     "a rate of none": (
         f"{M}sampling: {{rates: {{exactmatch: 0.3}}}}",
         "sampling.rates.exactmatch: no metric has this name; did you mean 'exact_match'? There are exact_match",

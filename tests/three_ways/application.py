@@ -28,7 +28,7 @@ from tests.traces.langchain_app import PROGRAMS, chain, model_at
 from tests.traces.said import answer
 
 from spanscore import OnlineScorer, semconv
-from spanscore.config import Outputs
+from spanscore.config import Capture, Outputs
 from spanscore.metrics import Faithfulness, ResponseRelevancy
 from spanscore.testing import MemorySink
 
@@ -66,7 +66,8 @@ def _ours(place: str) -> tuple[InOrder, Scored]:
 
     @contextmanager
     def sent(*metrics: Any, **options: Any) -> Iterator[tuple[OnlineScorer, Trace]]:
-        captured = {"sample_rate": 0.0, "outputs": ["event"], "capture_content": True}
+        events_alone = Outputs(span=False, evaluation_span=False, instruments=False)
+        captured = {"sample_rate": 0.0, "outputs": events_alone, "capture": Capture(content=True)}
         with (
             scored(Witness("single_turn"), **captured) as (capturing, trace),
             served(trace.exporter, capturing.flush, *metrics, **options) as both,

@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 from spanscore.cli._schema import Schema
 from spanscore.metrics.catalog.configured import SHADOW
 from spanscore.settings.durations import DURATION, duration
+from spanscore.settings.judging import OF_SCORER
 from spanscore.settings.kinds import PERCENT
 from spanscore.settings.sizes import SIZE
 from spanscore.settings.tree import SHORT_FORMS, ScorerSettings
@@ -23,6 +24,7 @@ _PYTHON: Final = {
     "embeddings": "embedder(…)",
     "judge": "judge({}=…)",
     "judge.fallback[]": "judge({}=…)",
+    **{f"judge.{field}": f"JudgeSettings({field}=…)" for field in OF_SCORER},
     "judge.budget[]": "Budget({}=…)",
     f"metrics[].<metric>.{SHADOW}.budget[]": "Budget({}=…)",
     "judge.prices.<model>": "judge(prices=…)",
@@ -204,10 +206,10 @@ def _format_value(value: Any, kind: str) -> str:
 def _python(path: str) -> str:
     """Return what a key is called in Python, by itself or by the section in which it stands."""
     section, _, name = path.rpartition(".")
-    if written := _PYTHON.get(path) or _PYTHON.get(section):
-        return written.format(name)
     if short := next((argument for argument, key in SHORT_FORMS.items() if key == path), None):
         return f"OnlineScorer({short}=…)"
+    if written := _PYTHON.get(path) or _PYTHON.get(section):
+        return written.format(name)
     top = section or name
     if top not in ScorerSettings.model_fields:
         return ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from spanscore.errors import ConfigurationError
 from spanscore.settings.durations import DURATION, seconds_of
-from spanscore.settings.kinds import SettingsPart
+from spanscore.settings.kinds import NUMBER, SettingsPart
 
 __all__ = ["UNITS", "Budget", "BudgetUnit", "Paid", "Spent", "checked_budgets"]
 
@@ -48,10 +48,10 @@ class Paid(NamedTuple):
     reserved: Spent = Spent()
 
 
-def _check_window(per: str | float) -> str | float:
+def _check_window(per: Any) -> Any:
     try:
         fits = _SHORTEST_S <= _seconds(per) <= _LONGEST_S
-    except ValueError:
+    except (TypeError, ValueError):
         fits = False
     if not fits:
         raise ValueError(f"{per!r}; allowed is 1m to 30d")
@@ -62,7 +62,9 @@ def _seconds(per: str | float) -> float:
     return seconds_of(per) if isinstance(per, str) else float(per)
 
 
-_Amount = Annotated[float, Field(gt=0, allow_inf_nan=False), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
+_Amount = Annotated[
+    float, Field(gt=0, allow_inf_nan=False), NUMBER, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
+]
 _PER: Final = {
     "anyOf": [
         {"type": "number", "minimum": _SHORTEST_S, "maximum": _LONGEST_S},
@@ -99,7 +101,7 @@ class Budget(SettingsPart):
     usd: _Amount | None = None
     tokens: _Amount | None = None
     calls: _Amount | None = None
-    per: Annotated[str | float, AfterValidator(_check_window), WithJsonSchema(_PER)]
+    per: Annotated[str | float, BeforeValidator(_check_window), WithJsonSchema(_PER)]
     metric: str | None = None
     lowers_rates: SkipJsonSchema[bool] = True
 

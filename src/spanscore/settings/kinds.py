@@ -28,6 +28,7 @@ from spanscore.settings.durations import DURATION, seconds_of
 from spanscore.settings.sizes import SIZE, bytes_of
 
 __all__ = [
+    "NUMBER",
     "PERCENT",
     "AlsoWritten",
     "AnyPath",
@@ -98,20 +99,28 @@ def share_in(value: Any) -> Any:
     return value if found is None else float(found[1]) / 100
 
 
+def _check_no_switch(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("is no number")  # noqa: TRY004  (pydantic reports a ValueError alone)
+    return value
+
+
+NUMBER: Final = BeforeValidator(_check_no_switch)
+"""Refuses true and false, which pydantic reads as 1 and 0."""
 PERCENT: Final = r"\s*(\d+(?:\.\d+)?|\.\d+)\s*%\s*"
 _ASPERCENT: Final = AlsoWritten("string", PERCENT)
 
 _DURATION = AlsoWritten("string", DURATION)
-Seconds = Annotated[float, BeforeValidator(seconds_in), Field(ge=0, le=_LONGEST_S), _DURATION]
-PositiveSeconds = Annotated[float, BeforeValidator(seconds_in), Field(gt=0, le=_LONGEST_S), _DURATION]
-Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1), _ASPERCENT]
-Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1), _ASPERCENT]
-InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1), _ASPERCENT]
+Seconds = Annotated[float, BeforeValidator(seconds_in), Field(ge=0, le=_LONGEST_S), NUMBER, _DURATION]
+PositiveSeconds = Annotated[float, BeforeValidator(seconds_in), Field(gt=0, le=_LONGEST_S), NUMBER, _DURATION]
+Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1), NUMBER, _ASPERCENT]
+Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1), NUMBER, _ASPERCENT]
+InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1), NUMBER, _ASPERCENT]
 """Neither none of it nor all."""
-Count = Annotated[int, Field(ge=1, le=_MOST)]
-TaskCount = Annotated[int, Field(ge=1, le=10_000)]
+Count = Annotated[int, Field(ge=1, le=_MOST), NUMBER]
+TaskCount = Annotated[int, Field(ge=1, le=10_000), NUMBER]
 """Each is a task of the loop, some kB, from the start on."""
-PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
 
 
 def _bytes(value: Any) -> Any:
@@ -144,7 +153,7 @@ else:
     ]
 """Path of a file, seen from the working directory; a text, whatever was given."""
 
-Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST), AlsoWritten("string", SIZE)]
+Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST), NUMBER, AlsoWritten("string", SIZE)]
 """In bytes."""
 
 

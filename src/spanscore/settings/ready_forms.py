@@ -149,7 +149,7 @@ def _fitted(path: Place, field: FieldInfo | None, value: Any, tree: type[BaseMod
         yield path, [value]
     elif isinstance(value, Mapping):
         return
-    elif (model := _model(field.annotation)) is not None and get_origin(field.annotation) is not dict:
+    elif (model := _model(field.annotation)) is not None and get_origin(field.annotation) not in (Mapping, Sequence):
         yield from ((path, inner) for inner in _in_section(model, value))
     else:
         section, one = section_at(tree, path[:-1]), str(path[-1]).removesuffix("s")
@@ -201,6 +201,8 @@ def _within(path: Sequence[str], value: Any) -> Any:
 
 
 def _yaml(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return _yaml(value.model_dump(exclude_unset=True))
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_yaml(key)}: {_yaml(inner)}' for key, inner in value.items())}}}"
     if isinstance(value, list | tuple):

@@ -99,5 +99,7 @@ def test_any_application_may_put_them_on_its_own_spans(written: str) -> None:
 
 
 def test_a_text_is_no_list_of_keys() -> None:
-    with pytest.raises(ConfigurationError, match=r"capture_metadata is 'user_tier'; write \['user_tier'\]"):
+    with pytest.raises(
+        ConfigurationError, match=r"capture\.metadata: is no list \(given: 'user_tier'\); write metadata: \[user_tier\]"
+    ):
         OnlineScorer([ExactMatch()], capture=Capture(metadata="user_tier"))

@@ -22,6 +22,7 @@ from tests.receivers.callback.test_neighbours import patched
 from tests.sinks.memory import Memory
 
 from spanscore import semconv
+from spanscore.config import Capture, Outputs
 from spanscore.metrics import Finding
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.neighbours import who_counts
@@ -135,8 +136,8 @@ def test_a_run_that_was_given_up_has_no_duration() -> None:
 
 COUNTED = {
     "unsampled": {"sample_rate": 0.0},
-    "no instruments of scores": {"outputs": ["span"]},
-    "content": {"capture_content": True},
+    "no instruments of scores": {"outputs": Outputs(evaluation_span=False, event=False, instruments=False)},
+    "content": {"capture": Capture(content=True)},
 }
 
 
@@ -163,9 +164,9 @@ def test_what_a_metric_asks_a_model_is_no_run_of_the_application() -> None:
     assert [point.count for point in memory.points(DURATION).values()] == [1]
 
 
-@pytest.mark.parametrize("options", [{"capture_metrics": False}, {"capture": False}], ids=str)
-def test_the_switch_and_capture_turn_them_off(options: dict[str, Any]) -> None:
-    memory, status = counted(rag(), **options)
+@pytest.mark.parametrize("capture", [Capture(metrics=False), Capture(enabled=False)], ids=["metrics", "enabled"])
+def test_the_switch_and_capture_turn_them_off(capture: Capture) -> None:
+    memory, status = counted(rag(), capture=capture)
 
     assert memory.points(DURATION) == memory.points(TOKENS) == {}
     assert status.notes == []

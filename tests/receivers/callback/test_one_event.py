@@ -28,7 +28,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 from tests.live import Trace, a_line, a_trace, identity_holds, open_roots
 
 from spanscore import Rule
-from spanscore.config import RuleCondition
+from spanscore.config import Capture, Limits, RuleCondition, Sampling
 from spanscore.line.span_thread import SpanThread
 from spanscore.otel import ids
 from spanscore.receivers.callback import capture, handler, recorder
@@ -75,14 +75,14 @@ SCENES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "marking": ({"sampler": Marking()}, {}),
     "marking roots": ({"sampler": ParentBased(Marking(), remote_parent_sampled=ALWAYS_ON)}, {}),
     "few attributes": ({"span_limits": SpanLimits(max_span_attributes=4, max_span_attribute_length=3)}, {}),
-    "steps": ({}, {"all_runs": True}),
-    "metadata": ({}, {"capture_metadata": ["thread_id", "tier"]}),
+    "steps": ({}, {"capture": Capture(all_runs=True)}),
+    "metadata": ({}, {"capture": Capture(metadata=["thread_id", "tier"])}),
     "redactor": ({}, {"redactor": lambda text: text.replace("t", "*")}),
     "rules": (
         {},
-        {"rules": [Rule(name="gold", rate=1e-12, when=RuleCondition(metadata={"tier": "gold"}))]},
+        {"sampling": Sampling(rules=[Rule(name="gold", rate=1e-12, when=RuleCondition(metadata={"tier": "gold"}))])},
     ),  # each may be scored
-    "content": ({}, {"capture_content": True}),
+    "content": ({}, {"capture": Capture(content=True)}),
 }
 
 
@@ -258,7 +258,7 @@ def test_what_a_long_lived_agent_keeps_is_bounded(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_unit_that_leaves_weighs_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    with by_hand(monkeypatch, {"event_queue_bytes": 100_000}, a_trace()) as scorer:
+    with by_hand(monkeypatch, {"limits": Limits(event_queue_bytes=100_000)}, a_trace()) as scorer:
         for _ in range(2):
             root = uuid4()
             a_chain(scorer.handler, root, 60)
@@ -268,7 +268,7 @@ def test_a_unit_that_leaves_weighs_what_it_keeps(monkeypatch: pytest.MonkeyPatch
 
 
 def test_heavy_content_does_not_wait_for_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    with by_hand(monkeypatch, {"sample_rate": 1.0, "event_queue_bytes": 100_000}, a_trace()) as scorer:
+    with by_hand(monkeypatch, {"sample_rate": 1.0, "limits": Limits(event_queue_bytes=100_000)}, a_trace()) as scorer:
         root, text = uuid4(), iter(f"{n}" * 60_000 for n in range(9))
         scorer.handler.on_chain_start(None, {}, run_id=root, name="agent", metadata={})
         for waiting, admits in [(0, True), (0, True), (3, False), (4, False), (5, False)]:

@@ -72,9 +72,9 @@ def asynchronous(tracer: Any, config: RunnableConfig) -> None:
 
 
 @pytest.mark.parametrize("run", [sync, asynchronous])
-@pytest.mark.parametrize("capture_content", [True, False])
-def test_spans_of_a_tool_are_its_children_and_later_ones_are_not(run: Any, capture_content: bool) -> None:
-    found = spans_of(run, capture=Capture(context=True, content=capture_content))
+@pytest.mark.parametrize("content", [True, False])
+def test_spans_of_a_tool_are_its_children_and_later_ones_are_not(run: Any, content: bool) -> None:
+    found = spans_of(run, capture=Capture(context=True, content=content))
 
     (of_tools,) = [spans for name, spans in found.items() if name.startswith("execute_tool")]
     assert [span.parent.span_id for span in found["SELECT"]] == [span.context.span_id for span in of_tools]

@@ -17,7 +17,8 @@ from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
 from spanscore.service.door import TRACES, Door, ExportRequest
 from spanscore.service.proxy import Proxy
-from spanscore.settings.serving import ForwardSettings, Units
+from spanscore.settings.serving import ForwardSettings
+from spanscore.settings.units import Units
 
 ENDLESS = Units(idle_timeout=3_600)
 TAKEN = Decision(True, 0.25, 3 << 54, "gold users")

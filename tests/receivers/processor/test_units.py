@@ -15,7 +15,7 @@ from tests.receivers.processor.traced import SCOPE, Answered, ask, running, scor
 from tests.servers.server import poll
 
 from spanscore import Rule, ScoringSpanProcessor, semconv
-from spanscore.config import Limits, Outputs, RuleCondition, Sampling
+from spanscore.config import Limits, Outputs, RuleCondition, Sampling, Units
 from spanscore.context import judging
 
 
@@ -336,8 +336,9 @@ def test_a_unit_whose_judge_is_slow_leaves_at_its_deadline_as_pending() -> None:
 
 
 def test_spans_of_a_scope_that_is_listed_are_read_and_of_one_that_is_ignored_are_not() -> None:
-    for options, eligible in ({"scopes": ["mine"]}, 1), ({}, 1), ({"scopes": ["mine"], "ignore_scopes": ["mine."]}, 0):
-        with scoring(Answered(), **options) as (scorer, _, provider):
+    listed, ignored = Units(scopes=["mine"]), Units(scopes=["mine"], ignore_scopes=["mine."])
+    for units, eligible in (listed, 1), (Units(), 1), (ignored, 0):
+        with scoring(Answered(), units=units) as (scorer, _, provider):
             with provider.get_tracer("mine.tracer").start_as_current_span("run") as span:
                 span.set_attribute(semconv.OPERATION_NAME, semconv.INVOKE_AGENT)
             assert scorer.flush(5)
