@@ -112,9 +112,16 @@ def test_a_function_that_raises_finds_nothing_and_says_so() -> None:
 
 @pytest.mark.parametrize("given", [object(), 7, {"a": {1}}, "\ud800", [float("nan")]])
 def test_whatever_a_function_gives_makes_a_sample(given: Any) -> None:
-    samples = found(Extract(*[lambda _: given] * 3), STATE)
+    places = dict.fromkeys(("user_input", "response", "retrieved_contexts"), lambda _: given)
+
+    samples = found(Extract(**places), STATE)
 
     assert samples.outcome is None
+
+
+def test_one_tool_is_a_list_of_one() -> None:
+    with pytest.raises(ConfigurationError, match=r"retrieval_tools: is no list \(given: 'retrieve'\).*: \[retrieve\]"):
+        Extract(retrieval_tools="retrieve")
 
 
 @pytest.mark.parametrize("path", ["question", "inputs.question", "", "root.input"])

@@ -229,7 +229,7 @@ SHAPES: dict[str, Row] = {
         [root({"messages": [human(Q)]}, {"messages": [human(Q), call(), result(), AIMessage(A)]})],
         (Q, A, [C], None),
         CALLED,
-        dialect=GenAIExtractor(Extract(retrieval_tools="retrieve")),
+        dialect=GenAIExtractor(Extract(retrieval_tools=["retrieve"])),
     ),
     "an agent whose prompt brings the contexts": Row(
         [

@@ -11,9 +11,9 @@ from types import ModuleType
 
 import pytest
 import yaml
-from pydantic import ValidationError
 from tests.yaml_files import read_yaml
 
+from spanscore.errors import ConfigurationError
 from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
 from spanscore.settings.alerting import AlertSettings, Monitoring
@@ -189,13 +189,13 @@ def test_severity_labels_and_runbook_are_those_of_the_metric() -> None:
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "ftp://host/x", "//host", "localhost:3000", "http://a\nb"])
 def test_an_address_that_is_none_of_the_web_is_refused(address: str) -> None:
     for settings in ({"dashboard_url": address}, {"trace_url": address}):
-        with pytest.raises(ValidationError, match="http"):
+        with pytest.raises(ConfigurationError, match="http"):
             Monitoring(**settings)
-    with pytest.raises(ValidationError, match="http"):
+    with pytest.raises(ConfigurationError, match="http"):
         AlertSettings(runbook=address)
 
 
 @pytest.mark.parametrize("name", ["severity", "a-b", "1st", "", "team\n"])
 def test_a_label_that_is_taken_or_no_word_is_refused(name: str) -> None:
-    with pytest.raises(ValidationError, match="cannot be a label"):
+    with pytest.raises(ConfigurationError, match="cannot be a label"):
         AlertSettings(labels={name: "x"})
