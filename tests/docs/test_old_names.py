@@ -13,11 +13,6 @@ _MAY_NAME_THEM = (
     "tests/docs/test_old_names.py",
     "tests/settings/test_ready_forms.py",
 )
-    "CHANGELOG.md",
-    "tests/settings/test_ready_forms.py",
-    "src/spanscore/settings/renamed.py",
-    "tests/docs/test_old_names.py",
-)
 _ONE_WORD = re.compile(r"[A-Za-z][a-z]+")
 """A key, an argument or a class of one word, which is a word of English, too."""
 
