@@ -20,9 +20,9 @@ from random import Random
 from statistics import mean, stdev
 from typing import NamedTuple
 
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.errors import JudgeBudgetSpent
 from spanscore.judges.effects.purse import Purse, Reservation
-from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import MeanInterval, mean_interval
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rates import RateSampler

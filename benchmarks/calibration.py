@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.annotators import KNOWN_ERROR, AnnotatorError, agreement_of
-from spanscore.monitoring.calibration import AnnotatedPair, Calibration, Cell, Estimated
+from spanscore.monitoring.calibration import Calibration, Estimated
 from spanscore.monitoring.estimates import Moments, moments
+from spanscore.monitoring.labelled_cells import AnnotatedPair, Cell
 
 Counts: TypeAlias = NDArray[np.int64]
 

@@ -15,10 +15,9 @@ from statistics import fmean, stdev
 from typing import Final
 
 from spanscore import semconv
-from spanscore.model.counted import Counted
-from spanscore.model.job import Decision
-from spanscore.model.score import UNIT_INTERVAL, Outcome, Score
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.job import Counted, Decision
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.monitoring.running_mean import running_mean
 from spanscore.otel.instruments import Telemetry
 from spanscore.sampling.rates import RateSampler

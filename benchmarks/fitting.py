@@ -18,11 +18,10 @@ from random import Random
 from statistics import fmean
 from typing import NamedTuple
 
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import AnnotatedSample, SingleTurnSample
 from spanscore.fitting.fitted import Fitted
 from spanscore.metrics import AspectCritic
-from spanscore.model.annotation import AnnotatedSample
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["Cell", "SimulatedJudge", "cell", "fitted", "labelled"]
 

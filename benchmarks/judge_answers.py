@@ -22,10 +22,10 @@ from pydantic import BaseModel, SecretStr
 from tests.judges.langchain.wire import Exchanged, Wire
 from tests.servers.openai_api import completion
 
+from spanscore.core.prompt import Prompt
 from spanscore.errors import JudgeError
 from spanscore.judges import LangChainJudge
 from spanscore.judges.ask import ask
-from spanscore.model.prompt import Prompt
 
 TARGET_MS = 50.0
 ROUNDS = 5

@@ -18,9 +18,9 @@ from typing import Any
 
 import tenacity
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import Gated, Limited, Retrying, Timed
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 AT_ONCE = 16

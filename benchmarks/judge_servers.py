@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeOverloaded, JudgeUnavailable
-from spanscore.model.prompt import Prompt, Reply
 
 SECONDS = 200.0
 TOKENS_PER_QUESTION = 500.0

@@ -27,9 +27,9 @@ from tests.scoring.virtual_time import run as in_virtual_time
 
 from benchmarks.judge_peers import ASKERS
 from benchmarks.judge_servers import SECONDS, TOKENS_PER_QUESTION, Limits, Server
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
 from spanscore.judges import Gated, Limited, Retrying, Timed
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 N_ASKERS = 64

@@ -29,11 +29,11 @@ from typing import Any
 os.environ.setdefault("RAGAS_DO_NOT_TRACK", "true")
 
 from benchmarks.samples import CLAIMS, MULTI, SINGLE, TOPICS
+from spanscore.core import loop
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.judges import render
 from spanscore.metrics.catalog.registry import built_ins, found
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
-from spanscore.runtime import loop
 from spanscore.testing import build_metric
 
 MOST_TOKENS = 0.6

@@ -33,8 +33,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from benchmarks.variants import Instant, NullExporter
 from benchmarks.workloads import QUESTION, make_chain
-from spanscore.model.sample import Sample
-from spanscore.model.score import Score
+from spanscore.core.sample import Sample
+from spanscore.core.score import Score
 
 JUDGE_S = 0.2
 RATES = (0.05, 1.0)

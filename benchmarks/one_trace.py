@@ -26,7 +26,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
-from spanscore.codec.wire import taken_apart
+from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.service.topic import Topic
 from spanscore.settings.reading import read_settings
 

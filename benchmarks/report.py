@@ -20,8 +20,8 @@ from pathlib import Path
 from tests.servers import chromium
 
 from spanscore import semconv
-from spanscore.model.score import UNIT_INTERVAL, Outcome, Score, unit_attributes
-from spanscore.model.span import SpanData
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Score, unit_attributes
+from spanscore.core.span import SpanData
 from spanscore.report import write
 
 WRITTEN_WITHIN_S = 5.0

@@ -21,9 +21,10 @@ import numpy as np
 
 from benchmarks import alerts
 from benchmarks.alerts import DAY, MONTH, SETS, TOLERATED, Flags, Floats, Sums
-from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
-from spanscore.model.span import SpanData, UnitKey
-from spanscore.units.sessions import EndedSession, SessionBounds, SessionTable, Turn
+from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.span import SpanData, UnitKey
+from spanscore.units.open_session import Turn
+from spanscore.units.sessions import EndedSession, SessionBounds, SessionTable
 
 S = 1_000_000_000
 TURNS = 8

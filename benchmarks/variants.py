@@ -21,8 +21,8 @@ from opentelemetry.trace import Span, set_span_in_context
 
 from benchmarks.workloads import Workload
 from spanscore.config import Capture
-from spanscore.model.sample import Sample
-from spanscore.model.score import UNIT_INTERVAL, Outcome, Scale, Score
+from spanscore.core.sample import Sample
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Scale, Score
 
 __all__ = [
     "Bare",

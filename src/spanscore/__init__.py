@@ -9,9 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spanscore.codec.langchain import sample_from_messages as sample_from_messages
-    from spanscore.context import references as references
-    from spanscore.context import session as session
+    from spanscore.core.codecs.langchain import sample_from_messages as sample_from_messages
+    from spanscore.core.context import references as references
+    from spanscore.core.context import session as session
+    from spanscore.core.sample import AIMessage as AIMessage
+    from spanscore.core.sample import HumanMessage as HumanMessage
+    from spanscore.core.sample import MultiTurnSample as MultiTurnSample
+    from spanscore.core.sample import SingleTurnSample as SingleTurnSample
+    from spanscore.core.sample import ToolCall as ToolCall
+    from spanscore.core.sample import ToolMessage as ToolMessage
+    from spanscore.core.score import Outcome as Outcome
+    from spanscore.core.score import Score as Score
     from spanscore.dataset import evaluate as evaluate
     from spanscore.dataset import evaluate_sync as evaluate_sync
     from spanscore.errors import ConfigurationError as ConfigurationError
@@ -20,14 +28,6 @@ if TYPE_CHECKING:
     from spanscore.errors import SpanscoreError as SpanscoreError
     from spanscore.judges import judge as judge
     from spanscore.metrics.function import metric as metric
-    from spanscore.model.sample import AIMessage as AIMessage
-    from spanscore.model.sample import HumanMessage as HumanMessage
-    from spanscore.model.sample import MultiTurnSample as MultiTurnSample
-    from spanscore.model.sample import SingleTurnSample as SingleTurnSample
-    from spanscore.model.sample import ToolCall as ToolCall
-    from spanscore.model.sample import ToolMessage as ToolMessage
-    from spanscore.model.score import Outcome as Outcome
-    from spanscore.model.score import Score as Score
     from spanscore.receivers.callback.handler import SpanCallbackHandler as SpanCallbackHandler
     from spanscore.receivers.processor.log_processor import ScoringLogRecordProcessor as ScoringLogRecordProcessor
     from spanscore.receivers.processor.processor import ScoringSpanProcessor as ScoringSpanProcessor
@@ -37,32 +37,32 @@ if TYPE_CHECKING:
     from spanscore.settings.sampling import Rule as Rule
 
 _PUBLIC = {
-    "AIMessage": "spanscore.model.sample",
+    "AIMessage": "spanscore.core.sample",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.settings.capture",
-    "HumanMessage": "spanscore.model.sample",
+    "HumanMessage": "spanscore.core.sample",
     "JudgeError": "spanscore.errors",
-    "MultiTurnSample": "spanscore.model.sample",
+    "MultiTurnSample": "spanscore.core.sample",
     "OnlineScorer": "spanscore.scorer",
-    "Outcome": "spanscore.model.outcome",
+    "Outcome": "spanscore.core.score",
     "Rule": "spanscore.settings.sampling",
     "SampleError": "spanscore.errors",
-    "Score": "spanscore.model.score",
-    "SingleTurnSample": "spanscore.model.sample",
+    "Score": "spanscore.core.score",
+    "SingleTurnSample": "spanscore.core.sample",
     "ScoringLogRecordProcessor": "spanscore.receivers.processor.log_processor",
     "ScoringSpanProcessor": "spanscore.receivers.processor.processor",
     "SpanCallbackHandler": "spanscore.receivers.callback.handler",
     "SpanscoreError": "spanscore.errors",
-    "ToolCall": "spanscore.model.sample",
-    "ToolMessage": "spanscore.model.sample",
+    "ToolCall": "spanscore.core.sample",
+    "ToolMessage": "spanscore.core.sample",
     "evaluate": "spanscore.dataset",
     "evaluate_sync": "spanscore.dataset",
-    "references": "spanscore.context",
+    "references": "spanscore.core.context",
     "explain": "spanscore.replay.explaining",
     "judge": "spanscore.judges",
     "metric": "spanscore.metrics.function",
-    "sample_from_messages": "spanscore.codec.langchain",
-    "session": "spanscore.context",
+    "sample_from_messages": "spanscore.core.codecs.langchain",
+    "session": "spanscore.core.context",
 }
 __all__ = sorted(_PUBLIC)  # noqa: PLE0605  (one list of names, not two)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from spanscore import semconv
-from spanscore.context import checked_session
+from spanscore.core.context import checked_session
+from spanscore.core.sample import Annotation, HumanValue, UnitId
 from spanscore.line.given import seconds_since_1970_ns, text_of, uuid_of, value_of
-from spanscore.model.annotation import Annotation, HumanValue, UnitId
 
 if TYPE_CHECKING:
     from spanscore.doors import Doors

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from spanscore import semconv
+from spanscore.core.job import ReplayState
+from spanscore.core.log import log_once
+from spanscore.core.sample import Annotation
+from spanscore.core.span import UnitKey
 from spanscore.line.build import Line
 from spanscore.line.given import id_of, only_unit
-from spanscore.model.annotation import Annotation
-from spanscore.model.replayed import ReplayState
-from spanscore.model.span import UnitKey
 from spanscore.receivers.beside import Identity, recorded_by_others
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.submitted import SubmittedSamples
-from spanscore.runtime.log import log_once
 
 if TYPE_CHECKING:
     from spanscore.receivers.callback.attachment import Attachment

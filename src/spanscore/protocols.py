@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
-from spanscore.model.annotation import Annotation
-from spanscore.model.counted import Counted
-from spanscore.model.job import Decision, Job
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import Sample, Samples
-from spanscore.model.score import Outcome, Scale, Score
-from spanscore.model.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.core.job import Counted, Decision, Job
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import Annotation, Sample, Samples
+from spanscore.core.score import Outcome, Scale, Score
+from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 
 __all__ = [
     "AnnotationSink",

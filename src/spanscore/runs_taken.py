@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spanscore.runtime.log import log_once
+from spanscore.core.log import log_once
 
 if TYPE_CHECKING:
     from spanscore.doors import Doors

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 from spanscore.by_id import UnitsById
+from spanscore.core.plugins import Entry
+from spanscore.core.sample import Sample
+from spanscore.core.threads import reset_in_child
 from spanscore.doors import Doors
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
@@ -16,13 +19,10 @@ from spanscore.line.drain import export_held_spans
 from spanscore.line.exit import EXIT_TIMEOUT_S
 from spanscore.line.life import Holder, Life
 from spanscore.line.spans_file import spans_file_of
-from spanscore.model.sample import Sample
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
 from spanscore.receivers.callback.neighbours import neighbours
 from spanscore.runs_taken import RunsTaken
-from spanscore.runtime.fork import reset_in_child
-from spanscore.runtime.plugins import Entry
 from spanscore.settings.alerting import Monitoring
 from spanscore.settings.budget import Budget
 from spanscore.settings.capture import Capture, Extract

@@ -20,9 +20,9 @@ from tests.live import a_line
 
 from spanscore import semconv
 from spanscore.config import Outputs
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
+from spanscore.core.score import Score
 from spanscore.metrics import BaseMetric, Finding
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
-from spanscore.model.score import Score
 from spanscore.testing import MemorySink
 
 SOURCE: Final = "spanscore.sample.source"

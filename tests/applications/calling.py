@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample
 
 AGENT = "agent"
 """The key of a message's metadata that names the agent which said it."""

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig, RunnablePassthrough
 from tests.applications.application import judged_once, says
 from tests.live import a_trace
 
-from spanscore.model.sample import SingleTurnSample
+from spanscore.core.sample import SingleTurnSample
 
 UNUSED = "spanscore.retrieval.unused_documents"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spanscore.model.score import Outcome
+from spanscore.core.score import Outcome
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "spanscore"

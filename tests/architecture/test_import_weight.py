@@ -69,6 +69,6 @@ def test_the_line_loads_no_receiver_of_a_library() -> None:
 
 def test_a_scorer_loads_nothing_of_a_spool_or_of_another_process_that_it_was_not_asked_for() -> None:
     made = "from spanscore import OnlineScorer; from spanscore.metrics import ExactMatch; OnlineScorer([ExactMatch()])"
-    beside = {"sqlite3", "spanscore.codec.copies", "spanscore.codec.jobs", "spanscore/remote_scoring.handover"}
+    beside = {"sqlite3", "spanscore.core.codecs.job", "spanscore.durable.dispatcher"}
 
     assert beside & {*_loaded_after(made)} == set()

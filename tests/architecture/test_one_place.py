@@ -15,7 +15,7 @@ TEXT = {str(file.relative_to(SRC)): file.read_text() for file in SRC.rglob("*.py
 NAMES = [name for name in vars(semconv) if name.isupper()]
 
 
-@pytest.mark.parametrize(("call", "place"), [("register_at_fork", "runtime/fork.py"), ("Thread", "runtime/threads.py")])
+@pytest.mark.parametrize(("call", "place"), [("register_at_fork", "core/threads.py"), ("Thread", "core/threads.py")])
 def test_forks_are_heard_of_and_threads_started_in_one_file(call: str, place: str) -> None:
     assert [file for file, text in TEXT.items() if re.search(rf"\b{call}\(", text)] == [place]
 

@@ -15,13 +15,13 @@ from tests.servers.server import poll
 from spanscore import MultiTurnSample, SingleTurnSample
 from spanscore.cases.collector import CaseCollector
 from spanscore.config import Collect
+from spanscore.core import log
+from spanscore.core.files import LineFile
+from spanscore.core.job import Job
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Session, Unit, UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.model.job import Job
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Session, Unit, UnitKey
-from spanscore.runtime import log
-from spanscore.runtime.line_file import LineFile
 
 REQUIRES: dict[str, dict[str, tuple[str, ...]]] = {
     "grounded": {"single_turn": ("response",)},

@@ -15,11 +15,11 @@ from tests.sinks.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line
+from spanscore.core.codecs.otlp import json_line
+from spanscore.core.sample import Annotation
+from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch
-from spanscore.model.annotation import Annotation
-from spanscore.model.span import UnitKey
 from spanscore.monitoring.calibration_file import read_calibration
 from spanscore.sinks.annotation_span import AnnotationSpans
 from spanscore.sinks.evaluation_span import EvaluationSpans

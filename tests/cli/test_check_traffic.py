@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from spanscore import semconv
 from spanscore.cli._traffic import requests_per_day_in
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line
+from spanscore.core.codecs.otlp import json_line
 from spanscore.errors import ConfigurationError
 
 UNPAID = "judge: {model: lexical}\nmetrics: [exact_match]\nalerts: {exact_match: {baseline: 0.85}}\n"

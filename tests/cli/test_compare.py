@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from spanscore import semconv
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line
 from spanscore.config import Compare
+from spanscore.core.codecs.otlp import json_line
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness
 from spanscore.monitoring import names

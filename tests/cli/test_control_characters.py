@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import spanscore
 from spanscore.cli.main import app, main
-from spanscore.line.terminal import Terminal
+from spanscore.core.terminal import Terminal
 
 HOSTILE = "\x1b]0;owned\x07\x9b2J\u202e"
 SHOWN = r"\x1b]0;owned\x07\x9b2J\u202e"

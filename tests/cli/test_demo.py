@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import PIPE
 from urllib.request import urlopen
 
-from spanscore.codec.otlp import read_spans
+from spanscore.core.codecs.otlp import read_spans
 from spanscore.demo.results import results
 
 ALONE = """

@@ -11,7 +11,7 @@ from tests.sinks.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app, main
-from spanscore.codec.otlp import json_line
+from spanscore.core.codecs.otlp import json_line
 from spanscore.errors import ConfigurationError
 from spanscore.sinks.evaluation_span import EvaluationSpans
 

@@ -11,10 +11,10 @@ from tests.contracts.found import failing, implementations, never_failing
 from tests.dialects.builders import chat, retriever, root, tool, unit
 
 from spanscore import semconv
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.score import Outcome
+from spanscore.core.span import SpanData, Unit
 from spanscore.dialects import GenAIExtractor
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.score import Outcome
-from spanscore.model.span import SpanData, Unit
 from spanscore.protocols import SampleExtractor
 from spanscore.testing import SampleExtractorContract, make_span, make_unit
 

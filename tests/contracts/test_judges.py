@@ -11,9 +11,9 @@ import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from tests.contracts.found import failing, implementations, never_failing
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.judges import FallingBack, LangChainJudge, Priced
 from spanscore.judges.effects.window import Windowed
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 from spanscore.testing import JudgeContract
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from spanscore import metrics
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
+from spanscore.core.score import Outcome
 from spanscore.errors import JudgeTimeout, JudgeUnavailable
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.registry import built_ins, create, found
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
-from spanscore.model.score import Outcome
 from spanscore.protocols import Metric
 from spanscore.testing import build_metric
 

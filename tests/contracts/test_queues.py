@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.contracts.found import failing, implementations, never_failing
 
-from spanscore.model.job import Job
+from spanscore.core.job import Job
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.spool_queue import SpoolQueue

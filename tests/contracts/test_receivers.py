@@ -14,9 +14,10 @@ from tests.live import QUESTION, a_trace, rag
 from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import ScoringSpanProcessor, SingleTurnSample
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.sample import Samples
+from spanscore.core.span import UnitKey
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.sample import Samples
-from spanscore.model.span import UnitKey
 from spanscore.protocols import Receiver, UnitListener
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.recorder import Recorder
@@ -26,12 +27,11 @@ from spanscore.receivers.processor.external_spans import ExternalSpans
 from spanscore.receivers.scopes import Scopes
 from spanscore.receivers.stored import StoredUnits
 from spanscore.receivers.submitted import SubmittedSamples
-from spanscore.runtime.event_queue import EventQueue
 from spanscore.sampling.rates import RateSampler
 from spanscore.semconv import OPERATION_NAME
 from spanscore.testing import ReceiverContract, make_span, make_unit
 from spanscore.units.ledger import Ledger
-from spanscore.units.traces import Bounds
+from spanscore.units.trace_nodes import Bounds
 
 Port = tuple[EventQueue[Receiver], UnitListener]
 

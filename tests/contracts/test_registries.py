@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.contracts.found import implementations
 
+from spanscore.core.plugins import Registry
 from spanscore.dialects.registry import DIALECTS
 from spanscore.dialects.translations.registry import TRANSLATIONS
-from spanscore.runtime.plugins import Registry
 from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.spool_queue import SpoolQueue
 from spanscore.sinks.composite import CompositeSink

@@ -11,8 +11,8 @@ import pytest
 from tests.contracts.found import failing, implementations, never_failing
 from tests.sinks.memory import Memory, telemetry_of
 
-from spanscore.model.score import Score
-from spanscore.model.span import Unit, UnitKey
+from spanscore.core.score import Score
+from spanscore.core.span import Unit, UnitKey
 from spanscore.protocols import Sink
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.evaluation_span import EvaluationSpans

@@ -11,7 +11,7 @@ from tests.contracts.found import failing, implementations, never_failing
 from tests.dialects.translations.spans import SILENT, SPANS
 
 from spanscore import semconv
-from spanscore.model.span import Attributes, NoContent, SpanData
+from spanscore.core.span import Attributes, NoContent, SpanData
 from spanscore.protocols import SpanNormalizer
 from spanscore.testing import SpanNormalizerContract, make_span
 

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
+from spanscore.core.score import NOT_APPLICABLE, UNIT_INTERVAL, Outcome
 from spanscore.dataset.gate import QualityBounds, checked
 from spanscore.dataset.reading import Bad
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import NOT_APPLICABLE, UNIT_INTERVAL, Outcome
 
 
 def row(case, quality, *, outcome=Outcome.SCORED, own_id=True, **more):

@@ -12,10 +12,10 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from spanscore import evaluate_sync, metric
+from spanscore.core.sample import SingleTurnSample
 from spanscore.dataset.made_by import made_by
 from spanscore.metrics import AspectCritic, ExactMatch, Faithfulness, SemanticSimilarity
 from spanscore.metrics.kit.base import BaseMetric
-from spanscore.model.sample import SingleTurnSample
 
 
 def asking(**parameters: Any) -> AspectCritic:

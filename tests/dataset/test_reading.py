@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from spanscore.core.sample import Sample, SingleTurnSample
 from spanscore.dataset import Bad, read_samples
 from spanscore.errors import ConfigurationError
-from spanscore.model.sample import Sample, SingleTurnSample
 
 ONE, TWO = SingleTurnSample(user_input="1?", response="a"), SingleTurnSample(user_input="2?", response="b\nb")
 RECORDS = [{"question": "1?", "answer": "a"}, {"question": "2?", "answer": "b\nb"}]

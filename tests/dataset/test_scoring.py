@@ -16,13 +16,13 @@ from tests.judges.models import PlainModel
 from tests.live import Failing, Grounded, Slow
 
 from spanscore import evaluate, evaluate_sync
+from spanscore.core.sample import HumanMessage, MultiTurnSample, SingleTurnSample
+from spanscore.core.score import UNIT_INTERVAL, Outcome
 from spanscore.dataset import Result
 from spanscore.dataset.rows import COLUMNS, Row
 from spanscore.errors import ConfigurationError, JudgeError, SampleError
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, ExactMatch, Faithfulness
-from spanscore.model.sample import HumanMessage, MultiTurnSample, SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL, Outcome
 from spanscore.testing import ScriptedJudge
 
 TRUE = SingleTurnSample(user_input="Where?", response="Rome", retrieved_contexts=["It is in Rome."], reference="Rome")

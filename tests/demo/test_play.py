@@ -15,8 +15,8 @@ from rich.console import Console
 from tests.servers.openai_api import OpenAIServer, judged
 from tests.servers.otlp import OtlpReceiver
 
-from spanscore.codec.otlp import json_line, read_spans
-from spanscore.codec.sdk import span_data
+from spanscore.core.codecs.otlp import json_line, read_spans
+from spanscore.core.codecs.sdk import span_data
 from spanscore.demo.results import Results, results
 from spanscore.demo.run import Demo, DemoOptions, Played, Tally
 from spanscore.demo.show import overview, svg

@@ -14,10 +14,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from spanscore import semconv
-from spanscore.codec import langchain as codec
-from spanscore.codec.sdk import exported, span_data
-from spanscore.codec.snapshot import snapshot, snapshot_generation, snapshot_messages, snapshot_tool_output
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.codecs import langchain as codec
+from spanscore.core.codecs.sdk import exported, span_data
+from spanscore.core.codecs.snapshot import snapshot, snapshot_generation, snapshot_messages, snapshot_tool_output
+from spanscore.core.span import SpanData, Unit, UnitKey
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from tests.dialects.translations.spans import content_of, external, samples_of
 from tests.scoring.parts import a_job
 
 from spanscore import semconv
+from spanscore.core.sample import Samples
+from spanscore.core.span import Unit
 from spanscore.dialects import GenAIExtractor, retold
 from spanscore.dialects.documents import Retrieved
 from spanscore.dialects.view import ModelRun, ToolRun
 from spanscore.metrics import Faithfulness
-from spanscore.model.sample import Samples
-from spanscore.model.span import Unit
 from spanscore.scoring.evaluation import Evaluation
 
 QUESTION = "When was the bridge opened?"

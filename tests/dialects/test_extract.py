@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from tests.dialects.builders import retriever, root, unit
 
 from spanscore.config import Extract
+from spanscore.core.sample import Samples
 from spanscore.dialects import GenAIExtractor
 from spanscore.errors import ConfigurationError
-from spanscore.model.sample import Samples
 
 
 def found(extract: Extract, *runs: Any) -> Samples:

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.codec.payloads import MESSAGES, SCALARS, payloads
+from tests.core.codecs.payloads import MESSAGES, SCALARS, payloads
 
 from spanscore import semconv
-from spanscore.codec.sdk import exported, structured
-from spanscore.codec.text import from_wire
 from spanscore.config import Extract
+from spanscore.core import sample as ours
+from spanscore.core.codecs.sdk import exported, structured
+from spanscore.core.codecs.text import from_wire
+from spanscore.core.score import Outcome
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.genai import GenAINormalizer
-from spanscore.model import sample as ours
-from spanscore.model.score import Outcome
-from spanscore.model.span import SpanData, Unit, UnitKey
 
 OPERATIONS = ("chat", "retrieval", "execute_tool", "invoke_agent", "invoke_workflow", "text_completion", "embeddings")
 

@@ -19,8 +19,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from tests.live import ANSWER, CONTEXT, QUESTION, Library, a_line, model, rag
 
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.metrics import BaseMetric, Finding
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 
 
 class Witness(BaseMetric):

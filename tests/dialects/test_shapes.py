@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from tests.dialects.builders import Run, chat, retriever, root, through_the_sdk, tool, unit
 
 from spanscore.config import Extract
+from spanscore.core import sample as ours
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.dialects import GenAIExtractor
-from spanscore.model import sample as ours
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
-from spanscore.model.score import Outcome
 
 Q, A, C = "Capital of France?", "Paris.", "Paris has been the capital since 987."
 

@@ -13,8 +13,8 @@ from tests.sinks.memory import Memory
 
 from spanscore import OnlineScorer, references
 from spanscore.config import JudgeSettings
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.metrics import AspectCritic, ContextRelevance
-from spanscore.model.prompt import Prompt, Reply
 
 WORDS = {"ASKED", "ANSWERED", "RETRIEVED", "REFERRED", "ARGUMENT", "EXPLAINED", "RAISED", "CONVERSED", "NAMED", "TIER"}
 

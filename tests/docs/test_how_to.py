@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from spanscore.core.score import Outcome
 from spanscore.metrics.catalog.cost import cost_of
 from spanscore.metrics.catalog.registry import built_ins
-from spanscore.model.score import Outcome
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "how-to"

@@ -30,8 +30,8 @@ from spanscore.cli._schema import schema, sections
 from spanscore.cli._schema_keys import keys_in
 from spanscore.cli.main import app
 from spanscore.config import Capture
+from spanscore.core.score import Outcome
 from spanscore.metrics.catalog.registry import built_ins
-from spanscore.model.outcome import Outcome
 from spanscore.semconv import attributes, instruments
 from spanscore.settings.kafka import ValueInFile
 from spanscore.settings.reading import read_settings

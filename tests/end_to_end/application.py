@@ -23,8 +23,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
+from spanscore.core.score import Scale
 from spanscore.metrics import BaseMetric, Faithfulness, ResponseRelevancy
-from spanscore.model.score import Scale
 from spanscore.protocols import Metric
 
 RIVERS = {"Elder": 212, "Wend": 97, "Arrow": 340, "Mill": 58, "Tarn": 126, "Isk": 71, "Loam": 183, "Fenn": 264}

@@ -21,10 +21,10 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
 from spanscore.config import JudgeSettings
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Metric
 
 METRIC = "harmless"

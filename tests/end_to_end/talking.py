@@ -26,8 +26,8 @@ from tests.live import Grounded
 
 from spanscore import OnlineScorer
 from spanscore.config import Capture, Sampling, Sessions
+from spanscore.core.sample import MultiTurnSample
 from spanscore.metrics import BaseMetric, Finding
-from spanscore.model.sample import MultiTurnSample
 
 SERVICE = "harbour-pilots"
 LATER_S = 600.0

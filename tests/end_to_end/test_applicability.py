@@ -10,9 +10,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.live import Failing, Trace, a_line, identity_holds, rag
 
-from spanscore.codec.otlp import json_line, read_spans
+from spanscore.core.codecs.otlp import json_line, read_spans
+from spanscore.core.score import Outcome
 from spanscore.metrics import AspectCritic
-from spanscore.model.score import Outcome
 from spanscore.report.writing import write
 
 QUESTIONS = (

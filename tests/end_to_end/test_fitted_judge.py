@@ -30,9 +30,8 @@ from typer.testing import CliRunner
 
 from spanscore import OnlineScorer
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line
-from spanscore.model.annotation import AnnotatedSample
-from spanscore.model.sample import SingleTurnSample
+from spanscore.core.codecs.otlp import json_line
+from spanscore.core.sample import AnnotatedSample, SingleTurnSample
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.settings.alerting import AlertSettings
 

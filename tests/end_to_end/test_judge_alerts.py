@@ -23,10 +23,10 @@ from tests.servers.server import poll
 
 from spanscore import OnlineScorer
 from spanscore.config import Budget
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
 from spanscore.protocols import Metric
 

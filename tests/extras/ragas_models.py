@@ -10,7 +10,7 @@ from ragas.embeddings.base import BaseRagasEmbedding, BaseRagasEmbeddings
 from ragas.llms.base import BaseRagasLLM, InstructorBaseRagasLLM
 from ragas.run_config import RunConfig
 
-from spanscore.context import is_judging
+from spanscore.core.context import is_judging
 
 VECTORS = {"When did it open?": [1.0, 0.0], "What opened?": [0.6, 0.8]}
 

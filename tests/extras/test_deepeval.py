@@ -13,11 +13,11 @@ from deepeval.telemetry import telemetry_opt_out
 from deepeval.test_case import LLMTestCase, MultiTurnParams, SingleTurnParams
 from deepeval.tracing import observe, trace_manager
 
-from spanscore.context import is_judging
+from spanscore.core.context import is_judging
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
+from spanscore.core.score import Outcome, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.adapters import DeepEvalMetric
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
-from spanscore.model.score import Outcome, Scale
 from spanscore.protocols import Metric
 
 SAMPLE = SingleTurnSample(

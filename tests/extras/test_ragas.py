@@ -13,10 +13,10 @@ from ragas.metrics import MetricType, SingleTurnMetric, discrete_metric, numeric
 from ragas.metrics import collections as newer
 from tests.extras.ragas_models import NewerEmbeddings, NewerModel, OlderEmbeddings, OlderModel
 
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
+from spanscore.core.score import BINARY, Outcome, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.adapters import RagasMetric
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
-from spanscore.model.score import BINARY, Outcome, Scale
 from spanscore.protocols import Metric
 
 SAMPLE = SingleTurnSample(
@@ -251,7 +251,7 @@ class Waiting(SingleTurnMetric):  # type: ignore[misc]
 
 
 def test_one_that_blocks_holds_up_no_judge_of_ours() -> None:
-    from spanscore.runtime import loop
+    from spanscore.core import loop
 
     theirs = Waiting(blocks=True)
     held = loop.submit(RagasMetric(theirs).score(SAMPLE))
@@ -265,7 +265,7 @@ def test_one_that_blocks_holds_up_no_judge_of_ours() -> None:
 
 
 def test_one_that_is_given_up_is_cancelled() -> None:
-    from spanscore.runtime import loop
+    from spanscore.core import loop
 
     theirs = Waiting(blocks=False)
     waiting = loop.submit(RagasMetric(theirs).score(SAMPLE))

@@ -6,10 +6,9 @@ import json
 from random import Random
 from typing import Any
 
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import AnnotatedSample, SingleTurnSample
 from spanscore.metrics import AspectCritic
-from spanscore.model.annotation import AnnotatedSample
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["HABIT", "Pupil", "labels", "polite"]
 

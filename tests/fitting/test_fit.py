@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.fitting.classroom import HABIT, Pupil, labels, polite
 
+from spanscore.core.prompt import Example, Prompt, Reply
+from spanscore.core.sample import Annotation
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.fitting.marking import FittingProgress
 from spanscore.metrics import (
@@ -20,8 +22,6 @@ from spanscore.metrics import (
     JudgedMetric,
     Rubrics,
 )
-from spanscore.model.annotation import Annotation
-from spanscore.model.prompt import Example, Prompt, Reply
 
 
 def test_a_judge_that_can_be_taught_is_changed() -> None:

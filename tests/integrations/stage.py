@@ -39,13 +39,13 @@ from tests.servers.zipkin import Zipkin
 
 from spanscore import OnlineScorer, semconv
 from spanscore.config import Budget, Capture, Collect, Compare, JudgeSettings, Outputs, Sampling, Units
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.record import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
 from spanscore.otel.points import Point
 from spanscore.receivers.otlp.evaluations import results_in_logs
 from spanscore.testing import ScriptedJudge

@@ -23,7 +23,7 @@ from tests.sinks.builders import score
 
 from spanscore import OnlineScorer
 from spanscore.config import Capture
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.sinks.evaluation_span import EvaluationSpans
 

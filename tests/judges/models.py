@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel, Field
 
-from spanscore.model.prompt import Prompt, Reply
+from spanscore.core.prompt import Prompt, Reply
 
 CRITIQUE_JSON = '{"reason": "polite", "verdict": 1}'
 

@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel
 from tests.judges.models import QUESTION, Answer, Answers, ProviderError
 
-from spanscore.context import is_judging
+from spanscore.core.context import is_judging
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import (
     JudgeError,
     JudgeOverloaded,
@@ -22,8 +23,7 @@ from spanscore.errors import (
 )
 from spanscore.judges import ask, recorded_calls
 from spanscore.judges.reader import read
-from spanscore.metrics.kit.step import BinaryAnswer
-from spanscore.model.prompt import Prompt, Reply
+from spanscore.metrics.kit.condition import BinaryAnswer
 
 GOOD = '{"reason": "r", "verdict": 1}'
 

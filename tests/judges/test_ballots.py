@@ -12,10 +12,10 @@ from tests.judges.langchain.wire import Exchanged, Wire
 from tests.judges.langchain.wire import chat as model_on
 from tests.servers.openai_api import OpenAIServer
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome, Votes
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, ResponseRelevancy
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedEmbeddings
 
 SAMPLE = SingleTurnSample(user_input="Hello?", response="Good morning.")

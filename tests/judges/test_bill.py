@@ -10,12 +10,12 @@ pytest.importorskip("langchain_openai")
 
 from langchain_openai import ChatOpenAI
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.judges import judge
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import recorded_calls
 from spanscore.metrics import AspectCritic
-from spanscore.model.sample import SingleTurnSample
 from spanscore.protocols import Judge
 from spanscore.settings.budget import Budget
 

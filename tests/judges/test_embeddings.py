@@ -14,7 +14,8 @@ from tests.judges.langchain.wire import Exchanged, Wire, chat
 from tests.judges.models import ProviderError
 from tests.servers.openai_api import embedded
 
-from spanscore.context import is_judging
+from spanscore.core.context import is_judging
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainEmbedder, LangChainJudge, LexicalEmbedder, embedder
 from spanscore.judges.asker import Asker, asked_by
@@ -23,7 +24,6 @@ from spanscore.judges.effects.purse import Purse
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.record import recorded_calls
 from spanscore.metrics import ResponseRelevancy
-from spanscore.model.sample import SingleTurnSample
 from spanscore.settings.budget import Budget
 from spanscore.testing import ScriptedEmbeddings
 

@@ -11,12 +11,12 @@ from tests.contracts.test_metrics import FULL, built
 from tests.judges.injections import INJECTIONS, LARGE, ORDER, forged, judged_steps
 from tests.judges.models import Answers
 
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 from spanscore.errors import JudgeError
 from spanscore.judges import ask, render
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.metrics.kit.step import Step
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 
 STEPS = {step.name: step for step in judged_steps()}
 _BLANK = (

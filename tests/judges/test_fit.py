@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.judges.models import Answer, Answers
 
+from spanscore.core.prompt import Passages, Prompt
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges import ask, judge, recorded_calls, render
 from spanscore.judges.fit import LEFT_OUT, bound_of, fit
 from spanscore.judges.render import fenced
 from spanscore.judges.tokens import estimate
 from spanscore.metrics import AspectCritic, Faithfulness
-from spanscore.model.prompt import Passages, Prompt
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 from spanscore.testing import ScriptedJudge
 
 GOOD = '{"reason": "r", "verdict": 1}'

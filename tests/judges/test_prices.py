@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.judges.models import QUESTION, Answers
 
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges import Priced, ask, judge, recorded_calls
 from spanscore.judges.prices import Price, price_of, prices_of
 from spanscore.metrics import AspectCritic
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import SingleTurnSample
 
 GOOD = '{"reason": "r", "verdict": 1}'
 PRICES = {"answers-1": (0.15, 0.60)}

@@ -16,8 +16,8 @@ from tests.live import QUESTION, Grounded, a_trace, rag
 
 from spanscore import OnlineScorer
 from spanscore.config import Outputs, Spool
+from spanscore.core.span import Unit
 from spanscore.metrics import Finding
-from spanscore.model.span import Unit
 from spanscore.testing import MemorySink
 
 

@@ -10,11 +10,11 @@ from tests.live import QUESTION, a_line, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer, judge
 from spanscore.config import Budget, JudgeSettings
+from spanscore.core.job import Weights
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import Outcome
 from spanscore.judges import embedder
 from spanscore.metrics import AspectCritic, ExactMatch, SemanticSimilarity
-from spanscore.model.counted import Weights
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import Outcome
 
 MONTH = "30d"
 """No window ends while a test runs, but once a month."""

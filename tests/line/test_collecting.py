@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 
 from spanscore import OnlineScorer, semconv
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line
 from spanscore.config import Capture, Collect, Sessions
+from spanscore.core import log
+from spanscore.core.codecs.otlp import json_line
+from spanscore.core.files import LineFile
 from spanscore.errors import ConfigurationError
-from spanscore.runtime import log
-from spanscore.runtime.line_file import LineFile
 
 WRONG = "Lyon is the capital of France."
 

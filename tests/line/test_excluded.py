@@ -11,8 +11,8 @@ from tests.live import QUESTION, Failing, Held, a_line, looked_at, rag
 from tests.servers.server import poll
 
 from spanscore.config import Limits
-from spanscore.model.counted import Weights
-from spanscore.model.score import Outcome
+from spanscore.core.job import Weights
+from spanscore.core.score import Outcome
 from spanscore.testing import ManualClock
 
 UNITS = 60

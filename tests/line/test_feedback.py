@@ -15,8 +15,8 @@ from tests.sinks.memory import Memory
 
 from spanscore import ConfigurationError, OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.config import Capture, Outputs
+from spanscore.core.sample import Annotation, UnitId
 from spanscore.metrics import ExactMatch
-from spanscore.model.annotation import Annotation, UnitId
 
 SCALE = {"user_feedback": ["bad", "ok", "good"]}
 IDS = UnitId("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")

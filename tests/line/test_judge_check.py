@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.core.test_fork import in_child
 from tests.judges.models import PlainModel
 from tests.live import QUESTION, Grounded, a_line, identity_holds, rag
-from tests.runtime.test_fork import in_child
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Budget, JudgeCheck, Outputs
+from spanscore.core import loop
+from spanscore.core.files import ProcessLock
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.score import BINARY
 from spanscore.judges import judge
 from spanscore.judges.asker import asker
 from spanscore.line.judge_check import JudgeCheckRuns, build_check_name
 from spanscore.line.judge_check_cases import JudgeCheckCase
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.score import BINARY
 from spanscore.monitoring.first_answers import FirstAnswers
-from spanscore.runtime import loop
-from spanscore.runtime.process_lock import ProcessLock
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.testing import MemorySink
 

@@ -10,9 +10,9 @@ from tests.live import ANSWER, Failing, Grounded, Held, a_line, identity_holds
 
 from spanscore import ConfigurationError, semconv
 from spanscore.config import FeedbackSampling, Sampling
-from spanscore.model.job import Decision
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.span import SamplingContext
+from spanscore.core.job import Decision
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.span import SamplingContext
 from spanscore.testing import make_span, make_unit
 from spanscore.units.kept_samples import KeptSamples
 

@@ -9,8 +9,8 @@ from tests.line.test_revisions import answered, give, until
 from tests.live import ANSWER, a_line, identity_holds
 
 from spanscore.config import Limits
-from spanscore.model.sample import Samples
-from spanscore.model.span import SamplingContext, Unit
+from spanscore.core.sample import Samples
+from spanscore.core.span import SamplingContext, Unit
 
 
 class Wanting:

@@ -31,11 +31,11 @@ from tests.live import (
 from tests.servers.server import poll
 
 import spanscore
-from spanscore.codec.sdk import span_data
 from spanscore.config import Capture, Limits, Outputs
+from spanscore.core.codecs.sdk import span_data
+from spanscore.core.span import Unit, UnitKey
 from spanscore.dialects import GenAIExtractor
 from spanscore.metrics import ExactMatch
-from spanscore.model.span import Unit, UnitKey
 from spanscore.testing import MemorySink
 
 

@@ -14,8 +14,8 @@ from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
 from spanscore.config import Capture, Limits, Outputs, Units
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.span import SpanData, Unit
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.span import SpanData, Unit
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.sinks.event import Events
 from spanscore.testing import MemorySink

@@ -14,8 +14,8 @@ from tests.live import ANSWER, QUESTION, a_line, identity_holds
 from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import semconv
-from spanscore.codec.wire import WireSpan
 from spanscore.config import Units
+from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.metrics import BaseMetric, Finding
 
 QUICK = Units(idle_timeout=0.05)

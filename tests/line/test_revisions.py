@@ -16,8 +16,8 @@ from tests.servers.server import poll
 
 from spanscore import semconv
 from spanscore.config import JudgeSettings, Limits, Outputs
-from spanscore.model.score import Outcome, score_id
-from spanscore.model.span import SpanData, Unit
+from spanscore.core.score import Outcome, score_id
+from spanscore.core.span import SpanData, Unit
 from spanscore.testing import MemorySink, make_span, make_unit
 
 

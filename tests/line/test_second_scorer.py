@@ -13,7 +13,7 @@ from tests.live import QUESTION, Grounded, Held, a_line, a_trace, rag
 from tests.servers.server import poll
 
 from spanscore import OnlineScorer
-from spanscore.runtime import log
+from spanscore.core import log
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from tests.servers.server import poll
 
 from spanscore import ConfigurationError
 from spanscore.config import Budget, JudgeSettings, Limits, Outputs
+from spanscore.core.job import JobResult
+from spanscore.core.span import Unit, UnitKey
 from spanscore.judges import judge
 from spanscore.line.shadow import Pairs
 from spanscore.metrics import AspectCritic, Finding
-from spanscore.model.job import JobResult
-from spanscore.model.span import Unit, UnitKey
 from spanscore.testing import MemorySink
 from spanscore.units.ledger import Ledger
 

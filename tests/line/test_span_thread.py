@@ -5,7 +5,7 @@ from threading import Event
 from tests.live import QUESTION, a_line, rag
 
 from spanscore.config import Outputs
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 from spanscore.testing import make_span
 
 MS = 1_000_000

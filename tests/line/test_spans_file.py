@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line, read_spans
 from spanscore.config import Capture, Outputs
+from spanscore.core import log
+from spanscore.core.codecs.otlp import json_line, read_spans
+from spanscore.core.files import LineFile
 from spanscore.otel import spans_file
-from spanscore.runtime import log
-from spanscore.runtime.line_file import LineFile
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tests.line.kills import KILLED, kills
 from tests.servers.server import poll
 
-from spanscore.codec.jobs import Unreadable, scores_of
+from spanscore.core.codecs.job import Unreadable, scores_of
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no signals on this system"),

@@ -8,8 +8,8 @@ from tests.line.test_spool import a_worker, ended, path, rows, until
 from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds, rag
 
 from spanscore import Rule
-from spanscore.codec.jobs import job_of
 from spanscore.config import Outputs, RuleCondition, Sampling, Spool
+from spanscore.core.codecs.job import job_of
 from spanscore.testing import MemorySink
 
 __all__ = ["path"]

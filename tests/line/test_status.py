@@ -11,13 +11,13 @@ from tests.live import QUESTION, Failing, Grounded, a_line, rag
 
 from spanscore import ConfigurationError, OnlineScorer, metric, semconv
 from spanscore.config import Monitoring, Rule, RuleCondition, Sampling
+from spanscore.core import log
+from spanscore.core.printable import Fitting
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Scale
 from spanscore.judges import judge
 from spanscore.line.status import Status
-from spanscore.line.tables import Fitting
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Scale
-from spanscore.runtime import log
 from spanscore.testing import make_score, make_span, make_unit
 
 GOOD = '{"reason": "r", "verdict": 1}'

@@ -14,8 +14,8 @@ from tests.live import QUESTION, Trace, a_line, a_trace, identity_holds, rag
 from tests.receivers.processor.traced import SCOPE, ask, scoring
 
 from spanscore import semconv
-from spanscore.codec.messages import text_message
 from spanscore.config import Capture, JudgeSettings, Outputs
+from spanscore.core.codecs.messages import text_message
 from spanscore.dialects.translations.registry import Translator
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.judges import FallingBack, judge

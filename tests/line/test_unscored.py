@@ -14,8 +14,8 @@ from tests.servers.server import poll
 from tests.service.process import a_run
 
 from spanscore import JudgeError
-from spanscore.codec.wire import taken_apart
 from spanscore.config import Limits, Outputs, Sampling, Units
+from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.testing import ManualClock
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spanscore.model.prompt import Prompt, Reply
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.testing import ScriptedJudge
 
 DEADLINE_S = 10.0

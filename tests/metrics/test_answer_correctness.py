@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError, JudgeUnavailable
 from spanscore.metrics import AnswerCorrectness, FactualCorrectness
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="When and who?", response="r", reference="f")

@@ -7,13 +7,14 @@ from types import MappingProxyType
 import pytest
 from pydantic import BaseModel
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome, Votes
 from spanscore.errors import ConfigurationError
 from spanscore.judges.render import render
 from spanscore.metrics import AspectCritic, Rubrics, SimpleCriteria
+from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import BinaryAnswer, Step
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome, Votes
+from spanscore.metrics.kit.step import Step
 from spanscore.testing import ScriptedJudge
 
 REFUND = SingleTurnSample(user_input="May I have a refund for my ticket?", response="Yes, within 14 days.")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome, Votes
 from spanscore.errors import ConfigurationError, JudgeUnavailable
 from spanscore.metrics import AspectCritic
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="Hello?", response="Good morning.")

@@ -15,10 +15,10 @@ import pytest
 from pydantic import ValidationError
 from tests.metrics.vectors import cases_of, metrics_with_cases, run
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome, Score
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness, NoiseSensitivity, SemanticSimilarity
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome, Score
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge
 
 Case = dict[str, Any]

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.metrics.side_by_side import SideBySide
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import (
     ContextEntityRecall,
@@ -20,8 +22,6 @@ from spanscore.metrics import (
     NonLLMContextPrecisionWithReference,
     NonLLMContextRecall,
 )
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge
 
 ids = st.lists(st.integers(0, 9) | st.sampled_from("abc"), min_size=1, max_size=8)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.metrics.side_by_side import SideBySide
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome, Votes
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics import ContextRelevancyV0
 from spanscore.metrics.context_relevancy_v0 import ExtractedSentences, found_in
 from spanscore.metrics.kit.sentences_pysbd import segmenter
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 CONTEXTS = ["The bridge opened in 1931. It is long.", "Dr. Thule built it."]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.contracts.test_metrics import FULL, built
 
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample
 from spanscore.metrics.catalog.registry import built_ins
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample
 from spanscore.testing import ScriptedJudge
 
 TYPED = "book\nAI: Booked for 8pm.\nHuman: thanks"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import JudgeUnparseable
 from spanscore.metrics import Faithfulness
 from spanscore.metrics.kit.statements import StatementVerdict, align
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
+from spanscore.core.score import BINARY, Outcome, Scale, Score
 from spanscore.metrics import metric
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
-from spanscore.model.score import BINARY, Outcome, Scale, Score
 from spanscore.protocols import Metric
 
 SAMPLE = SingleTurnSample(response="short")

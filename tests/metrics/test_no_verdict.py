@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
+from spanscore.core.score import Outcome, Score
 from spanscore.judges.render import form
 from spanscore.metrics import (
     AnswerCorrectness,
@@ -18,8 +20,6 @@ from spanscore.metrics import (
     Rubrics,
     TopicAdherence,
 )
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
-from spanscore.model.score import Outcome, Score
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="r", retrieved_contexts=["c"], reference="t")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.metrics.side_by_side import SideBySide
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import NoiseSensitivity
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="said", reference="true", retrieved_contexts=["good", "bad"])

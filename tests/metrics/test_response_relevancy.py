@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome, Votes
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ResponseRelevancy
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="a")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics import StringSimilarity
 from spanscore.metrics.kit.distances_rapidfuzz import DISTANCE_MEASURES
-from spanscore.model.sample import SingleTurnSample
 
 measures = st.sampled_from(sorted(DISTANCE_MEASURES))
 

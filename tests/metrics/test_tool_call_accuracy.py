@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanscore.core.sample import AIMessage, MultiTurnSample, ToolCall
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ToolCallAccuracy
 from spanscore.metrics.kit.assignment import best_pairing
-from spanscore.model.sample import AIMessage, MultiTurnSample, ToolCall
 
 Calls = list[tuple[str, dict[str, Any]]]
 

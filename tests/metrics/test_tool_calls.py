@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, ToolCall
 from spanscore.metrics import ToolCallAccuracy, ToolCallF1
 from spanscore.metrics.tool_calls import alike
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, ToolCall
 
 SEARCH = ToolCall(name="search", args={"q": "ferry"})
 BOOK = ToolCall(name="book", args={"id": 7})

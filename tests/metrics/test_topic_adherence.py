@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample
+from spanscore.core.score import Outcome
 from spanscore.metrics import TopicAdherence
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = MultiTurnSample(

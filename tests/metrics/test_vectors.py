@@ -14,11 +14,11 @@ from tests.metrics.quirks.answers import VOTES
 from tests.metrics.vectors import FUNCTIONS, VECTORS, cases_of, content_of, run
 
 from spanscore import metrics
+from spanscore.core.sample import MultiTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.judges.ask import REPAIR_STEP
 from spanscore.metrics.catalog.registry import built_ins, own_name
-from spanscore.model.sample import MultiTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics import Bleu, Chrf, FaithfulnessWithHHEM, Rouge, SemanticSimilarity, StringPresence
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="r", reference="f", retrieved_contexts=["c1", "c2"])

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample
+from spanscore.core.score import Score
 from spanscore.metrics.catalog.registry import RENAMED, built_ins
-from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
-from spanscore.model.score import Score
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors"

@@ -15,8 +15,8 @@ from tests.sinks.memory import FixedCounts
 from tests.yaml_files import read_yaml
 
 from spanscore import semconv
-from spanscore.model.counted import Weights
-from spanscore.model.score import BINARY, Outcome, Scale, Score
+from spanscore.core.job import Weights
+from spanscore.core.score import BINARY, Outcome, Scale, Score
 from spanscore.monitoring import promql
 from spanscore.monitoring.applicability import ENOUGH, applicability, applied_so_far, applying
 from spanscore.monitoring.rule_tests import RuleTest, series_of, unit_test

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from tests.monitoring.needed_rules import needed_for
 from tests.yaml_files import read_yaml
 
+from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.monitoring.baseline_file import DAYS, Profile, profiles_text, read_profile
 from spanscore.monitoring.baselines import baseline_of
 from spanscore.monitoring.drops import plans_of

@@ -13,7 +13,7 @@ from tests.sinks.builders import score, unit
 from tests.sinks.memory import FixedCounts
 
 from spanscore import semconv
-from spanscore.model.score import Outcome
+from spanscore.core.score import Outcome
 from spanscore.monitoring import estimates, names, promql
 from spanscore.monitoring.compare_promql import (
     RELEASE,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from spanscore.model.score import BINARY, Scale
+from spanscore.core.score import BINARY, Scale
 from spanscore.monitoring import estimates
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.settings.alerting import AlertSettings, Monitoring

@@ -13,9 +13,9 @@ import yaml
 from tests.monitoring.needed_rules import needed_for
 from tests.yaml_files import read_yaml
 
+from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic
-from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.monitoring import budget
 from spanscore.monitoring.alert import OF_METRIC
 from spanscore.monitoring.alerts import alerts_of

@@ -13,7 +13,7 @@ import yaml
 from tests.monitoring import backfill
 from tests.monitoring.needed_rules import needed_for
 
-from spanscore.model.score import BINARY, Scale
+from spanscore.core.score import BINARY, Scale
 from spanscore.monitoring import promql
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.monitoring.silence import SILENT_SECONDS, silences

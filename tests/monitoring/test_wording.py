@@ -13,8 +13,8 @@ import pytest
 import yaml
 from tests.yaml_files import read_yaml
 
+from spanscore.core.score import BINARY, Scale
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
 from spanscore.settings.alerting import AlertSettings, Monitoring
 

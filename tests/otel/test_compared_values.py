@@ -12,7 +12,7 @@ from tests.sinks.builders import score, unit
 from tests.sinks.memory import FixedCounts
 
 from spanscore import semconv
-from spanscore.model.span import SpanData, Unit
+from spanscore.core.span import SpanData, Unit
 from spanscore.otel.compared_values import MOST_VALUES, UNTOLD, ComparedValues
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.sums import OTHER

@@ -17,11 +17,10 @@ from tests.sinks.builders import failed, score, undefined, unit
 from tests.sinks.memory import FixedCounts, Memory, telemetry_of
 
 from spanscore import semconv
+from spanscore.core.job import Counted, Decision
+from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage
+from spanscore.core.span import Session, Unit, UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.model.counted import Counted
-from spanscore.model.job import Decision
-from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage
-from spanscore.model.span import Session, Unit, UnitKey
 from spanscore.monitoring.running_mean import running_mean
 from spanscore.otel.instrument_table import POINTS
 from spanscore.otel.instruments import Telemetry

@@ -26,11 +26,11 @@ from tests.sinks.builders import KEY, SPAN_ID, TRACE_ID, score, unit
 from tests.sinks.memory import Memory, telemetry_of
 
 from spanscore import semconv
-from spanscore.model.score import score_id
+from spanscore.core import log
+from spanscore.core.score import score_id
 from spanscore.otel.providers import Providers
 from spanscore.otel.quiet_exporter import _condensed
 from spanscore.otel.resolved import ProviderRow
-from spanscore.runtime import log
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
 from spanscore.sinks.instruments import Instruments

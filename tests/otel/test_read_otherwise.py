@@ -13,8 +13,8 @@ from tests.servers.server import free_port
 
 from spanscore import OnlineScorer, semconv
 from spanscore.config import Outputs
+from spanscore.core import log
 from spanscore.otel import exporters
-from spanscore.runtime import log
 
 
 @pytest.fixture(autouse=True)

@@ -27,8 +27,8 @@ from tests.live import ANSWER, QUESTION, Grounded, a_line, a_trace, identity_hol
 
 import spanscore
 from spanscore import ScoringLogRecordProcessor, ScoringSpanProcessor, semconv
-from spanscore.codec.log_content import ContentRecord, content_in_logs
 from spanscore.config import Units
+from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs
 from spanscore.metrics import Finding
 from spanscore.receivers.log_content import LogContent
 from spanscore.service.door import LOGS, Door, ExportRequest

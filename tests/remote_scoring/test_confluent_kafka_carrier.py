@@ -25,7 +25,7 @@ from tests.servers.server import free_port
 pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 from spanscore.remote_scoring.carrier import UnitCopy
 from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 from spanscore.otel.otlp_client import BackendAnswer
 from spanscore.remote_scoring.carrier import UnitCopy
 from spanscore.remote_scoring.outgoing import Outgoing, WaitingCopy

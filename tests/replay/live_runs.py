@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from spanscore import OnlineScorer, semconv
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line, read_spans
-from spanscore.model.span import SpanData
+from spanscore.core.codecs.otlp import json_line, read_spans
+from spanscore.core.span import SpanData
 
 CONFIG = """\
 judge: {model: lexical}

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from spanscore.cases.case import CollectedCase, FoundScore
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.span import UnitKey
 from spanscore.replay.cases import drawn, folded
 from spanscore.settings.conditions import condition_of
 

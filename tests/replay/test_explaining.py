@@ -16,8 +16,8 @@ from rich.cells import cell_len
 import spanscore
 from spanscore import Extract, SampleError
 from spanscore.config import Units
+from spanscore.core.span import NoContent
 from spanscore.line.explained import ExplainedTrace
-from spanscore.model.span import NoContent
 from spanscore.sources.files import OtlpFiles
 
 GENAI = "opentelemetry.instrumentation.openai_v2"

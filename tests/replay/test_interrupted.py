@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from spanscore import ConfigurationError, semconv
 from spanscore.cli import _replay_run
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line
+from spanscore.core.codecs.otlp import json_line
 from spanscore.replay.journal import Journal
 from spanscore.sources.files import OtlpFiles
 from spanscore.sources.stored import StoredTrace, Unread

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from tests.codec.requests import make_span, sent
+from tests.core.codecs.requests import make_span, sent
 from tests.live import Grounded
 
-from spanscore.codec.wire import taken_apart
-from spanscore.model.job import Decision
-from spanscore.model.span import Unit
+from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.job import Decision
+from spanscore.core.span import Unit
 from spanscore.replay.reading import UnitReader
 from spanscore.replay.run import Replay, ReplayBounds
 from spanscore.replay.tally import ReplayTally

@@ -15,8 +15,8 @@ from tests.servers.jaeger import Jaeger
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
+from spanscore.core.span import UnitKey
 from spanscore.dialects.genai import GenAIExtractor
-from spanscore.model.span import UnitKey
 from spanscore.replay.journal import Journal
 from spanscore.replay.reading import StoredUnit, UnitReader
 from spanscore.replay.scorer import replay_scorer

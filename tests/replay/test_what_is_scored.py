@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from spanscore.cli import _replay_run
 from spanscore.cli.main import app
-from spanscore.codec.otlp import json_line
+from spanscore.core.codecs.otlp import json_line
+from spanscore.core.job import ReplayState
 from spanscore.errors import ConfigurationError
-from spanscore.model.replayed import ReplayState
 from spanscore.replay.journal import Journal
 from spanscore.replay.reading import UnitReader
 from spanscore.replay.run import Replay, ReplayBounds

@@ -10,9 +10,9 @@ from typing import Any
 from tests.sinks.memory import Memory
 
 from spanscore import semconv
-from spanscore.codec.sdk import span_data
-from spanscore.model.score import UNIT_INTERVAL, Outcome, Scale, Score, unit_attributes
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.codecs.sdk import span_data
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Scale, Score, unit_attributes
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.report import ReportRow
 from spanscore.sinks.evaluation_span import EvaluationSpans
 

@@ -11,7 +11,7 @@ from tests.report.builders import a_label, a_unit_span, a_whole, evaluations, ma
 from tests.servers.chromium import Browser, Tab
 
 from spanscore import semconv
-from spanscore.model.score import Scale
+from spanscore.core.score import Scale
 from spanscore.report import write
 
 pytestmark = pytest.mark.server

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.report.builders import a_label, a_turn, a_whole, evaluations, make_score
 
 from spanscore import semconv
-from spanscore.model.span import SpanData
+from spanscore.core.span import SpanData
 from spanscore.report import summary, write
 from spanscore.report.conversations import Conversation, conversations
 from spanscore.report.spans import Spans

@@ -14,11 +14,11 @@ import pytest
 from tests.report.builders import a_unit_span, evaluations, make_score, rows
 
 from spanscore import semconv
+from spanscore.core.score import JudgeCall, Outcome, Usage
+from spanscore.core.span import SpanData
 from spanscore.errors import MissingExtraError
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.offline import COMPARES_WORDS
-from spanscore.model.score import JudgeCall, Outcome, Usage
-from spanscore.model.span import SpanData
 from spanscore.report import ReportRow, charts, summarize, write, write_scores
 from spanscore.report.spans import Spans
 from spanscore.report.story import story_of_spans

@@ -9,10 +9,10 @@ from tests.live import QUESTION, a_line, rag
 from tests.report.builders import a_label, a_turn, evaluations, make_score
 
 from spanscore import semconv
-from spanscore.codec.sdk import span_data
 from spanscore.config import Capture
-from spanscore.model.score import Outcome
-from spanscore.model.span import SpanData
+from spanscore.core.codecs.sdk import span_data
+from spanscore.core.score import Outcome
+from spanscore.core.span import SpanData
 from spanscore.report import summary, write
 from spanscore.report.annotations import labels
 from spanscore.report.spans import Spans

@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.report.builders import TEN_O_CLOCK, a_unit_span, evaluations, make_score
 
 from spanscore import semconv
-from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
-from spanscore.model.span import UnitKey
+from spanscore.core.score import JudgeCall, Outcome, Scale, Usage
+from spanscore.core.span import UnitKey
 from spanscore.report import summarize
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.report.builders import a_unit_span, evaluations, make_score
 
-from spanscore.model.span import SpanData
+from spanscore.core.span import SpanData
 from spanscore.report import summary, write
 from spanscore.report.spans import Spans
 

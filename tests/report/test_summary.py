@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 from tests.report.builders import TEN_O_CLOCK, rows
 
+from spanscore.core.score import Kind
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
-from spanscore.model.score import Kind
 from spanscore.report import ReportRow, summarize
 from spanscore.report.findings import headline, metric_finding, period, threshold
 from spanscore.report.ranking import as_low, cases, some_of_each

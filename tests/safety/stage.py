@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import SynchronousMultiSpanProcessor, TracerProvide
 from tests.live import CONTEXT, EXTERNAL, QUESTION, Grounded, a_trace, rag
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
-from spanscore.runtime import log
+from spanscore.core import log
 
 EXIT_S = 5.0
 """The promise: an end takes at most this."""

@@ -145,7 +145,7 @@ def spans(host: Host, tmp_path: Path) -> Path:
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from spanscore.codec.otlp import json_line
+    from spanscore.core.codecs.otlp import json_line
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -18,11 +18,11 @@ from tests.servers.otlp import OtlpReceiver
 
 from spanscore import Extract, OnlineScorer
 from spanscore.config import Capture, Limits, Outputs
+from spanscore.core import loop
+from spanscore.core.prompt import Reply
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, BaseMetric
-from spanscore.model.prompt import Reply
-from spanscore.runtime import loop
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
 

@@ -10,7 +10,7 @@ import pytest
 from tests.live import QUESTION, Grounded, a_trace, identity_holds, rag
 
 from spanscore import OnlineScorer
-from spanscore.runtime.loop import LoopThread
+from spanscore.core.loop import LoopThread
 
 START = threading.Thread.start
 
@@ -32,8 +32,8 @@ def no_threads(monkeypatch: pytest.MonkeyPatch, *but: str) -> Iterator[None]:
 @pytest.mark.parametrize("but", [(), ("spanscore-spans",), ("spanscore-loop",)], ids=["none", "spans", "loop"])
 def test_units_of_that_time_are_scored_with_the_next_one(but: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     judges = LoopThread("spanscore-loop", pool="spanscore-judge")
-    monkeypatch.setattr("spanscore.runtime.loop.call_soon", judges.call_soon)
-    monkeypatch.setattr("spanscore.runtime.loop.submit", judges.submit)
+    monkeypatch.setattr("spanscore.core.loop.call_soon", judges.call_soon)
+    monkeypatch.setattr("spanscore.core.loop.submit", judges.submit)
     trace = a_trace()
     with no_threads(monkeypatch, *but):
         scorer = OnlineScorer([Grounded()], tracer_provider=trace.provider)

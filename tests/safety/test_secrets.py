@@ -18,10 +18,10 @@ from tests.servers.otlp import OtlpReceiver
 import spanscore
 from spanscore import OnlineScorer
 from spanscore.config import Capture, Limits
+from spanscore.core.prompt import Reply
+from spanscore.core.sample import AIMessage as SpokenMessage
+from spanscore.core.sample import HumanMessage, Samples, ToolCall
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness
-from spanscore.model.prompt import Reply
-from spanscore.model.sample import AIMessage as SpokenMessage
-from spanscore.model.sample import HumanMessage, Samples, ToolCall
 from spanscore.scoring.hooks import Hooks
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too

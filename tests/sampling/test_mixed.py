@@ -10,7 +10,7 @@ import pytest
 
 from spanscore import ConfigurationError
 from spanscore.config import HeadSampling, Sampling
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.threshold import threshold

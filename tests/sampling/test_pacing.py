@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.sampling.pacing import BudgetPacer, largest_factor
 from spanscore.sampling.rates import RateSampler
 from spanscore.settings.budget import Budget, Paid, Spent

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore.config import Rule, RuleCondition
+from spanscore.core.span import SamplingContext, UnitKey, UpstreamDecision
 from spanscore.errors import ConfigurationError
-from spanscore.model.span import SamplingContext, UnitKey, UpstreamDecision
 from spanscore.sampling.preview import PreviewTally, TakerCount
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.threshold import threshold

@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from spanscore.config import Rule, RuleCondition
+from spanscore.core.job import BASE
+from spanscore.core.span import SamplingContext, UnitKey, UpstreamDecision
 from spanscore.errors import ConfigurationError
-from spanscore.model.span import SamplingContext, UnitKey, UpstreamDecision
-from spanscore.sampling.rates import BASE, RateSampler
+from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.threshold import decode_threshold, probability, threshold
 
 EVERY = RuleCondition()

@@ -8,7 +8,7 @@ import pytest
 
 from spanscore import ConfigurationError
 from spanscore.config import Rule, RuleCondition
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.rules import matches
 

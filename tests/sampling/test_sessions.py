@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spanscore.config import Rule, RuleCondition
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
 
 IDS = [f"conversation {one}" for one in range(2_000)]

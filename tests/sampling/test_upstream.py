@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from spanscore import ConfigurationError
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.threshold import probability, threshold

@@ -6,13 +6,13 @@ import asyncio
 import json
 from typing import Any
 
+from spanscore.core.job import Decision, Job, SampledUnit
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import Sample, Samples, SingleTurnSample
+from spanscore.core.score import Score
+from spanscore.core.span import Unit, UnitKey
 from spanscore.judges.asker import asker
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
-from spanscore.model.job import Decision, Job, SampledUnit
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import Sample, Samples, SingleTurnSample
-from spanscore.model.score import Score
-from spanscore.model.span import Unit, UnitKey
 
 SAMPLES = Samples(single_turn=SingleTurnSample(user_input="q", response="a"))
 

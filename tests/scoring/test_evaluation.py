@@ -8,10 +8,10 @@ import warnings
 from tests.live import QUESTION, a_line, rag
 
 from spanscore.config import Limits
+from spanscore.core.job import Decision, Job
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.span import Unit, UnitKey
 from spanscore.metrics import BaseMetric, Finding
-from spanscore.model.job import Decision, Job
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.span import Unit, UnitKey
 from spanscore.scoring.evaluation import Evaluation
 
 

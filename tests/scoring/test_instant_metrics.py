@@ -10,9 +10,9 @@ import pytest
 from tests.scoring.parts import Computes, a_job, a_sampled_unit
 from tests.scoring.virtual_time import run
 
-from spanscore.context import is_judging
-from spanscore.model.job import Job, JobResult
-from spanscore.model.score import Outcome, Score
+from spanscore.core.context import is_judging
+from spanscore.core.job import Job, JobResult
+from spanscore.core.score import Outcome, Score
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.memory_queue import MemoryQueue

@@ -11,9 +11,9 @@ from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_line, model, rag
 
 from spanscore import SingleTurnSample, metric
 from spanscore.config import Capture
-from spanscore.context import is_judging
+from spanscore.core.context import is_judging
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
 from spanscore.metrics import BaseMetric, Finding
-from spanscore.model.score import UNIT_INTERVAL, Outcome, Score
 
 SAMPLE = SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT])
 

@@ -10,8 +10,8 @@ from tests.live import QUESTION, Grounded, HeldThread, a_line, identity_holds, r
 from tests.servers.server import poll
 
 from spanscore.config import Limits, Outputs
+from spanscore.core.prompt import Reply
 from spanscore.metrics import AspectCritic
-from spanscore.model.prompt import Reply
 from spanscore.testing import MemorySink
 
 

@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanscore.runtime.threads import start_daemon
+from spanscore.core.threads import start_daemon
 
 ROOT = Path(__file__).parents[2]
 END = "END"

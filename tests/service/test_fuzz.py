@@ -20,8 +20,8 @@ from tests.service.listening import Running, Taker, listening
 from tests.service.metrics import Answered
 
 from spanscore import OnlineScorer
-from spanscore.codec.wire import Taken
 from spanscore.config import Units
+from spanscore.core.codecs.otlp_request import Taken
 from spanscore.service.answers import JSON, Answer
 from spanscore.service.door import Door, ExportRequest
 

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from tests.servers.server import poll
 from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, listening
 
-from spanscore.runtime.pool import DaemonPool
+from spanscore.core.threads import DaemonPool
 from spanscore.service.answers import Answer, accepted
 from spanscore.service.door import GZIP, SMALL, TRACES, Door, ExportRequest
 from spanscore.service.http import answered
@@ -178,7 +178,7 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
         inside.discard(get_ident())
         return b""
 
-    monkeypatch.setattr("spanscore.service.door.gunzipped", slow)
+    monkeypatch.setattr("spanscore.service.limits.gunzipped", slow)
     door = Door(Taker(), inflated=1_000)  # type: ignore[arg-type]
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(door.traces, bytes(100_000), encoding="gzip") for _ in range(8)]

@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
-from spanscore.codec.wire import Taken, WireSpan, from_json, taken_apart
+from spanscore.core.codecs.otlp_request import Taken, WireSpan, from_json, taken_apart
 from spanscore.otel.exporters import send_by_default_to
 from spanscore.receivers.otlp.arrived import Looked
 from spanscore.receivers.otlp.held import Exit

@@ -7,7 +7,7 @@ import grpc
 import pytest
 from tests.service.listening import Running, a_request, listening
 
-from spanscore.codec.wire import Taken
+from spanscore.core.codecs.otlp_request import Taken
 from spanscore.service.answers import Answer, accepted
 from spanscore.service.door import ExportRequest
 

@@ -21,9 +21,9 @@ from tests.service.listening import PROTOBUF, Running, listening
 
 from spanscore import OnlineScorer
 from spanscore.config import Capture, Limits, Outputs
+from spanscore.core.threads import start_daemon
 from spanscore.metrics import ResponseRelevancy, SimpleCriteria
 from spanscore.protocols import Metric
-from spanscore.runtime.threads import start_daemon
 from spanscore.service.proxy import Proxy
 from spanscore.settings.serving import ForwardSettings
 from spanscore.settings.units import Units

@@ -4,7 +4,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from spanscore.codec.wire import taken_apart
+from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.service.split import rest_of
 
 UNKNOWN = b"\xfa\x3e\x03new"

@@ -30,7 +30,7 @@ from tests.service.process import a_run, send, serving
 from tests.service.test_serve import asked
 
 from spanscore import semconv
-from spanscore.model.received import ExternalCount
+from spanscore.core.job import ExternalCount
 from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.service.answers import Answer, accepted, refusal
 

@@ -8,7 +8,7 @@ import pytest
 from tests.receivers.otlp.builders import taken
 from tests.receivers.otlp.test_units import S, Served, agent, tool
 
-from spanscore.codec.wire import request_of
+from spanscore.core.codecs.otlp_request import request_of
 from spanscore.service.topic import Topic
 
 

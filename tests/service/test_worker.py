@@ -26,8 +26,8 @@ from typer.testing import CliRunner
 
 from spanscore import OnlineScorer, semconv
 from spanscore.cli.main import app
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import SourceUnavailable
-from spanscore.model.sample import SingleTurnSample
 from spanscore.service.worker import wait_for_disk
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too

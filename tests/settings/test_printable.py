@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanscore.settings.printable import printable, printable_lines
+from spanscore.core.printable import printable, printable_lines
 
 ESCAPES = {
     "\x1b]0;title\x07": r"\x1b]0;title\x07",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from spanscore import semconv
-from spanscore.model.score import UNIT_INTERVAL, Outcome, Scale, Score, score_id
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Scale, Score, score_id
+from spanscore.core.span import SpanData, Unit, UnitKey
 
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C
 SPAN_ID = 0xB7AD6B7169203331

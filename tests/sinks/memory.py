@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanscore.model.counted import Counted
-from spanscore.model.score import Outcome
+from spanscore.core.job import Counted
+from spanscore.core.score import Outcome
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
 

@@ -10,8 +10,8 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from tests.sinks.builders import score, unit
 from tests.sinks.memory import Memory
 
-from spanscore.model.score import Score
-from spanscore.model.span import Unit
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.testing import MemorySink

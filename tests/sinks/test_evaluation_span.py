@@ -12,7 +12,7 @@ from tests.sinks.builders import END_NS, SPAN_ID, TRACE_ID, failed, score, undef
 from tests.sinks.memory import Memory
 
 from spanscore import semconv
-from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
+from spanscore.core.score import JudgeCall, Outcome, Scale, Usage
 from spanscore.otel.providers import Providers
 from spanscore.sinks.evaluation_span import EvaluationSpans
 

@@ -5,7 +5,7 @@ from opentelemetry import trace
 from tests.sinks.builders import KEY, SPAN_ID, TRACE_ID, score, unit
 from tests.sinks.memory import Memory, telemetry_of
 
-from spanscore.model.span import Unit
+from spanscore.core.span import Unit
 from spanscore.sinks.instruments import Instruments
 
 

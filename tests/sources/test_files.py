@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.codec.requests import make_span, sent
+from tests.core.codecs.requests import make_span, sent
 
 from spanscore import ConfigurationError
-from spanscore.codec.otlp import request_line
+from spanscore.core.codecs.otlp import request_line
 from spanscore.sources import gathering
 from spanscore.sources.files import OtlpFiles
 from spanscore.sources.stored import StoredTrace, Unread

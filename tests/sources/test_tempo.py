@@ -8,7 +8,7 @@ import pytest
 from tests.replay.stores import StoreDouble, served
 
 from spanscore import ConfigurationError
-from spanscore.codec.wire import span_data_of
+from spanscore.core.codecs.otlp_request import span_data_of
 from spanscore.sources.asking import StoreClient
 from spanscore.sources.stored import StoredTrace, Unread
 from spanscore.sources.tempo import TempoStore

@@ -15,9 +15,9 @@ import pytest
 from tests.spool.asked import Asked, key
 from tests.spool.disks import run_on_small_disk
 
+from spanscore.core.files import check_disk, disk_kind
 from spanscore.errors import ConfigurationError
 from spanscore.spool import spool_file
-from spanscore.spool.disk import check_disk, disk_kind
 from spanscore.spool.rows import Put
 from spanscore.spool.spool_file import SpoolFile
 

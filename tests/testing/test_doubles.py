@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.judges.models import QUESTION
 
+from spanscore.core.prompt import Prompt
 from spanscore.errors import JudgeError
-from spanscore.model.prompt import Prompt
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge
 
 

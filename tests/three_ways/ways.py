@@ -21,8 +21,8 @@ from tests.live import Trace
 from tests.traces.record import INSTRUMENTATIONS, attach
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
-from spanscore.codec.wire import WireSpan, span_data_of, taken_apart
 from spanscore.config import Capture, Units
+from spanscore.core.codecs.otlp_request import WireSpan, span_data_of, taken_apart
 
 OURS = "spanscore"
 OTHERS = {

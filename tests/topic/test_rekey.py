@@ -21,7 +21,7 @@ from tests.topic.test_conversations import assert_adds_up, scores_of, talking
 from tests.topic.test_workers import number, scores, working_process
 from tests.topic.worker import Worker, configured, working
 
-from spanscore.codec.wire import request_of, taken_apart
+from spanscore.core.codecs.otlp_request import request_of, taken_apart
 from spanscore.service.kafka_source import KafkaSource
 from spanscore.settings.reading import read_settings
 

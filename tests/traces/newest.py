@@ -22,7 +22,7 @@ from packaging.version import Version
 from tests.traces.record import INSTRUMENTATIONS, record_apart
 from tests.traces.recordings import RECORDINGS, Recording, differences
 
-from spanscore.model.sample import Samples
+from spanscore.core.sample import Samples
 
 CHECKOUT = Path(__file__).parents[2]
 

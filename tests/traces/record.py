@@ -33,7 +33,7 @@ from tests.servers.openai_api import OpenAIServer
 from tests.traces import by_hand, said
 from tests.traces.said import answer
 
-from spanscore.codec.otlp import json_line
+from spanscore.core.codecs.otlp import json_line
 
 RECORDED = Path(__file__).with_name("recorded")
 VERCEL_AI = "vercel-ai"

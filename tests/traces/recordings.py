@@ -9,11 +9,11 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from spanscore.codec.otlp import read_spans
+from spanscore.core.codecs.otlp import read_spans
+from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
-from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.units.roots import split
 
 Pair = tuple[SingleTurnSample | None, MultiTurnSample | None]

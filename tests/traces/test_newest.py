@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.traces.newest import changes
 
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.score import Outcome
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.score import Outcome
 
 OLD = Samples(single_turn=SingleTurnSample(user_input="q", response="a", retrieved_contexts=["c"]))
 

@@ -1,8 +1,9 @@
 """Turns of conversations, as an application would have them."""
 
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, SingleTurnSample
-from spanscore.model.span import SpanData, UnitKey
-from spanscore.units.sessions import SessionBounds, SessionTable, Turn
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.span import SpanData, UnitKey
+from spanscore.units.open_session import Turn
+from spanscore.units.sessions import SessionBounds, SessionTable
 
 S = 1_000_000_000
 

@@ -6,8 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from spanscore.model.annotation import Annotation
-from spanscore.model.span import UnitKey
+from spanscore.core.sample import Annotation
+from spanscore.core.span import UnitKey
 from spanscore.units.annotations import AnnotationBook
 
 

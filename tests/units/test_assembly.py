@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from spanscore.model.span import SpanData, UnitKey
+from spanscore.core.span import SpanData, UnitKey
 from spanscore.units.assembly import Assembler
 
 S = 1_000_000_000

@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, SingleTurnSample
-from spanscore.model.span import Attributes, SpanData, Unit, UnitKey
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.span import Attributes, SpanData, Unit, UnitKey
 from spanscore.units.content_size import size_bytes_of
 
 MB = 1_000_000

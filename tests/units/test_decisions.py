@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spanscore.config import Rule, RuleCondition
-from spanscore.model.score import Outcome
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import RateSampler
 from spanscore.units.decisions import Decisions
 from spanscore.units.ledger import Ledger

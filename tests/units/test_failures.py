@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spanscore.model.score import Outcome, Score
+from spanscore.core.score import Outcome, Score
 from spanscore.units import notes
 from spanscore.units.notes import log_failures
 

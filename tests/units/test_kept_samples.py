@@ -9,10 +9,10 @@ from secrets import randbits
 import pytest
 
 from spanscore import semconv
-from spanscore.model.job import Decision
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Unit, UnitKey
+from spanscore.core.job import Decision
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit, UnitKey
 from spanscore.testing import make_span
 from spanscore.units.kept_samples import KeptSamples
 

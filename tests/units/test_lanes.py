@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 from spanscore.units.lanes import Lanes
 
 

@@ -5,10 +5,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanscore.model.counted import Weights
-from spanscore.model.job import Decision
-from spanscore.model.score import Outcome
-from spanscore.model.span import UnitKey
+from spanscore.core.job import Decision, Weights
+from spanscore.core.score import Outcome
+from spanscore.core.span import UnitKey
 from spanscore.units.ledger import Ledger
 
 METRICS = ("faithfulness", "harmless")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.units.recent import RecentUnit, RecentUnits
 
 NOW_NS = 1_700_000_000_000_000_000

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from spanscore.config import Rule, RuleCondition
-from spanscore.model.job import JobResult, SampledUnit
-from spanscore.model.score import Outcome
-from spanscore.model.span import Unit
+from spanscore.core.job import JobResult, SampledUnit
+from spanscore.core.score import Outcome
+from spanscore.core.span import Unit
 from spanscore.sampling.rates import RateSampler
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.testing import MemorySink, make_score, make_span, make_unit

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore import semconv
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.units.roots import RootRole, role_of_operation, split
 
 Tree = dict[str, tuple[str | None, str | None]]

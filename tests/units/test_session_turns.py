@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from tests.units.conversations import alone, talk, thread
 
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, ToolCall, ToolMessage
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, ToolCall, ToolMessage
 from spanscore.units.session_turns import join_turn, messages_in, segment_of
 
 WEATHER = ToolCall(name="weather", args={"city": "Oslo"}, id="call-1")

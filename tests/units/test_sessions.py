@@ -3,9 +3,9 @@
 import pytest
 from tests.units.conversations import S, alone, history, said_in, table, taken, talk, thread, turn
 
-from spanscore.model.outcome import Outcome
-from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
-from spanscore.model.span import Session, UnitKey
+from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.score import Outcome
+from spanscore.core.span import Session, UnitKey
 from spanscore.units.sessions import session_key
 
 GONE = "the conversation went on after its end, and its turns do not bring along what was said before"

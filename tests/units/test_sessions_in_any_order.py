@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from tests.units.conversations import S, alone, history, said_in, table, talk, thread, turn
 
-from spanscore.model.outcome import Outcome
-from spanscore.model.sample import Samples
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
 
 BATCHES = range(12)
 TALKS = 25  # of a batch

@@ -7,10 +7,10 @@ from itertools import count
 import pytest
 from tests.units.conversations import S, alone, history, table, thread
 
-from spanscore.model.sample import AIMessage, HumanMessage, Samples, SingleTurnSample, ToolCall, ToolMessage
-from spanscore.model.span import SpanData, UnitKey
+from spanscore.core.sample import AIMessage, HumanMessage, Samples, SingleTurnSample, ToolCall, ToolMessage
+from spanscore.core.span import SpanData, UnitKey
+from spanscore.units.open_session import Turn
 from spanscore.units.session_ends import PastSession, PastSessions
-from spanscore.units.sessions import Turn
 
 MOST = 400_000  # bytes
 

@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 from spanscore.units.span_buffer import Pace, SpanBuffer
 
 S = 1_000_000_000

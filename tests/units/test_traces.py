@@ -1,9 +1,10 @@
 """Spans that come over the wire in any order become whole units."""
 
-from spanscore.codec.wire import Origin, WireSpan
-from spanscore.model.score import Outcome
-from spanscore.model.span import UnitKey
-from spanscore.units.traces import Bounds, TraceTable
+from spanscore.core.codecs.otlp_request import Origin, WireSpan
+from spanscore.core.score import Outcome
+from spanscore.core.span import UnitKey
+from spanscore.units.trace_nodes import Bounds
+from spanscore.units.traces import TraceTable
 
 S = 1_000_000_000
 HOUR = 3_600 * S

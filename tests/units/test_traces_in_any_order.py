@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
-from spanscore.codec.wire import Origin, WireSpan
-from spanscore.units.traces import Bounds, TraceTable
+from spanscore.core.codecs.otlp_request import Origin, WireSpan
+from spanscore.units.trace_nodes import Bounds
+from spanscore.units.traces import TraceTable
 
 S = 1_000_000_000
 ORIGIN = Origin(b"resource", b"scope", "some.library")

@@ -6,8 +6,9 @@ from itertools import count
 
 import pytest
 
-from spanscore.codec.wire import Origin, WireSpan
-from spanscore.units.traces import Bounds, TraceTable
+from spanscore.core.codecs.otlp_request import Origin, WireSpan
+from spanscore.units.trace_nodes import Bounds
+from spanscore.units.traces import TraceTable
 
 MS = 1_000_000
 MB = 1_000_000

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanscore.model.job import Decision, JobResult
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.score import Outcome
+from spanscore.core.job import Decision, JobResult
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 from spanscore.units import tracker

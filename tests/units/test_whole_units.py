@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.units.recent import WholeUnits
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
-from spanscore.codec.wire import from_json, taken_apart
 from spanscore.config import Units
+from spanscore.core.codecs.otlp_request import from_json, taken_apart
 from spanscore.metrics import ResponseRelevancy
 
 RECORDED = Path(__file__).parents[1] / "traces" / "recorded"

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-from spanscore.model.sample import MultiTurnSample, Sample, Samples
-from spanscore.model.score import Score
-from spanscore.model.span import Session, UnitKey
+from spanscore.core.sample import MultiTurnSample, Sample, Samples
+from spanscore.core.score import Score
+from spanscore.core.span import Session, UnitKey
 
 __all__ = ["CollectedCase", "FoundScore", "case_sample"]
 

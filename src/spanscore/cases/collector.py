@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 
 from spanscore.cases.case import CollectedCase, FoundScore, case_sample
 from spanscore.cases.written_questions import WrittenQuestions
-from spanscore.model.job import Job
-from spanscore.model.score import Score
-from spanscore.runtime import loop
-from spanscore.runtime.line_file import LineFile
-from spanscore.runtime.log import log_internal_error, log_once
-from spanscore.runtime.serial import SerialThread
+from spanscore.core import loop
+from spanscore.core.files import LineFile
+from spanscore.core.job import Job
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.printable import format_count
+from spanscore.core.score import Score
+from spanscore.core.threads import SerialThread
 from spanscore.settings.collect import Collect
-from spanscore.settings.printable import format_count
 
 __all__ = ["FOLDED", "LOST", "WRITTEN", "CaseCollector", "CollectState"]
 

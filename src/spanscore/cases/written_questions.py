@@ -6,7 +6,7 @@ from collections.abc import Collection
 from hashlib import blake2b
 from typing import Final
 
-from spanscore.runtime.line_file import Appended, FileIdentity
+from spanscore.core.files import Appended, FileIdentity
 
 __all__ = ["MOST_QUESTIONS", "WrittenQuestions"]
 

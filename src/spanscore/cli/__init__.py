@@ -1,1 +1,1 @@
-"""The command line: one file per command, found by name."""
+"""The command line: one file per command, found by its name; a helper's name begins with an underscore."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from spanscore.model.annotation import Annotation
+from spanscore.core.sample import Annotation
 from spanscore.monitoring.annotators import KNOWN_ERROR, Agreement, AnnotatorError, agreement_of
-from spanscore.monitoring.calibration import AnnotatedPair
+from spanscore.monitoring.labelled_cells import AnnotatedPair
 from spanscore.semconv import ANNOTATOR_HUMAN
 from spanscore.settings.kinds import share_in
 

@@ -16,22 +16,22 @@ from spanscore.cases.case import CollectedCase
 from spanscore.cli._between import between
 from spanscore.cli._source_told import not_read, nothing_in
 from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
+from spanscore.core.files import whole_file
+from spanscore.core.job import Job, SampledUnit
+from spanscore.core.printable import format_count, names_listed
+from spanscore.core.terminal import Terminal
+from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.boxed import dialects_of
-from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.registry import built_ins
-from spanscore.model.job import Job, SampledUnit
 from spanscore.protocols import Redactor
 from spanscore.replay.cases import CaseCounts, drawn, folded, found
 from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader, reading_settings
-from spanscore.runtime.timebox import Timebox
-from spanscore.runtime.whole_file import whole_file
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.conditions import CaseCondition, condition_of
-from spanscore.settings.printable import format_count, names_listed
 from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore, Unread

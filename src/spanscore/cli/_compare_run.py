@@ -16,10 +16,10 @@ from rich.progress import track
 
 from spanscore import semconv
 from spanscore.cli._config_report import valid
-from spanscore.cli._lines import stored_spans
+from spanscore.core.codecs.otlp import stored_spans
+from spanscore.core.printable import Fitting, names_listed, printable
+from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
-from spanscore.line.tables import Fitting
-from spanscore.line.terminal import Terminal
 from spanscore.monitoring.estimates import Moments, mean
 from spanscore.monitoring.prometheus_api import PrometheusApi
 from spanscore.monitoring.release_comparison import ReleaseComparison, ReleaseVerdict
@@ -32,7 +32,6 @@ from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
 from spanscore.settings.compare import Compare
 from spanscore.settings.durations import seconds_of
-from spanscore.settings.printable import names_listed, printable
 from spanscore.settings.tree import Configuration
 from spanscore.sources.named import time_of
 

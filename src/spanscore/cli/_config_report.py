@@ -21,20 +21,20 @@ from spanscore.cli._parts import part_problems
 from spanscore.cli._remote_scoring_plan import remote_scoring_problems
 from spanscore.cli._session_plan import session_problems
 from spanscore.cli._spool_plan import spool_problems
+from spanscore.core import plugins
+from spanscore.core.printable import did_you_mean
+from spanscore.core.score import refuse_taken_name
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
 from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.screens import check_screens
-from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_settings
-from spanscore.model.score import refuse_taken_name
 from spanscore.monitoring.drops import plans_of
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
-from spanscore.runtime import plugins
 from spanscore.settings.budget import Budget
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings

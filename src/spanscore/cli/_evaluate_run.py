@@ -28,6 +28,8 @@ from spanscore.cli._config_report import ConfigReport, judge_problems, named_pro
 from spanscore.cli._interrupted import INTERRUPTED
 from spanscore.cli._quality_gate import QualityGate, exit_code
 from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
+from spanscore.core.score import Outcome
+from spanscore.core.terminal import Terminal
 from spanscore.dataset import Result, Scoring, read_samples
 from spanscore.dataset.gate import GateResult, QualityBounds
 from spanscore.dataset.reading import Bad, none_is_a_sample
@@ -38,10 +40,8 @@ from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.accounts import Accounts
 from spanscore.line.budget import purse_for
-from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
-from spanscore.model.outcome import Outcome
 from spanscore.protocols import Embedder, Judge, Metric, Redactor
 from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.environment import AsWritten

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from spanscore.cli._cost_plan import CostPlan, usd_told
+from spanscore.core.printable import format_count
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.line.judge_check_cases import cases_of
 from spanscore.monitoring.first_answers import FirstAnswers
@@ -14,7 +15,6 @@ from spanscore.monitoring.paired_runs import least_turned
 from spanscore.protocols import Metric
 from spanscore.settings.durations import duration
 from spanscore.settings.judge_check import JudgeCheck
-from spanscore.settings.printable import format_count
 
 __all__ = ["judge_check_lines", "judge_check_problems"]
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from spanscore.core import plugins
+from spanscore.core.plugins import Registry
 from spanscore.dialects.registry import DIALECTS
 from spanscore.dialects.translations.registry import TRANSLATIONS
 from spanscore.errors import ConfigurationError
 from spanscore.otel.sums import checked_dimensions
-from spanscore.runtime import plugins
-from spanscore.runtime.plugins import Registry
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.redactors import REDACTORS

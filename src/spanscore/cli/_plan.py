@@ -30,12 +30,12 @@ from spanscore.cli._session_plan import session_lines, session_metrics_in
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._spool_plan import spool_lines
 from spanscore.cli._traffic import ExpectedTraffic
+from spanscore.core.score import Scale
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
-from spanscore.model.score import Scale
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans

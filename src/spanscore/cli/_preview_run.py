@@ -17,10 +17,10 @@ from spanscore.cli._replay_told import describe_traces, of_store, show_progress,
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._source_told import nothing_in
+from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.line.preview import Preview, UnitCost, preview_of
 from spanscore.line.recent_preview import tally_of
-from spanscore.line.terminal import Terminal
 from spanscore.protocols import Metric
 from spanscore.replay.planning import UnitPlan
 from spanscore.replay.reading import StoredUnit, UnitReader

@@ -19,9 +19,9 @@ from spanscore.cli._replay_told import plan_costs, show_progress, summary
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._source_told import nothing_in
 from spanscore.cli._traffic import requests_per_day_in
+from spanscore.core.score import Outcome
+from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, SampleError, writing
-from spanscore.line.terminal import Terminal
-from spanscore.model.outcome import Outcome
 from spanscore.replay.evaluated import EvaluatedUnits
 from spanscore.replay.journal import Journal
 from spanscore.replay.reading import UnitReader

@@ -14,9 +14,9 @@ from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import costs_of, usd_told
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._source_told import not_read
+from spanscore.core.printable import Fitting
+from spanscore.core.terminal import Terminal
 from spanscore.line.preview import UnitCost
-from spanscore.line.tables import Fitting
-from spanscore.line.terminal import Terminal
 from spanscore.replay.reading import NO_CONTENT, UnitReader
 from spanscore.replay.scorer import ReplayScorer
 from spanscore.replay.tally import ReplayTally

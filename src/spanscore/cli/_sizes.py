@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spanscore import semconv
-from spanscore.cli._lines import stored_spans
-from spanscore.codec.text import as_text, plain_number
+from spanscore.core.codecs.otlp import stored_spans
+from spanscore.core.codecs.text import as_text, plain_number
+from spanscore.core.span import SpanData
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.cost import Cost, cost_of, samples_with
-from spanscore.model.span import SpanData
 
 __all__ = ["Sizes", "read_measured_costs"]
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from spanscore.cli._lines import stored_spans
-from spanscore.codec.annotation_file import of_name
-from spanscore.codec.content_hash import content_hash
-from spanscore.codec.json_text import json_in
+from spanscore.core.codecs.annotation_file import of_name
+from spanscore.core.codecs.otlp import stored_spans
+from spanscore.core.codecs.stored_sample import content_hash
+from spanscore.core.codecs.text import json_in
+from spanscore.core.printable import names_listed
+from spanscore.core.sample import AnnotatedSample, Annotation, JudgeResult
+from spanscore.core.score import UNIT_INTERVAL, Scale
+from spanscore.core.span import UnitKey
 from spanscore.dataset.rows import Row, read_rows, row_key
 from spanscore.errors import ConfigurationError
-from spanscore.model.annotation import AnnotatedSample, Annotation, JudgeResult
-from spanscore.model.score import UNIT_INTERVAL, Scale
-from spanscore.model.span import UnitKey
 from spanscore.report.annotations import PersonAnnotation, labels
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
-from spanscore.settings.printable import names_listed
 
 _R = TypeVar("_R", Row, ReportRow)
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from spanscore.codec.annotation_file import annotations_in
+from spanscore.core.codecs.annotation_file import annotations_in
+from spanscore.core.sample import Annotation
+from spanscore.core.terminal import Terminal
 from spanscore.line.annotation_import import AnnotationImport
-from spanscore.line.terminal import Terminal
-from spanscore.model.annotation import Annotation
 
 __all__ = ["annotations"]
 

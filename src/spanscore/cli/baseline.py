@@ -16,9 +16,9 @@ from rich.progress import track
 from rich.text import Text
 
 from spanscore import semconv
+from spanscore.core.printable import Fitting
+from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
-from spanscore.line.tables import Fitting
-from spanscore.line.terminal import Terminal
 from spanscore.monitoring import promql
 from spanscore.monitoring.baseline_file import profiles_text
 from spanscore.monitoring.estimates import Moments

@@ -21,18 +21,18 @@ from spanscore.cli._verdicts import (
     verdicts_in_lines,
     verdicts_in_scores,
 )
-from spanscore.codec.annotation_file import passes, read_annotations
+from spanscore.core.codecs.annotation_file import passes, read_annotations
+from spanscore.core.printable import Fitting, printable
+from spanscore.core.sample import AnnotatedSample
+from spanscore.core.score import UNIT_INTERVAL, Scale
+from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
-from spanscore.line.tables import Fitting
-from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.registry import built_ins, own_name
-from spanscore.model.annotation import AnnotatedSample
-from spanscore.model.score import UNIT_INTERVAL, Scale
 from spanscore.monitoring.annotators import LEAST_SHARED
-from spanscore.monitoring.calibration import AnnotatedPair, Calibration, Estimated
+from spanscore.monitoring.calibration import Calibration, Estimated
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
-from spanscore.settings.printable import printable
+from spanscore.monitoring.labelled_cells import AnnotatedPair
 
 __all__ = ["calibrate"]
 

@@ -69,14 +69,14 @@ def demo(
     refuse_unwritable(out, report, svg)
     if sys.stderr.isatty():  # seconds, in which it would be blank
         typer.echo(f"Loading LangChain and OpenTelemetry; then {requests} requests are answered and scored …", err=True)
-    from spanscore.codec.otlp import json_line
-    from spanscore.codec.sdk import span_data
+    from spanscore.core.codecs.otlp import json_line
+    from spanscore.core.codecs.sdk import span_data
+    from spanscore.core.terminal import Terminal
     from spanscore.demo.results import results
     from spanscore.demo.run import Demo, DemoOptions
     from spanscore.demo.show import overview
     from spanscore.demo.show import svg as picture
     from spanscore.demo.summary import summary
-    from spanscore.line.terminal import Terminal
     from spanscore.report import write
 
     options = DemoOptions(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
@@ -151,7 +151,7 @@ def _progress(requests: int) -> Iterator[Callable[[Tally], None]]:
     """Show one live line on stderr, gone when it is over; nothing where stderr is no terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from spanscore.line.terminal import Terminal
+    from spanscore.core.terminal import Terminal
 
     columns = (
         TextColumn("{task.description}"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.settings.printable import printable
+from spanscore.core.printable import printable
 
 __all__ = ["evaluate"]
 

@@ -47,8 +47,8 @@ def explain(
     typer.echo("Explain: loading what it takes …", err=True)  # that is seconds
     from spanscore.cli._between import between
     from spanscore.cli._source_told import not_read, nothing_in
+    from spanscore.core.terminal import Terminal
     from spanscore.errors import ConfigurationError
-    from spanscore.line.terminal import Terminal
     from spanscore.sources.named import store_of
 
     since_s, until_s = between(since, until)

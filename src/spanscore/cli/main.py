@@ -15,8 +15,8 @@ from typing import Annotated
 import typer
 
 from spanscore import cli
+from spanscore.core.printable import printable_lines
 from spanscore.errors import SpanscoreError
-from spanscore.settings.printable import printable_lines
 
 __all__ = ["app", "main"]
 

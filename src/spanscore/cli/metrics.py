@@ -18,13 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from spanscore.cli._plan import FOUND
+from spanscore.core.printable import format_count
+from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.judges.tiktoken_count import counter
-from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.cost import Cost, cost_of
 from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, own_name
-from spanscore.settings.printable import format_count
 
 __all__ = ["metrics"]
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._lines import stored_spans
+from spanscore.core.codecs.otlp import stored_spans
+from spanscore.core.printable import format_count, printable
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring.calibration_file import calibrations_of
 from spanscore.report import findings, write
-from spanscore.settings.printable import format_count, printable
 
 __all__ = ["report"]
 

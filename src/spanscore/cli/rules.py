@@ -15,9 +15,9 @@ from rich.text import Text
 
 from spanscore.cli._config_report import valid
 from spanscore.cli._plan import Volume, volumes_of
+from spanscore.core.printable import Fitting
+from spanscore.core.terminal import Terminal
 from spanscore.errors import writing
-from spanscore.line.tables import Fitting
-from spanscore.line.terminal import Terminal
 from spanscore.monitoring import assets, promql
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.judge_check import judge_check_plans

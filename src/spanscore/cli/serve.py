@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from spanscore.core.printable import printable_lines
 from spanscore.service.run import serve as run
-from spanscore.settings.printable import printable_lines
 
 __all__ = ["serve"]
 

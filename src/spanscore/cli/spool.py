@@ -10,7 +10,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from spanscore.line.terminal import Terminal
+from spanscore.core.terminal import Terminal
 from spanscore.settings.durations import seconds_of
 from spanscore.spool.inspection import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
 

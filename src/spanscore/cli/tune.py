@@ -14,7 +14,10 @@ from spanscore.cli._config_report import ConfigReport, named_problems, valid
 from spanscore.cli._evaluate_run import WhoIsAway, named_clocks
 from spanscore.cli._interrupted import INTERRUPTED
 from spanscore.cli._quality_gate import INCOMPLETE
-from spanscore.codec.annotation_file import read_annotations
+from spanscore.core.codecs.annotation_file import read_annotations
+from spanscore.core.printable import did_you_mean, printable, printable_lines
+from spanscore.core.sample import AnnotatedSample
+from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent
 from spanscore.fitting.fitted import Fitted
 from spanscore.fitting.marking import FittingProgress
@@ -22,15 +25,11 @@ from spanscore.fitting.run import warnings_for
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.line.accounts import Accounts
 from spanscore.line.budget import purse_for
-from spanscore.line.terminal import Terminal
-from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.configured import judge_named, metrics_of
 from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.model.annotation import AnnotatedSample
 from spanscore.protocols import Judge
 from spanscore.scoring.redactors import redactor_in
-from spanscore.settings.printable import printable, printable_lines
 from spanscore.settings.tree import Configuration
 
 __all__ = ["tune"]

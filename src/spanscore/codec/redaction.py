@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
-from spanscore.codec.text import jsonable
-from spanscore.model.foreign import is_a, type_name
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
+from spanscore.core.codecs.text import jsonable
+from spanscore.core.log import is_a, type_name
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.protocols import Redactor
 
 __all__ = ["redacted", "redacted_content", "redacted_sample"]

@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, Final, Self, TypeAlias
 
+from spanscore.core.printable import names_listed
+from spanscore.core.score import NOT_APPLICABLE, Outcome
 from spanscore.dataset.reading import Bad
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import NOT_APPLICABLE, Outcome
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.monitoring.estimates import MeanInterval
-from spanscore.settings.printable import names_listed
 
 __all__ = ["LEAVE_OUT", "MAX_UNSCORED", "CaseChange", "GateResult", "MetricGate", "QualityBounds", "checked"]
 

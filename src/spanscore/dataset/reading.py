@@ -14,12 +14,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
-from spanscore.codec.annotation_file import LABEL_KEYS
-from spanscore.codec.json_text import json_in
-from spanscore.codec.stored_sample import ID, KNOWN, columns_of, plain, sample_of
+from spanscore.core.codecs.annotation_file import LABEL_KEYS
+from spanscore.core.codecs.stored_sample import ID, KNOWN, columns_of, plain, sample_of
+from spanscore.core.codecs.text import json_in
+from spanscore.core.printable import did_you_mean
+from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError, SampleError
-from spanscore.meant import did_you_mean
-from spanscore.model.sample import Sample
 
 __all__ = ["WIDEST_CELL", "Bad", "Read", "none_is_a_sample", "read_record", "read_samples", "records_of"]
 

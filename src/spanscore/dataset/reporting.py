@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from spanscore.core.sample import Sample, Samples
 from spanscore.dataset.reading import Bad, read_samples
 from spanscore.dataset.result import Result
 from spanscore.errors import ConfigurationError, MissingExtraError, writing
-from spanscore.model.sample import Sample, Samples
 from spanscore.protocols import Redactor
 from spanscore.report import ReportRow, write_scores
 from spanscore.report.rows import name_within

@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
+from spanscore.core.printable import format_count, printable
+from spanscore.core.score import Outcome, Scale, known_sum
 from spanscore.dataset.reading import Bad
 from spanscore.dataset.rows import Row, write_rows
-from spanscore.model.score import Outcome, Scale, known_sum
 from spanscore.monitoring.estimates import mean_interval
-from spanscore.settings.printable import format_count, printable
 
 __all__ = ["Result", "Summary"]
 
@@ -129,7 +129,7 @@ class Result:
         }
 
     def __str__(self) -> str:
-        from spanscore.line.terminal import Terminal
+        from spanscore.core.terminal import Terminal
 
         console = Terminal(width=110, color_system=None)
         with console.capture() as capture:

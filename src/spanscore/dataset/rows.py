@@ -12,12 +12,11 @@ from typing import Any, Self, TextIO, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from spanscore.codec.json_text import json_in
-from spanscore.codec.text import wire_value
+from spanscore.core.codecs.text import json_in, wire_value
+from spanscore.core.files import whole_file
+from spanscore.core.score import Label, Outcome, Score
 from spanscore.dataset.reading import WIDEST_CELL
 from spanscore.errors import ConfigurationError, writing
-from spanscore.model.score import Label, Outcome, Score
-from spanscore.runtime.whole_file import whole_file
 
 __all__ = ["COLUMNS", "Row", "RowFile", "read_rows", "row_key", "write_rows"]
 

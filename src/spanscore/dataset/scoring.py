@@ -15,8 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from spanscore.codec.content_hash import content_hash
-from spanscore.codec.stored_sample import KNOWN
+from spanscore.core import loop
+from spanscore.core.codecs.stored_sample import KNOWN, content_hash
+from spanscore.core.job import Decision, Job
+from spanscore.core.printable import did_you_mean
+from spanscore.core.sample import Sample, Samples
+from spanscore.core.span import Unit, UnitKey
 from spanscore.dataset.made_by import made_by
 from spanscore.dataset.reading import Bad, Read, none_is_a_sample, read_record, read_samples, records_of
 from spanscore.dataset.result import Result
@@ -25,14 +29,9 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.answers import MemoryAnswers
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.judges.effects.purse import Purse
-from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.metrics.catalog.registry import by_name, create
-from spanscore.model.job import Decision, Job
-from spanscore.model.sample import Sample, Samples
-from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import Metric, Redactor
-from spanscore.runtime import loop
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 

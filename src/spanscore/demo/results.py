@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spanscore import semconv
+from spanscore.core.span import SpanData, UnitKey
 from spanscore.demo.scenario import STRETCHES
-from spanscore.model.span import SpanData, UnitKey
 from spanscore.monitoring.estimates import mean_interval
 from spanscore.report import MetricSummary, ReportRow, ReportSummary, summarize
 from spanscore.report.ranking import as_low

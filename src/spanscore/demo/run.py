@@ -13,7 +13,9 @@ from langsmith import tracing_context
 from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore.config import Capture, Outputs, Rule, RuleCondition, Sampling
-from spanscore.context import references
+from spanscore.core.context import references
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
 from spanscore.demo.chain import handbook_chain
 from spanscore.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS, ferry_agent
 from spanscore.demo.library import Handbook
@@ -26,8 +28,6 @@ from spanscore.judges import judge
 from spanscore.judges.langchain.named import named_model
 from spanscore.line.status import Status
 from spanscore.metrics.catalog.registry import create
-from spanscore.model.score import Score
-from spanscore.model.span import Unit
 from spanscore.protocols import Metric
 from spanscore.scorer import OnlineScorer
 

@@ -17,11 +17,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from spanscore import semconv
+from spanscore.core.terminal import Terminal
 from spanscore.demo.results import Drop, Mean, Results, Trace, documents, note_of
 from spanscore.demo.run import Played
 from spanscore.demo.scenario import STRETCHES
 from spanscore.demo.times import MINUTES
-from spanscore.line.terminal import Terminal
 from spanscore.report import ReportRow
 from spanscore.report.findings import format_score, threshold, value_among
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from spanscore.model.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
+from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
 
 __all__ = ["ITEM", "Slot", "calls_in", "may_answer", "settled"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 
-from spanscore.codec.messages import (
+from spanscore.core.codecs.messages import (
     ASSISTANT,
     calls_by_id,
     message_text,
@@ -21,11 +21,11 @@ from spanscore.codec.messages import (
     tool_calls,
     tool_responses,
 )
-from spanscore.codec.text import as_text, jsonable
+from spanscore.core.codecs.text import as_text, jsonable
+from spanscore.core.sample import AIMessage, Message, ToolCall, ToolMessage
 from spanscore.dialects.answered import ITEM, Slot, calls_in, may_answer, settled
 from spanscore.dialects.said import final_text
 from spanscore.dialects.view import GenAIMessage, ModelRun, ToolRun, View, turn_of
-from spanscore.model.sample import AIMessage, Message, ToolCall, ToolMessage
 
 __all__ = ["Called", "TurnCalls", "messages_of"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spanscore.codec.messages import USER, text_message
+from spanscore.core.codecs.messages import USER, text_message
 from spanscore.dialects.texts import are_messages, talk_of
 from spanscore.dialects.view import GenAIMessage, Side, is_human, is_resume
 

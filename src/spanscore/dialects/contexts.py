@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from spanscore.codec.messages import tool_calls, tool_responses
+from spanscore.core.codecs.messages import tool_calls, tool_responses
 from spanscore.dialects.documents import Retrieved, documents_in
 from spanscore.dialects.retold import texts_of_documents
 from spanscore.dialects.said import Said

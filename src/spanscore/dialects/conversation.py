@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from spanscore.codec.messages import ASSISTANT, TOOL, calls_by_id, message_text, role_of, sample_messages
+from spanscore.core.codecs.messages import ASSISTANT, TOOL, calls_by_id, message_text, role_of, sample_messages
+from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample
 from spanscore.dialects.calls import TurnCalls, messages_of
 from spanscore.dialects.history import history_of
 from spanscore.dialects.said import final_text
@@ -27,7 +28,6 @@ from spanscore.dialects.view import (
     last_human_text,
     turn_of,
 )
-from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample
 
 __all__ = ["conversation_of"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from spanscore.codec.messages import is_message, message_text
-from spanscore.codec.text import as_text, from_wire, safe_text
+from spanscore.core.codecs.messages import is_message, message_text
+from spanscore.core.codecs.text import as_text, from_wire, safe_text
 from spanscore.dialects.texts import text_of
 
 __all__ = ["Retrieved", "documents_in", "retrieved_in"]

@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.message_dicts import read_message
-from spanscore.codec.messages import ASSISTANT, SYSTEM, role_of
-from spanscore.codec.sdk import WireAttributes
-from spanscore.codec.text import as_text, from_wire, is_cut
+from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, read_message, role_of
+from spanscore.core.codecs.sdk import WireAttributes
+from spanscore.core.codecs.text import as_text, from_wire, is_cut
+from spanscore.core.log import log_once
+from spanscore.core.sample import Samples
+from spanscore.core.span import Attributes, NoContent, SpanData, Unit
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.documents import Retrieved, retrieved_in
 from spanscore.dialects.said import final_text
@@ -29,9 +31,6 @@ from spanscore.dialects.view import (
     last_human_text,
     topmost,
 )
-from spanscore.model.sample import Samples
-from spanscore.model.span import Attributes, NoContent, SpanData, Unit
-from spanscore.runtime.log import log_once
 from spanscore.settings.capture import Extract
 
 __all__ = ["GenAIExtractor"]

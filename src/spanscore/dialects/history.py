@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from spanscore.codec.messages import ASSISTANT, USER, is_message, message_text, sample_messages, text_message
+from spanscore.core.codecs.messages import ASSISTANT, USER, is_message, message_text, sample_messages, text_message
+from spanscore.core.sample import Message
 from spanscore.dialects.texts import are_messages, is_pair_of_texts, talk_of
 from spanscore.dialects.view import GenAIMessage, ModelRun, View, human_turns, is_human, last_human_text
-from spanscore.model.sample import Message
 
 __all__ = ["history_of"]
 

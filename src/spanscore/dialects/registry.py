@@ -1,7 +1,7 @@
 """Which dialects there are, by name, in the order in which they are asked. A new one is a file here, and a line in this one."""
 
+from spanscore.core.plugins import Registry
 from spanscore.protocols import SampleExtractor
-from spanscore.runtime.plugins import Registry
 
 __all__ = ["DIALECTS"]
 

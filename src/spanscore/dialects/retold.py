@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from spanscore.codec.messages import SYSTEM, message_text, role_of, tool_responses
+from spanscore.core.codecs.messages import SYSTEM, message_text, role_of, tool_responses
 from spanscore.dialects.documents import Retrieved, documents_in
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.view import ModelRun, ToolRun, last_human_text

@@ -8,8 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from spanscore.codec.messages import ASSISTANT, TOOL, calls_by_id, message_text, role_of, tool_calls, tool_responses
-from spanscore.codec.text import as_text, jsonable
+from spanscore.core.codecs.messages import (
+    ASSISTANT,
+    TOOL,
+    calls_by_id,
+    message_text,
+    role_of,
+    tool_calls,
+    tool_responses,
+)
+from spanscore.core.codecs.text import as_text, jsonable
 from spanscore.dialects.texts import holds
 from spanscore.dialects.view import GenAIMessage, ModelRun, View, last_human_text
 

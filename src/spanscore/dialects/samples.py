@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from spanscore import semconv
-from spanscore.codec.text import as_text, jsonable
+from spanscore.core.codecs.text import as_text, jsonable
+from spanscore.core.log import log_once
+from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.score import Outcome
+from spanscore.core.span import CUT
 from spanscore.dialects.contexts import Contexts
 from spanscore.dialects.conversation import conversation_of
 from spanscore.dialects.extract import find_answer, find_contexts, find_question
 from spanscore.dialects.said import Said
 from spanscore.dialects.turn import Found, Source
 from spanscore.dialects.view import View
-from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
-from spanscore.model.score import Outcome
-from spanscore.model.span import CUT
-from spanscore.runtime.log import log_once
 from spanscore.settings.capture import Extract
 
 __all__ = ["no_sample", "samples_of"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spanscore.codec.blocks import joined
-from spanscore.codec.messages import USER, role_of
+from spanscore.core.codecs.messages import USER, joined, role_of
 from spanscore.dialects.documents import Retrieved
 from spanscore.dialects.view import View, is_human
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spanscore.codec.messages import is_message, message_text, role_of, text_message
-from spanscore.codec.text import as_text, safe_text
+from spanscore.core.codecs.messages import is_message, message_text, role_of, text_message
+from spanscore.core.codecs.text import as_text, safe_text
 
 __all__ = [
     "CONTEXT_KEYS",

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from spanscore.codec.event_stream import words_of
-from spanscore.codec.messages import TOOL, is_message, message_text, role_of
-from spanscore.codec.text import as_text
+from spanscore.core.codecs.messages import TOOL, is_message, message_text, role_of, words_of
+from spanscore.core.codecs.text import as_text
 from spanscore.dialects.said import Said, final_text
 from spanscore.dialects.texts import are_messages, has_records, holds, in_lists, keyed, leaves, scalar, text_of, worded
 from spanscore.dialects.view import (

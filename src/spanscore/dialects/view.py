@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.messages import USER, calls_by_id, is_made, message_text, role_of
+from spanscore.core.codecs.messages import USER, calls_by_id, is_made, message_text, role_of
+from spanscore.core.span import SpanData, Unit
 from spanscore.dialects.documents import Retrieved
-from spanscore.model.span import SpanData, Unit
 
 __all__ = [
     "GenAIMessage",

@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from spanscore.codec.json_text import json_in
+from spanscore.core.codecs.text import json_in
 from spanscore.errors import ConfigurationError, writing
 from spanscore.fitting.choosing import ALPHA, Paired
 from spanscore.fitting.teachable import Question

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
+from spanscore.core.score import JudgeCall, Outcome, Score, known_sum
 from spanscore.errors import JudgeBudgetSpent, JudgeError
 from spanscore.fitting.teachable import Lesson, Teachable
 from spanscore.judges.asker import Asker, asked_by, asker
 from spanscore.judges.effects.answers import MemoryAnswers
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.judges.record import recorded_by
-from spanscore.model.score import JudgeCall, Outcome, Score, known_sum
 
 __all__ = ["FittingProgress", "Marking", "OnProgress", "answers_in", "refuse_silence"]
 

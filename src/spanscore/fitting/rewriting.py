@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
+from spanscore.core.prompt import Prompt
+from spanscore.core.score import Score
 from spanscore.errors import JudgeBudgetSpent, JudgeError
 from spanscore.fitting.teachable import Lesson
 from spanscore.judges.ask import ask
-from spanscore.model.prompt import Prompt
-from spanscore.model.score import Score
 from spanscore.protocols import Judge
 
 __all__ = ["Miss", "Rewritten", "misses_in", "proposals"]

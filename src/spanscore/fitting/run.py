@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spanscore.codec.annotation_file import annotated_records, read_annotations
 from spanscore.codec.redaction import redacted, redacted_sample
+from spanscore.core import loop
+from spanscore.core.codecs.annotation_file import annotated_records, read_annotations
+from spanscore.core.log import type_name
+from spanscore.core.prompt import Example
+from spanscore.core.sample import AnnotatedSample
 from spanscore.errors import ConfigurationError
 from spanscore.fitting.choosing import Answers, Paired, best_of, demonstration_sets, split
 from spanscore.fitting.fitted import Fitted, digest_of
 from spanscore.fitting.marking import Marking, OnProgress, answers_in, refuse_silence
 from spanscore.fitting.rewriting import misses_in, proposals
 from spanscore.fitting.teachable import Lesson, Prompts, Teachable, VerdictStep, lessons_of, verdict_step
-from spanscore.model.annotation import AnnotatedSample
-from spanscore.model.foreign import type_name
-from spanscore.model.prompt import Example
 from spanscore.protocols import Judge, Redactor
-from spanscore.runtime import loop
 
 __all__ = ["FittingRun", "warnings_for"]
 

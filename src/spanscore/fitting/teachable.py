@@ -10,14 +10,13 @@ from typing import Any, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel
 
-from spanscore.codec.annotation_file import passes
+from spanscore.core.codecs.annotation_file import passes
+from spanscore.core.prompt import Example, Prompt, Reply
+from spanscore.core.sample import AnnotatedSample, HumanValue, Sample
+from spanscore.core.score import Scale, Score
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.render import fenced
-from spanscore.model.annotation import AnnotatedSample, HumanValue
-from spanscore.model.prompt import Example, Prompt, Reply
-from spanscore.model.sample import Sample
-from spanscore.model.score import Scale, Score
 from spanscore.protocols import Judge
 
 __all__ = ["Lesson", "Lessons", "Prompts", "Question", "Teachable", "VerdictStep", "lessons_of", "verdict_step"]

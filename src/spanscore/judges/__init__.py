@@ -1,5 +1,6 @@
 """Prompt → Reply: judges, and what stands around them."""
 
+from spanscore.core.prompt import Passages as Passages
 from spanscore.judges.ask import ask as ask
 from spanscore.judges.build import judge as judge
 from spanscore.judges.build import shared_judge as shared_judge
@@ -10,16 +11,15 @@ from spanscore.judges.effects.fallback import FallingBack as FallingBack
 from spanscore.judges.effects.gated import Gated as Gated
 from spanscore.judges.effects.retry import Retrying as Retrying
 from spanscore.judges.effects.timeout import Timed as Timed
-from spanscore.judges.embeddings import LangChainEmbedder as LangChainEmbedder
 from spanscore.judges.embeddings import LexicalEmbedder as LexicalEmbedder
 from spanscore.judges.embeddings import embedder as embedder
 from spanscore.judges.langchain.chat import LangChainJudge as LangChainJudge
+from spanscore.judges.langchain.embeddings import LangChainEmbedder as LangChainEmbedder
 from spanscore.judges.lexical.judge import LexicalJudge as LexicalJudge
 from spanscore.judges.record import record as record
 from spanscore.judges.record import recorded_calls as recorded_calls
 from spanscore.judges.render import render as render
 from spanscore.judges.suppress import suppress_tracing as suppress_tracing
-from spanscore.model.prompt import Passages as Passages
 
 # Names that were imported, and not the modules that importing them bound.
 __all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605

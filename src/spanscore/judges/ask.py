@@ -6,6 +6,9 @@ import time
 
 from pydantic import BaseModel
 
+from spanscore.core.log import type_name
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError, JudgeUnparseable
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.budget import budgeted
@@ -18,9 +21,6 @@ from spanscore.judges.record import completed_by, failed_call, is_our_cancellati
 from spanscore.judges.render import form
 from spanscore.judges.suppress import suppress_tracing
 from spanscore.judges.transcribe import of_answer, signed
-from spanscore.model.foreign import type_name
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge
 
 __all__ = ["REPAIR_STEP", "ask", "replied"]

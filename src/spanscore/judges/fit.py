@@ -21,10 +21,10 @@ from math import ceil
 from typing import Any, NamedTuple
 from unicodedata import category
 
+from spanscore.core.prompt import Passages, Prompt
 from spanscore.errors import JudgeError
 from spanscore.judges.render import fenced, render
 from spanscore.judges.tokens import BYTES_PER_TOKEN, bytes_of
-from spanscore.model.prompt import Passages, Prompt
 from spanscore.protocols import Judge
 
 __all__ = ["LEFT_OUT", "Fit", "bound_of", "fit", "less_answer"]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from spanscore.core.prompt import Prompt
+from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeTimeout
 from spanscore.judges.tokens import question_tokens
 from spanscore.judges.transcribe import EMBED_STEP, of_failure
-from spanscore.model.prompt import Prompt
-from spanscore.model.score import JudgeCall
 
 __all__ = [
     "EMBED_STEP",

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Example, Prompt
 from spanscore.judges.lookalikes import without_marks
-from spanscore.model.prompt import Example, Prompt
 
 __all__ = ["Rendered", "as_json", "fenced", "form", "render"]
 

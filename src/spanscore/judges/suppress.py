@@ -16,7 +16,7 @@ from functools import cache
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
-from spanscore.context import is_judging, judging
+from spanscore.core.context import is_judging, judging
 
 __all__ = ["suppress_tracing", "suppressed_context"]
 

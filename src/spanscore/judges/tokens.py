@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
+from spanscore.core.prompt import Prompt
 from spanscore.judges.render import render
 from spanscore.judges.tiktoken_count import loaded_counter
-from spanscore.model.prompt import Prompt
 
 __all__ = ["BYTES_PER_TOKEN", "bytes_of", "estimate", "question_tokens"]
 

@@ -6,14 +6,13 @@ import time
 from dataclasses import replace
 
 from spanscore import semconv
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall, Transcript
 from spanscore.errors import JudgeError
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.effect import account_of
 from spanscore.judges.render import render
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
-from spanscore.model.transcript import Transcript
 from spanscore.protocols import Embedder, Judge
 
 __all__ = ["EMBED_STEP", "MAX_CHARS", "of_answer", "of_failure", "of_vectors", "signed"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from spanscore.core.printable import format_count
 from spanscore.judges.effects.account import AccountState, BreakerState
 from spanscore.judges.effects.purse import BudgetState
-from spanscore.settings.printable import format_count
 
 __all__ = ["account_rows"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
+from spanscore.core.sample import Annotation
 from spanscore.line.build import exports_content
-from spanscore.model.annotation import Annotation
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
 from spanscore.settings.reading import read_settings

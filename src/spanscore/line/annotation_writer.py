@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spanscore import semconv
 from spanscore.codec.redaction import redacted
-from spanscore.codec.text import safe_text
-from spanscore.model.annotation import Annotation
-from spanscore.model.span import UnitKey
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.sample import Annotation
+from spanscore.core.span import UnitKey
+from spanscore.core.timebox import Timebox
 from spanscore.protocols import Receiver, Redactor
-from spanscore.runtime.event_queue import EventQueue
-from spanscore.runtime.timebox import Timebox
 from spanscore.sinks.composite import CompositeSink
 from spanscore.units.annotations import AnnotationBook, FeedbackScales
 from spanscore.units.known import KnownUnits

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from spanscore.core.log import type_name
+from spanscore.core.score import Outcome
+from spanscore.core.timebox import Timebox
 from spanscore.dialects.registry import DIALECTS
-from spanscore.model.foreign import type_name
-from spanscore.model.score import Outcome
 from spanscore.protocols import SampleExtractor
-from spanscore.runtime.timebox import Timebox
 from spanscore.settings.capture import Extract
 from spanscore.settings.tree import ScorerSettings
 

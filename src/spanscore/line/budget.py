@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.budget import Purse
+from spanscore.judges.effects.purse import Purse
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.line.accounts import judges_of, models_of
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.protocols import Metric
-from spanscore.runtime.threads import start_daemon
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.settings.budget import Budget
 from spanscore.settings.tree import ScorerSettings

@@ -10,6 +10,13 @@ from math import inf
 from opentelemetry.trace import Tracer
 
 from spanscore import semconv
+from spanscore.core.event_queue import DutyCycle, EventQueue
+from spanscore.core.job import Counted, Job, JobResult
+from spanscore.core.log import log_once
+from spanscore.core.score import Outcome, refuse_taken_name
+from spanscore.core.span import Unit, UnitKey
+from spanscore.core.threads import Forkable
+from spanscore.core.timebox import Timebox
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts
@@ -30,18 +37,9 @@ from spanscore.line.shadow import Pairs, checked_shadows
 from spanscore.line.span_thread import SpanThread
 from spanscore.line.spool import delivery_of, queue_of
 from spanscore.line.telemetry import telemetry_of
-from spanscore.model.counted import Counted
-from spanscore.model.job import Job, JobResult
-from spanscore.model.score import Outcome, refuse_taken_name
-from spanscore.model.span import Unit, UnitKey
 from spanscore.otel.points import Points
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Metric, Queue, Receiver
-from spanscore.runtime.duty_cycle import DutyCycle
-from spanscore.runtime.event_queue import EventQueue
-from spanscore.runtime.fork import Forkable
-from spanscore.runtime.log import log_once
-from spanscore.runtime.timebox import Timebox
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.asked import lane_of
 from spanscore.scoring.evaluation import Evaluation

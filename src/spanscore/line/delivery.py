@@ -13,9 +13,9 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spanscore.model.span import Unit
+from spanscore.core import loop
+from spanscore.core.span import Unit
 from spanscore.protocols import DurableQueue
-from spanscore.runtime import loop
 
 __all__ = ["Delivery", "LastOfUnit"]
 

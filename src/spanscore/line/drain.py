@@ -6,9 +6,9 @@ from collections.abc import Callable
 from threading import Event
 from time import monotonic, sleep
 
+from spanscore.core.score import Outcome
 from spanscore.line.build import Line
 from spanscore.line.spool import leave_spool
-from spanscore.model.score import Outcome
 
 __all__ = ["drain", "export_held_spans"]
 

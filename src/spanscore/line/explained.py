@@ -14,9 +14,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from spanscore.line.terminal import as_plain
-from spanscore.model.span import SpanData, UnitKey
-from spanscore.settings.printable import format_count, printable
+from spanscore.core.printable import format_count, printable
+from spanscore.core.span import SpanData, UnitKey
+from spanscore.core.terminal import as_plain
 
 __all__ = ["ExplainedPart", "ExplainedSpan", "ExplainedTrace", "ExplainedUnit"]
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from spanscore import semconv
-from spanscore.model.annotation import Annotation
-from spanscore.model.job import Decision, Job, JobResult
-from spanscore.model.score import Outcome, Score, from_source
-from spanscore.model.span import Unit, UnitKey
-from spanscore.runtime import loop
+from spanscore.core import loop
+from spanscore.core.job import Decision, Job, JobResult
+from spanscore.core.sample import Annotation
+from spanscore.core.score import Outcome, Score, from_source
+from spanscore.core.span import Unit, UnitKey
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.shadows import Shadows
 from spanscore.units.kept_samples import KeptSamples, KeptUnit

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
-from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.configured import metrics_of, per_session
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of

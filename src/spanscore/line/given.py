@@ -8,9 +8,9 @@ from math import isfinite
 from typing import Any, Final
 from uuid import UUID
 
-from spanscore.model.annotation import HumanValue
-from spanscore.model.foreign import is_a
-from spanscore.model.span import UnitKey
+from spanscore.core.log import is_a
+from spanscore.core.sample import HumanValue
+from spanscore.core.span import UnitKey
 
 __all__ = ["id_of", "only_unit", "seconds_since_1970_ns", "text_of", "uuid_of", "value_of"]
 

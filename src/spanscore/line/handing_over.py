@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from spanscore.codec.copies import units_of
-from spanscore.codec.wire import taken_apart
+from spanscore.core.codecs.job import units_of
+from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.job import JobResult
+from spanscore.core.log import log_internal_error
+from spanscore.core.score import Outcome
 from spanscore.line.spool import spool_of
-from spanscore.model.job import JobResult
-from spanscore.model.score import Outcome
 from spanscore.otel.providers import Providers
 from spanscore.otel.sums import checked_dimensions
 from spanscore.protocols import Queue
@@ -19,7 +20,6 @@ from spanscore.remote_scoring.copier import Copier
 from spanscore.remote_scoring.handover import Handover
 from spanscore.remote_scoring.otlp_carrier import OtlpCarrier
 from spanscore.remote_scoring.spooled_carrier import SpooledCarrier
-from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.jobs import Pipeline
 from spanscore.settings.kafka import confluent_config
 from spanscore.settings.remote_scoring import RemoteScoring

@@ -21,13 +21,17 @@ from time import monotonic
 from typing import Final
 
 from spanscore import semconv
-from spanscore.codec.annotation_file import passes
+from spanscore.core import loop
+from spanscore.core.codecs.annotation_file import passes
+from spanscore.core.files import ProcessLock
+from spanscore.core.job import Decision, Job
+from spanscore.core.log import log_internal_error
+from spanscore.core.sample import Sample, Samples
+from spanscore.core.score import Score
+from spanscore.core.span import Unit, UnitKey
+from spanscore.core.timebox import Hung, Timebox
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.line.judge_check_cases import JudgeCheckCase, cases_of
-from spanscore.model.job import Decision, Job
-from spanscore.model.sample import Sample, Samples
-from spanscore.model.score import Score
-from spanscore.model.span import Unit, UnitKey
 from spanscore.monitoring.first_answers import FirstAnswers
 from spanscore.monitoring.judge_check import watched_by
 from spanscore.monitoring.paired_runs import PairedAnswer, PairedRuns, paired
@@ -35,10 +39,6 @@ from spanscore.otel.instruments import Telemetry
 from spanscore.otel.points import Point
 from spanscore.otel.sums import within
 from spanscore.protocols import Metric
-from spanscore.runtime import loop
-from spanscore.runtime.log import log_internal_error
-from spanscore.runtime.process_lock import ProcessLock
-from spanscore.runtime.timebox import Hung, Timebox
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.settings.judge_check import JudgeCheck

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from spanscore.codec.annotation_file import passes, read_annotations
-from spanscore.codec.content_hash import content_hash
+from spanscore.core.codecs.annotation_file import passes, read_annotations
+from spanscore.core.codecs.stored_sample import content_hash
+from spanscore.core.sample import HumanValue, Sample
 from spanscore.errors import ConfigurationError
-from spanscore.model.annotation import HumanValue
-from spanscore.model.sample import Sample
 from spanscore.protocols import Metric
 from spanscore.settings.judge_check import JudgeCheck
 

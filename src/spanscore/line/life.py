@@ -12,15 +12,14 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any, Final
 
+from spanscore.core.log import log_once
+from spanscore.core.threads import reset_in_child, start_daemon
 from spanscore.line.build import Line
 from spanscore.line.closing import Closing
 from spanscore.line.drain import drain
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.metrics_page import MetricsPage
 from spanscore.otel.providers import Providers
-from spanscore.runtime.fork import reset_in_child
-from spanscore.runtime.log import log_once
-from spanscore.runtime.threads import start_daemon
 
 __all__ = ["Holder", "Life"]
 

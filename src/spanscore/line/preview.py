@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from spanscore.line.tables import Fitting
-from spanscore.model.job import BASE
+from spanscore.core.job import BASE
+from spanscore.core.printable import Fitting, format_count, printable, printable_lines
 from spanscore.sampling.preview import PreviewTally, TakenUnit, TakerCount
-from spanscore.settings.printable import format_count, printable, printable_lines
 from spanscore.settings.sampling import Rule
 
 __all__ = ["NOTHING", "Preview", "TakerPreview", "UnitCost", "UnitPreview", "preview_of"]
@@ -124,7 +123,7 @@ class Preview:
         return asdict(self)
 
     def __str__(self) -> str:
-        from spanscore.line.terminal import as_plain
+        from spanscore.core.terminal import as_plain
 
         return as_plain(self)
 

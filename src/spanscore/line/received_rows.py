@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spanscore.model.received import ExternalCount, ExternalCounts, LogRecords, Received, TopicState
-from spanscore.settings.printable import format_count
+from spanscore.core.job import ExternalCount, ExternalCounts, LogRecords, Received, TopicState
+from spanscore.core.printable import format_count
 
 __all__ = ["received_rows"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from spanscore.core.job import JobResult
 from spanscore.errors import ConfigurationError
-from spanscore.model.job import JobResult
 from spanscore.otel.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.remote_scoring.carrier import REMOTE_SCORING

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from spanscore.codec.redaction import redacted
-from spanscore.codec.text import safe_text
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.registry import by_name
 from spanscore.protocols import Metric, Redactor
-from spanscore.runtime.timebox import Timebox
 from spanscore.settings.sessions import Sessions
 from spanscore.units.sessions import SessionBounds
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
+from spanscore.core.job import JobResult
+from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.effect import account_of, unwrapped
 from spanscore.metrics.catalog.registry import by_name
-from spanscore.model.job import JobResult
-from spanscore.model.span import UnitKey
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.protocols import Metric
 from spanscore.units.ledger import Ledger

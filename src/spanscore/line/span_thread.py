@@ -10,14 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from spanscore.model.span import UnitKey
+from spanscore.core.event_queue import DutyCycle, EventQueue, begin_turn, rest_after_turns, steady_ns, yield_gil
+from spanscore.core.log import log_internal_error
+from spanscore.core.span import UnitKey
+from spanscore.core.threads import start_daemon
 from spanscore.protocols import Receiver
-from spanscore.runtime.clock import steady_ns
-from spanscore.runtime.duty_cycle import DutyCycle
-from spanscore.runtime.event_queue import EventQueue
-from spanscore.runtime.gil import begin_turn, rest_after_turns, yield_gil
-from spanscore.runtime.log import log_internal_error
-from spanscore.runtime.threads import start_daemon
 from spanscore.units.tracker import Units
 
 __all__ = ["SpanThread"]

@@ -26,13 +26,13 @@ def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
 
 
 def _line(spans: Sequence[ReadableSpan]) -> str:
-    from spanscore.codec.otlp import json_line  # imports a second of the SDK: on the thread of the file
+    from spanscore.core.codecs.otlp import json_line  # imports a second of the SDK: on the thread of the file
 
     return json_line(spans)
 
 
 def _line_without_texts(spans: Sequence[ReadableSpan]) -> str:
-    from spanscore.codec.sdk import without_texts
+    from spanscore.core.codecs.sdk import without_texts
 
     return _line([span if _is_ours(span) else without_texts(span) for span in spans])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from spanscore.core.log import log_once
 from spanscore.errors import ConfigurationError
 from spanscore.line.delivery import Delivery
 from spanscore.otel.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
-from spanscore.runtime.log import log_once
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.queues import QUEUES
 from spanscore.settings.spool import Spool

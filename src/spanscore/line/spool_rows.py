@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from spanscore.settings.printable import format_count
+from spanscore.core.printable import format_count
 from spanscore.spool.rows import SpoolState
 
 __all__ = ["spool_rows"]

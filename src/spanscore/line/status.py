@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from spanscore.cases.collector import CollectState
+from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Received, ReplayState
+from spanscore.core.printable import Fitting, format_count
+from spanscore.core.score import Outcome
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
@@ -16,16 +19,10 @@ from spanscore.line.judged_rows import applies_rows, contradiction_rows
 from spanscore.line.received_rows import received_rows
 from spanscore.line.session_status import SessionStatus
 from spanscore.line.spool_rows import spool_rows
-from spanscore.line.tables import Fitting
-from spanscore.model.job import CONFIGURED, STATED, UNKNOWN
-from spanscore.model.received import Received
-from spanscore.model.replayed import ReplayState
-from spanscore.model.score import Outcome
 from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.otel.spans_file import SpansFileState
-from spanscore.settings.printable import format_count
 from spanscore.spool.rows import SpoolState
 
 __all__ = ["ShadowStatus", "Status"]
@@ -178,7 +175,7 @@ class Status:
     head_sampling: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        from spanscore.line.terminal import as_plain
+        from spanscore.core.terminal import as_plain
 
         return as_plain(self)
 

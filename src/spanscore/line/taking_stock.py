@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from spanscore import semconv
+from spanscore.core.job import Counted, Received, ReplayState
 from spanscore.line.build import DISABLED, Line
 from spanscore.line.collecting import read_collect_state
 from spanscore.line.session_status import session_status_of
@@ -13,9 +14,6 @@ from spanscore.line.so_far import applies_in, contradictions_in, count_declined,
 from spanscore.line.spool import spool_of
 from spanscore.line.status import ShadowStatus, Status
 from spanscore.metrics.catalog.offline import offline_notes
-from spanscore.model.counted import Counted
-from spanscore.model.received import Received
-from spanscore.model.replayed import ReplayState
 from spanscore.protocols import Metric
 from spanscore.remote_scoring.carrier import REMOTE_SCORING
 

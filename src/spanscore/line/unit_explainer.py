@@ -12,16 +12,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from spanscore import semconv
+from spanscore.core.job import SampledUnit
+from spanscore.core.sample import AIMessage, Samples, ToolCall
+from spanscore.core.score import Outcome
+from spanscore.core.span import CUT, SpanData, Unit, UnitKey
+from spanscore.core.timebox import Timebox
 from spanscore.dialects.translations.building import wire_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.line.boxed import dialects_of
 from spanscore.line.explained import ExplainedPart, ExplainedSpan, ExplainedUnit
-from spanscore.model.job import SampledUnit
-from spanscore.model.sample import AIMessage, Samples, ToolCall
-from spanscore.model.score import Outcome
-from spanscore.model.span import CUT, SpanData, Unit, UnitKey
 from spanscore.protocols import Metric
-from spanscore.runtime.timebox import Timebox
 from spanscore.scoring.evaluation import absent_fields
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline

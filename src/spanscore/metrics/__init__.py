@@ -1,5 +1,8 @@
 """Sample → Score: the metrics, and what one needs to write another. A metric that stands here is built in."""
 
+from spanscore.core.prompt import Example as Example
+from spanscore.core.score import BINARY as BINARY
+from spanscore.core.score import Scale as Scale
 from spanscore.metrics.agent_goal import AgentGoalAccuracy as AgentGoalAccuracy
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithoutReference as AgentGoalAccuracyWithoutReference
 from spanscore.metrics.agent_goal import AgentGoalAccuracyWithReference as AgentGoalAccuracyWithReference
@@ -29,8 +32,8 @@ from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM as Fai
 from spanscore.metrics.function import metric as metric
 from spanscore.metrics.kit.base import BaseMetric as BaseMetric
 from spanscore.metrics.kit.base import Finding as Finding
+from spanscore.metrics.kit.condition import BinaryAnswer as BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric as JudgedMetric
-from spanscore.metrics.kit.step import BinaryAnswer as BinaryAnswer
 from spanscore.metrics.kit.step import Step as Step
 from spanscore.metrics.majority_vote import majority_vote as majority_vote
 from spanscore.metrics.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
@@ -50,9 +53,6 @@ from spanscore.metrics.string_similarity import StringSimilarity as StringSimila
 from spanscore.metrics.tool_call_accuracy import ToolCallAccuracy as ToolCallAccuracy
 from spanscore.metrics.tool_calls import ToolCallF1 as ToolCallF1
 from spanscore.metrics.topic_adherence import TopicAdherence as TopicAdherence
-from spanscore.model.prompt import Example as Example
-from spanscore.model.score import BINARY as BINARY
-from spanscore.model.score import Scale as Scale
 
 # Names that were imported, and not the modules that importing them bound.
 __all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator
 
+from spanscore.core.sample import MultiTurnSample
+from spanscore.core.score import BINARY
 from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import BinaryAnswer, Step
-from spanscore.model.sample import MultiTurnSample
-from spanscore.model.score import BINARY
+from spanscore.metrics.kit.step import Step
 
 __all__ = ["AgentGoalAccuracy", "AgentGoalAccuracyWithReference", "AgentGoalAccuracyWithoutReference"]
 

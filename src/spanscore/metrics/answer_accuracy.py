@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.ratings import Rating024, TwoRatings
 from spanscore.metrics.kit.step import Step
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["AnswerAccuracy"]
 

@@ -9,6 +9,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel, model_validator
 
+from spanscore.core.prompt import Example
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Scale
 from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder_name
 from spanscore.metrics.kit.averages import beta_wanted, f_beta_of_counts
@@ -17,9 +20,6 @@ from spanscore.metrics.kit.cosine import NO_LENGTH, similarity, wanted_embedder
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, Statements, key_of
 from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.model.prompt import Example
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Scale
 
 __all__ = ["AnswerCorrectness"]
 

@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from spanscore.core.printable import did_you_mean
+from spanscore.core.prompt import ASPECTS, Aspect
+from spanscore.core.sample import Sample
+from spanscore.core.score import BINARY, Direction, Votes
 from spanscore.errors import ConfigurationError
-from spanscore.meant import did_you_mean
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.condition import checked_condition
+from spanscore.metrics.kit.condition import BinaryAnswer, checked_condition
 from spanscore.metrics.kit.graded import GradedMetric, direction_wanted
 from spanscore.metrics.kit.shown import Fields
-from spanscore.metrics.kit.step import BinaryAnswer, OwnPrompts, Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import cast_ballots, majority, odd
-from spanscore.model.aspect import ASPECTS, Aspect
-from spanscore.model.sample import Sample
-from spanscore.model.score import BINARY, Direction, Votes
 
 __all__ = ["AspectCritic", "Critique"]
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Passages
+from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step
-from spanscore.model.prompt import Passages
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["ContextEntityRecall"]
 

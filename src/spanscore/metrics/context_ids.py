@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["IDBasedContextPrecision", "IDBasedContextRecall"]
 

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Passages
+from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.averages import average_precision
 from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric, together
-from spanscore.metrics.kit.step import BinaryAnswer, Step
-from spanscore.model.prompt import Passages
-from spanscore.model.sample import SingleTurnSample
+from spanscore.metrics.kit.step import Step
 
 __all__ = [
     "ContextPrecision",

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Passages
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import JudgeUnparseable
 from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import key_of
-from spanscore.metrics.kit.step import BinaryAnswer, Step
-from spanscore.model.prompt import Passages
-from spanscore.model.sample import SingleTurnSample
+from spanscore.metrics.kit.step import Step
 
 __all__ = ["ContextRecall", "LLMContextRecall"]
 

@@ -10,6 +10,10 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Passages
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Votes
+from spanscore.core.threads import run_interruptibly
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
@@ -18,10 +22,6 @@ from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
 from spanscore.metrics.kit.sentences_pysbd import segmenter
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
-from spanscore.model.prompt import Passages
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Votes
-from spanscore.runtime.interruptible import run_interruptibly
 
 __all__ = ["ContextRelevancyV0"]
 

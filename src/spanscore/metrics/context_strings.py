@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.context_precision import precision_finding
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
 from spanscore.metrics.kit.judged import NamedMetric
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["NonLLMContextPrecisionWithReference", "NonLLMContextRecall"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import BINARY
 from spanscore.metrics.kit.judged import NamedMetric
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import BINARY
 
 __all__ = ["ExactMatch"]
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.lexical.judge import is_offline
@@ -17,7 +18,6 @@ from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, entailment
-from spanscore.model.sample import SingleTurnSample
 from spanscore.protocols import Judge
 
 __all__ = ["FaithfulnessWithHHEM", "judged_pairs"]

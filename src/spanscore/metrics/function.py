@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, overload
 
+from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.metrics.kit.base import SINGLE_TURN, Measured
 from spanscore.metrics.kit.judged import NamedMetric
-from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 
 __all__ = ["FunctionMetric", "metric"]
 

@@ -6,13 +6,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from spanscore.core.prompt import Passages
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Scale
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.model.prompt import Passages
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Scale
 
 __all__ = ["NoiseSensitivity"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spanscore.core.prompt import Passages
+from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.ratings import Rating012, TwoRatings
 from spanscore.metrics.kit.step import Step
-from spanscore.model.prompt import Passages
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["ResponseGroundedness"]
 

@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Votes
 from spanscore.judges.embeddings import embedder_name
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, compared, wanted_embedder
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Votes
 
 __all__ = ["NONCOMMITTAL", "ResponseRelevancy"]
 

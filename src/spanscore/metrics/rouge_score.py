@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import MissingExtraError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric, refuse_unknown
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["Rouge"]
 

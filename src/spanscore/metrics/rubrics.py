@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import checked_condition
@@ -26,7 +27,6 @@ from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.shown import ALL_FIELDS, Fields, evidence_of, kind_of
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import odd
-from spanscore.model.sample import Sample
 
 __all__ = ["DEFAULT_RUBRICS", "InstanceRubrics", "Rubrics"]
 

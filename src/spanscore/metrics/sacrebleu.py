@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["Bleu", "Chrf"]
 

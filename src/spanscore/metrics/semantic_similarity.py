@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import BINARY
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.langchain.blocking import BlockingCalls
@@ -12,8 +14,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, similarity, wanted_embedder
 from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder as loaded
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import BINARY
 
 __all__ = ["SemanticSimilarity"]
 

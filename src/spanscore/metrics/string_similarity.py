@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
 from spanscore.metrics.kit.judged import NamedMetric
-from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["NonLLMStringSimilarity", "StringSimilarity"]
 

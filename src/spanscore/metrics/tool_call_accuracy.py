@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample, ToolCall
+from spanscore.core.threads import run_interruptibly
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.registry import create
 from spanscore.metrics.kit.assignment import best_pairing
 from spanscore.metrics.kit.base import BaseMetric, Finding
 from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.metrics.tool_calls import alike, calls_in
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample, ToolCall
-from spanscore.runtime.interruptible import run_interruptibly
 
 __all__ = ["ToolCallAccuracy"]
 

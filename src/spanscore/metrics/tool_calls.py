@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isclose
 from typing import Any
 
+from spanscore.core.sample import AIMessage, Message, MultiTurnSample, ToolCall
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import NamedMetric
-from spanscore.model.sample import AIMessage, Message, MultiTurnSample, ToolCall
 
 __all__ = ["ToolCallF1", "alike", "calls_in"]
 

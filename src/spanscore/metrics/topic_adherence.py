@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Example
+from spanscore.core.sample import MultiTurnSample
 from spanscore.errors import ConfigurationError, JudgeError, JudgeUnparseable
 from spanscore.metrics.kit.averages import Mode, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.model.prompt import Example
-from spanscore.model.sample import MultiTurnSample
 
 __all__ = ["TopicAdherence"]
 

@@ -1,1 +1,1 @@
-"""What the sums say: estimates, the same as PromQL, rules for Prometheus and Grafana, an endpoint to be scraped."""
+"""Estimates, PromQL, alert rules, baselines, releases and calibration; no running scorer."""

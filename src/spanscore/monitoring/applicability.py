@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from spanscore import semconv
-from spanscore.model.counted import Weights
+from spanscore.core.job import Weights
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import OF_METRIC, Alert, labels_of
 from spanscore.monitoring.estimates import (

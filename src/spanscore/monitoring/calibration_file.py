@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from spanscore.codec.json_text import json_in
+from spanscore.core.codecs.text import json_in
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.annotators import AnnotatorError
 from spanscore.monitoring.calibration import Calibration

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spanscore.core.printable import format_count
 from spanscore.monitoring.estimates import MeanInterval, Moments, interval, mean, moments
-from spanscore.settings.printable import format_count
 
 __all__ = ["JudgeComparison", "pair"]
 

@@ -9,18 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spanscore.model.score import Scale
+from spanscore.core.score import Scale
 from spanscore.monitoring import budget, promql, recorded
-from spanscore.monitoring.alert import (
-    OF_METRIC,
-    Alert,
-    Figure,
-    labels_of,
-    listed,
-    literal,
-    of_metric,
-    streams_of,
-)
+from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, labels_of, listed, literal, of_metric, streams_of
 from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, told_by
 from spanscore.monitoring.wording import FOR_SEGMENT, figures_of, mean_of

@@ -14,9 +14,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, ValidationError
 
+from spanscore.core.files import whole_file
+from spanscore.core.log import log_once
 from spanscore.errors import ConfigurationError
-from spanscore.runtime.log import log_once
-from spanscore.runtime.whole_file import whole_file
 
 __all__ = ["FirstAnswers"]
 

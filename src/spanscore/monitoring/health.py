@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spanscore import semconv
-from spanscore.model.job import STATED, UNKNOWN
-from spanscore.model.score import Outcome
+from spanscore.core.job import STATED, UNKNOWN
+from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, by_label, labels_of, listed
 from spanscore.monitoring.estimates import WORTH_TELLING

@@ -23,11 +23,11 @@ from socketserver import TCPServer
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from spanscore.core.log import log_internal_error
+from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.prometheus_client import Exposition
 from spanscore.otel.scope import scope
-from spanscore.runtime.log import log_internal_error
-from spanscore.runtime.threads import start_daemon
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter

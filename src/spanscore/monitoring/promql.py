@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import TypeAlias
 
 from spanscore import semconv
-from spanscore.model.score import Outcome
+from spanscore.core.score import Outcome
 from spanscore.monitoring.names import label, series
 from spanscore.otel.instrument_table import MOMENTS
 

@@ -11,8 +11,8 @@ from math import ceil, sqrt
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.model.job import STATED, UNKNOWN
-from spanscore.model.score import Outcome
+from spanscore.core.job import STATED, UNKNOWN
+from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, Stream, streams_of
 from spanscore.monitoring.applicability import ENOUGH, WINDOW_S

@@ -6,16 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from spanscore import semconv
-from spanscore.model.counted import Weights
-from spanscore.model.score import Scale
-from spanscore.monitoring.estimates import (
-    MeanInterval,
-    Moments,
-    interval,
-    mean,
-    missing_bounds,
-    missing_share,
-)
+from spanscore.core.job import Weights
+from spanscore.core.score import Scale
+from spanscore.monitoring.estimates import MeanInterval, Moments, interval, mean, missing_bounds, missing_share
 
 __all__ = ["WEIGHTED", "MissingShare", "missing_so_far", "running_mean"]
 

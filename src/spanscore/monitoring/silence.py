@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spanscore import semconv
-from spanscore.model.score import Outcome
+from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, by_label, labels_of, listed
 from spanscore.monitoring.names import label, series

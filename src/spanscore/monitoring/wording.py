@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from spanscore.model.score import UNIT_INTERVAL, Scale
+from spanscore.core.score import UNIT_INTERVAL, Scale
 from spanscore.monitoring import promql, recorded
 from spanscore.monitoring.alert import OF_METRIC, Figure, of_metric
 from spanscore.monitoring.estimates import WORTH_TELLING

@@ -7,11 +7,11 @@ from threading import RLock
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.model.foreign import plain_text
-from spanscore.model.score import Score
-from spanscore.model.span import Unit
+from spanscore.core.log import plain_text
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
+from spanscore.core.threads import reset_in_child
 from spanscore.otel.sums import OTHER
-from spanscore.runtime.fork import reset_in_child
 
 __all__ = ["MOST_VALUES", "UNTOLD", "ComparedValues"]
 

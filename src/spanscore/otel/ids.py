@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from spanscore.runtime.fork import reset_in_child
+from spanscore.core.threads import reset_in_child
 
 __all__ = ["OwnIds", "ids_of"]
 

@@ -18,10 +18,11 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import Meter
 
 from spanscore import semconv
-from spanscore.model.counted import Counted, Weights
-from spanscore.model.foreign import plain_text
-from spanscore.model.score import JudgeCall, Outcome, Score
-from spanscore.model.span import SpanData, Unit
+from spanscore.core.job import Counted, Weights
+from spanscore.core.log import plain_text
+from spanscore.core.score import JudgeCall, Outcome, Score
+from spanscore.core.span import SpanData, Unit
+from spanscore.core.threads import reset_in_child
 from spanscore.otel.compared_values import ComparedValues
 from spanscore.otel.declared_sets import closed_sets, is_conditional
 from spanscore.otel.instrument_table import APPLICABLE, MOMENTS
@@ -42,7 +43,6 @@ from spanscore.otel.sums import (
     labels_of_score,
 )
 from spanscore.protocols import Counts, Metric
-from spanscore.runtime.fork import reset_in_child
 
 __all__ = ["Reading", "Telemetry", "Waits"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from opentelemetry.trace import Span
 
-from spanscore.runtime.log import log_internal_error
+from spanscore.core.log import log_internal_error
 
 __all__ = ["LiveSpan"]
 

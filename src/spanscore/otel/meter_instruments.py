@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from spanscore import semconv
-from spanscore.model.counted import Weights
+from spanscore.core.job import Weights
+from spanscore.core.threads import reset_in_child
 from spanscore.otel.instrument_table import INSTRUMENTS, POINTS, READ, SUMS
 from spanscore.otel.points import Point, together
 from spanscore.otel.sums import Labels, add_up
-from spanscore.runtime.fork import reset_in_child
 
 if TYPE_CHECKING:
     from spanscore.otel.instruments import Telemetry

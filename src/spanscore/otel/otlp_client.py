@@ -15,7 +15,7 @@ from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionError, SSLError, TimeoutError
 from urllib3.util import make_headers
 
-from spanscore.model.foreign import type_name
+from spanscore.core.log import type_name
 from spanscore.otel.partial_success import rejected_in
 
 __all__ = ["BackendAnswer", "OtlpClient"]

@@ -22,6 +22,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
+from spanscore.core.log import log_once
+from spanscore.core.threads import SerialThread, before_fork, gevent_monkey, reset_in_child, start_daemon
 from spanscore.otel.beside import provider_behind
 from spanscore.otel.exporters import (
     OwnParts,
@@ -44,10 +46,6 @@ from spanscore.otel.resolved import (
 )
 from spanscore.otel.scope import scope, version
 from spanscore.otel.spans_file import SpansFile
-from spanscore.runtime.fork import before_fork, reset_in_child
-from spanscore.runtime.log import log_once
-from spanscore.runtime.serial import SerialThread
-from spanscore.runtime.threads import gevent_monkey, start_daemon
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger, LoggerProvider

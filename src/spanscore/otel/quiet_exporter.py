@@ -13,9 +13,8 @@ from http import HTTPStatus
 from typing import Any, Literal
 
 from spanscore import semconv
-from spanscore.model.foreign import type_name
+from spanscore.core.log import log_once, type_name
 from spanscore.otel.partial_success import PartialSuccess
-from spanscore.runtime.log import log_once
 
 __all__ = ["SIGNALS", "QuietExporter", "Signal"]
 

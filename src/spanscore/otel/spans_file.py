@@ -11,11 +11,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from spanscore.model.foreign import type_name
-from spanscore.runtime.line_file import LineFile
-from spanscore.runtime.log import log_once
-from spanscore.runtime.serial import SerialThread
-from spanscore.settings.printable import format_count
+from spanscore.core.files import LineFile
+from spanscore.core.log import log_once, type_name
+from spanscore.core.printable import format_count
+from spanscore.core.threads import SerialThread
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

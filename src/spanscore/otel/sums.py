@@ -8,9 +8,9 @@ from threading import Lock
 from typing import Any, Final, TypeAlias
 
 from spanscore import semconv
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Unit
 
 __all__ = [
     "MAX_SETS",

@@ -17,8 +17,8 @@ from weakref import ReferenceType, ref
 
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
+from spanscore.core.threads import reset_in_child
 from spanscore.receivers.callback.runs import Root
-from spanscore.runtime.fork import reset_in_child
 
 if TYPE_CHECKING:
     from spanscore.receivers.callback.capture import RunCapture

@@ -8,11 +8,11 @@ from dataclasses import replace
 from threading import Lock
 from typing import Final
 
-from spanscore.codec.log_content import ContentRecord, Event
+from spanscore.core.codecs.otlp_span import ContentRecord, Event
+from spanscore.core.event_queue import steady_ns
+from spanscore.core.job import LogRecords
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.received import LogRecords
-from spanscore.model.span import NoContent, SpanData
-from spanscore.runtime.clock import steady_ns
 
 __all__ = ["LogContent"]
 

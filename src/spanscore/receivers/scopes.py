@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import Final
 
 from spanscore import semconv
-from spanscore.runtime.log import log_once
+from spanscore.core.log import log_once
 
 __all__ = ["Role", "Scopes", "library_of", "scope_notes"]
 

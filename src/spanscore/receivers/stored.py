@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from spanscore.model.job import Decision
-from spanscore.model.replayed import ReplayState
-from spanscore.model.score import Outcome
-from spanscore.model.span import Unit
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.job import Decision, ReplayState
+from spanscore.core.score import Outcome
+from spanscore.core.span import Unit
 from spanscore.protocols import Metric, Receiver, Sampler, UnitListener
 from spanscore.receivers.when_read import WhenRead
-from spanscore.runtime.event_queue import EventQueue
 
 __all__ = ["StoredUnits"]
 

@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 from opentelemetry.trace import Span, Tracer, get_current_span
 
-from spanscore import context, semconv
-from spanscore.model.sample import Sample, Samples, by_value
-from spanscore.model.score import Outcome
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore import semconv
+from spanscore.core import context
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.sample import Sample, Samples, by_value
+from spanscore.core.score import Outcome
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
 from spanscore.receivers.when_read import WhenRead
-from spanscore.runtime.event_queue import EventQueue
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.session_ids import SessionIds
 

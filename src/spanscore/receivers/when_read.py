@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 
 __all__ = ["WhenRead"]
 

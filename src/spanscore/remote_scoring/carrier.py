@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 
 __all__ = ["REMOTE_SCORING", "Carrier", "Told", "UnitCopy"]
 

@@ -8,10 +8,10 @@ from functools import partial
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.threads import start_daemon
 from spanscore.errors import MissingExtraError
 from spanscore.remote_scoring.carrier import Told, UnitCopy
-from spanscore.runtime.log import log_internal_error, log_once
-from spanscore.runtime.threads import start_daemon
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.copies import request_of_unit
 from spanscore.codec.redaction import redacted_content
-from spanscore.model.foreign import plain_text, type_name
-from spanscore.model.job import SampledUnit
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome
-from spanscore.model.span import SpanData
+from spanscore.core.codecs.job import request_of_unit
+from spanscore.core.job import SampledUnit
+from spanscore.core.log import plain_text, type_name
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
+from spanscore.core.span import SpanData
+from spanscore.core.timebox import Hung, Timebox
 from spanscore.protocols import Redactor
 from spanscore.remote_scoring.carrier import UnitCopy
-from spanscore.runtime.timebox import Hung, Timebox
 
 __all__ = ["Copier"]
 

@@ -9,17 +9,17 @@ from threading import Lock
 from time import monotonic, sleep
 from typing import Final
 
+from spanscore.core import loop
+from spanscore.core.event_queue import yield_gil
+from spanscore.core.job import JobResult, SampledUnit
+from spanscore.core.log import log_internal_error
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
+from spanscore.core.span import Unit
 from spanscore.judges.suppress import suppressed_context
-from spanscore.model.job import JobResult, SampledUnit
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome
-from spanscore.model.span import Unit
 from spanscore.protocols import Queue
 from spanscore.remote_scoring.carrier import REMOTE_SCORING, Carrier, UnitCopy
 from spanscore.remote_scoring.copier import Copier
-from spanscore.runtime import loop
-from spanscore.runtime.gil import yield_gil
-from spanscore.runtime.log import log_internal_error
 
 __all__ = ["Handover"]
 

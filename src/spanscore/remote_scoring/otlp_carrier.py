@@ -11,13 +11,13 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final
 
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.judges.suppress import suppress_tracing
 from spanscore.otel.otlp_client import BackendAnswer, OtlpClient
 from spanscore.remote_scoring.carrier import Told, UnitCopy
 from spanscore.remote_scoring.outgoing import Outgoing, WaitingCopy
-from spanscore.runtime.log import log_internal_error, log_once
-from spanscore.runtime.threads import start_daemon
 from spanscore.settings.bearer import token_in_file
 from spanscore.settings.remote_scoring import RemoteScoring
 

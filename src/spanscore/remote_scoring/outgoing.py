@@ -10,7 +10,7 @@ from itertools import islice
 from threading import Lock
 from typing import Final, NamedTuple
 
-from spanscore.codec.retry_after import retry_after_s
+from spanscore.core.codecs.text import retry_after_s
 from spanscore.otel.otlp_client import BackendAnswer
 from spanscore.remote_scoring.carrier import Told, UnitCopy
 

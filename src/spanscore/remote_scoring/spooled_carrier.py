@@ -10,8 +10,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
-from spanscore.model.score import Outcome
-from spanscore.model.span import UnitKey
+from spanscore.core.score import Outcome
+from spanscore.core.span import UnitKey
 from spanscore.remote_scoring.carrier import Carrier, Told, UnitCopy
 from spanscore.spool.rows import Put, RowKey, SpoolRow
 from spanscore.spool.spool_file import SpoolFile

@@ -8,9 +8,9 @@ from typing import Final
 
 from spanscore import semconv
 from spanscore.cases.case import FoundScore
-from spanscore.codec.text import as_text, plain_number
-from spanscore.model.score import Outcome, score_id
-from spanscore.model.span import SpanData, UnitKey, UpstreamDecision
+from spanscore.core.codecs.text import as_text, plain_number
+from spanscore.core.score import Outcome, score_id
+from spanscore.core.span import SpanData, UnitKey, UpstreamDecision
 from spanscore.protocols import Metric
 from spanscore.sampling.threshold import decode_threshold
 

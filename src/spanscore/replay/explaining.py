@@ -10,15 +10,15 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore import semconv
-from spanscore.codec.otlp import json_line
-from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
+from spanscore.core.codecs.otlp import json_line
+from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span_data_of
+from spanscore.core.log import type_name
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.genai import conventional
 from spanscore.errors import SampleError
 from spanscore.line.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit
 from spanscore.line.from_config import override
 from spanscore.line.unit_explainer import UnitExplainer
-from spanscore.model.foreign import type_name
-from spanscore.model.span import NoContent, SpanData
 from spanscore.protocols import Metric
 from spanscore.receivers.scopes import Role
 from spanscore.replay.reading import StoredUnit, UnitReader, reading_settings

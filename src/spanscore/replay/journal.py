@@ -15,12 +15,12 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-from spanscore.codec.otlp import json_line, read_spans, request_line
-from spanscore.codec.wire import UnreadableRequest, WireSpan, from_json, request_of
+from spanscore.core.codecs.otlp import json_line, read_spans, request_line
+from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, from_json, request_of
+from spanscore.core.files import ProcessLock
+from spanscore.core.span import SpanData, UnitKey
 from spanscore.errors import ConfigurationError, writing
-from spanscore.model.span import SpanData, UnitKey
 from spanscore.otel.providers import Providers
-from spanscore.runtime.process_lock import ProcessLock
 from spanscore.sinks.evaluation_span import EvaluationSpans
 
 __all__ = ["Journal"]

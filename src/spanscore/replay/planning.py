@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from spanscore.model.job import Decision
-from spanscore.model.span import Unit, UpstreamDecision
+from spanscore.core.job import Decision
+from spanscore.core.span import Unit, UpstreamDecision
 from spanscore.protocols import Metric
 from spanscore.replay.reading import StoredUnit
 

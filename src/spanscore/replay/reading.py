@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanscore import semconv
-from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
+from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span_data_of
+from spanscore.core.span import SpanData, Unit
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.span import SpanData, Unit
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.reading import units_of
 from spanscore.receivers.otlp.streams import bounds_of
@@ -19,7 +19,8 @@ from spanscore.replay.evaluated import EvaluatedUnit, EvaluatedUnits
 from spanscore.settings.reading import read_settings
 from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.stored import StoredTrace
-from spanscore.units.traces import ClosedUnit, TraceTable
+from spanscore.units.trace_nodes import ClosedUnit
+from spanscore.units.traces import TraceTable
 
 __all__ = ["NO_CONTENT", "StoredUnit", "UnitReader", "reading_settings"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Self
 
-from spanscore.model.span import Unit
+from spanscore.core.span import Unit
 from spanscore.receivers.stored import StoredUnits
 from spanscore.replay.journal import Journal
 from spanscore.replay.planning import UnitPlan, plan_of

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from spanscore.model.replayed import ReplayState
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Unit
+from spanscore.core.job import ReplayState
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit
 from spanscore.replay.planning import UnitPlan
 from spanscore.replay.reading import StoredUnit
 from spanscore.sources.stored import Unread

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spanscore import semconv
-from spanscore.codec.text import as_text, plain_number, safe_text
-from spanscore.model.span import SpanData
+from spanscore.core.codecs.text import as_text, plain_number, safe_text
+from spanscore.core.span import SpanData
 from spanscore.report import findings as say
 from spanscore.report.rows import unit_name
 from spanscore.report.spans import Spans

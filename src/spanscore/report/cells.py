@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spanscore import semconv
-from spanscore.codec.text import safe_text
+from spanscore.core.codecs.text import safe_text
 from spanscore.report import findings as say
 from spanscore.report.annotations import PersonAnnotation
 from spanscore.report.rows import ReportRow

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from spanscore.core.printable import printable_lines
 from spanscore.report.findings import clock, figure, outcome_words, threshold
 from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
-from spanscore.settings.printable import printable_lines
 
 __all__ = ["Chart", "histograms", "trend"]
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from spanscore.model.span import SpanData, UnitKey
+from spanscore.core.printable import format_count
+from spanscore.core.span import SpanData, UnitKey
 from spanscore.report.cells import Chip, chip, comments, cut, label_chip, rough, score_row, when
 from spanscore.report.conversations import Conversation, WholeScore
 from spanscore.report.rows import unit_name
 from spanscore.report.story import UnitBook
 from spanscore.report.summaries import ReportSummary
-from spanscore.settings.printable import format_count
 
 __all__ = ["ConversationCard", "TurnCard", "cards"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spanscore import semconv
-from spanscore.codec.text import as_text, safe_text
-from spanscore.model.span import SpanData, UnitKey
+from spanscore.core.codecs.text import as_text, safe_text
+from spanscore.core.span import SpanData, UnitKey
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans, turns_of
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spanscore.codec.text import safe_text
+from spanscore.core.codecs.text import safe_text
 from spanscore.monitoring.calibration import Estimated
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.estimates import mean, moments

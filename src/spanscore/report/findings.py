@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from spanscore.model.score import Kind
+from spanscore.core.printable import format_count, printable
+from spanscore.core.score import Kind
 from spanscore.report.rows import default_threshold
 from spanscore.report.summaries import MetricSummary, ReportSummary
 from spanscore.report.unscored import Unscored
-from spanscore.settings.printable import format_count, printable
 
 __all__ = [
     "clock",

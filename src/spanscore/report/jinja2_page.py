@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from spanscore.core.printable import printable_lines
 from spanscore.errors import MissingExtraError
-from spanscore.settings.printable import printable_lines
 
 __all__ = ["render"]
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spanscore.codec.text import safe_text
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.printable import format_count
+from spanscore.core.score import known_sum
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.offline import COMPARES_WORDS
-from spanscore.model.score import known_sum
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.otel.scope import version
 from spanscore.report import charts, jinja2_page
@@ -24,7 +25,6 @@ from spanscore.report.rows import ReportRow
 from spanscore.report.story import Branch, Story, UnitBook
 from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
 from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
-from spanscore.settings.printable import format_count
 
 __all__ = ["page"]
 

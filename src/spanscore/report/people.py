@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from spanscore.core.printable import format_count
 from spanscore.report import findings as say
 from spanscore.report.annotations import PersonAnnotation
 from spanscore.report.cells import Chip, chip, comments, label_chip, rough, when
 from spanscore.report.rows import ReportRow
 from spanscore.report.story import UnitBook
 from spanscore.report.summaries import ReportSummary
-from spanscore.settings.printable import format_count
 
 __all__ = ["AnnotatedUnit", "People", "people"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spanscore.model.score import Outcome
+from spanscore.core.score import Outcome
 from spanscore.monitoring.applicability import Applicability, applicability
 from spanscore.monitoring.estimates import Moments, moments
 from spanscore.report.rows import ReportRow

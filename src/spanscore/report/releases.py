@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import inf
 
 from spanscore import semconv
-from spanscore.codec.text import safe_text
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.monitoring.estimates import moments
 from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 from spanscore.otel.compared_values import UNTOLD, ComparedValues

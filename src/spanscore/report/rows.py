@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from spanscore.codec.text import as_text
-from spanscore.model.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, Outcome
-from spanscore.model.span import UnitKey
+from spanscore.core.codecs.text import as_text
+from spanscore.core.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, Outcome
+from spanscore.core.span import UnitKey
 
 __all__ = ["PENDING", "ReportRow", "by_unit", "default_threshold", "name_within", "unit_name"]
 

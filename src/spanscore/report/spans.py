@@ -14,9 +14,9 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from spanscore import semconv
-from spanscore.codec.text import as_text, plain_number, safe_text
-from spanscore.model.score import Label, Outcome, Scale
-from spanscore.model.span import SessionEnd, SpanData, UnitKey
+from spanscore.core.codecs.text import as_text, plain_number, safe_text
+from spanscore.core.score import Label, Outcome, Scale
+from spanscore.core.span import SessionEnd, SpanData, UnitKey
 from spanscore.report.rows import PENDING, ReportRow, name_within, unit_name
 from spanscore.sampling.threshold import decode_threshold, probability
 

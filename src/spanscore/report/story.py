@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spanscore import semconv
-from spanscore.codec.text import safe_text
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.span import SpanData, SpanStatus, Unit, UnitKey
 from spanscore.dialects import GenAIExtractor
-from spanscore.model.span import SpanData, SpanStatus, Unit, UnitKey
 from spanscore.report.annotations import PersonAnnotation
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans

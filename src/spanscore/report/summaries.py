@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from spanscore import semconv
-from spanscore.model.score import MOSTLY_LEFT_OUT, Direction, Kind, known_sum
+from spanscore.core.score import MOSTLY_LEFT_OUT, Direction, Kind, known_sum
 from spanscore.monitoring import estimates
 from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.calibration_file import SavedCalibration

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from spanscore import semconv
-from spanscore.codec.text import safe_text
-from spanscore.model.span import SpanData
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.span import SpanData
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.report.annotations import labels
 from spanscore.report.conversations import conversations

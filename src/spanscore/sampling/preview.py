@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain, islice, zip_longest
 from typing import Final
 
-from spanscore.model.job import BASE, Decision
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.job import BASE, Decision
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.sampling.rules import matches
 from spanscore.settings.sampling import HeadSampling, Rule

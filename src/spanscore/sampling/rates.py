@@ -26,9 +26,9 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from spanscore.core.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
+from spanscore.core.span import SamplingContext
 from spanscore.errors import ConfigurationError
-from spanscore.model.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
-from spanscore.model.span import SamplingContext
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rules import matches
 from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold, upstream_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spanscore.codec.text import jsonable
-from spanscore.model.span import SamplingContext
+from spanscore.core.codecs.text import jsonable
+from spanscore.core.span import SamplingContext
 from spanscore.settings.sampling import Rule, RuleCondition
 
 __all__ = ["matches"]

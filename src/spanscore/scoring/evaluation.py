@@ -8,18 +8,16 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
+from spanscore.core.job import Decision, Job
+from spanscore.core.log import raised_by_user, type_name
+from spanscore.core.sample import Sample, Samples, missing_fields
+from spanscore.core.score import JudgeCall, Outcome, Score, Usage, signed
+from spanscore.core.threads import DaemonPool, run_interruptibly, run_without_loop
 from spanscore.judges.asker import Asker, ask_for, asked_by, asker
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import record_calls
 from spanscore.judges.suppress import suppressed_context
-from spanscore.model.foreign import type_name
-from spanscore.model.job import Decision, Job
-from spanscore.model.sample import Sample, Samples, missing_fields
-from spanscore.model.score import JudgeCall, Outcome, Score, Usage, signed
 from spanscore.protocols import Metric
-from spanscore.runtime.interruptible import run_interruptibly
-from spanscore.runtime.log import raised_by_user
-from spanscore.runtime.pool import DaemonPool, run_without_loop
 from spanscore.scoring.asked import accounts_asked
 
 __all__ = ["Deadline", "Evaluation", "JobAtWork", "absent_fields", "cancelled_tell"]

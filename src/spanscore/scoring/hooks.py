@@ -9,13 +9,13 @@ from typing import TypeVar
 from spanscore import semconv
 from spanscore.codec.redaction import redacted as redacted_text
 from spanscore.codec.redaction import redacted_sample
+from spanscore.core.log import type_name
+from spanscore.core.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
+from spanscore.core.score import Outcome
+from spanscore.core.span import Unit
+from spanscore.core.timebox import Hung, Timebox
 from spanscore.errors import ConfigurationError
-from spanscore.model.foreign import type_name
-from spanscore.model.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
-from spanscore.model.score import Outcome
-from spanscore.model.span import Unit
 from spanscore.protocols import Filter, Redactor
-from spanscore.runtime.timebox import Hung, Timebox
 
 __all__ = ["Hooks"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spanscore.model.foreign import type_name
-from spanscore.model.job import Job, SampledUnit
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome
-from spanscore.model.span import UNIT_KINDS, Unit, UnitKind
+from spanscore.core.job import Job, SampledUnit
+from spanscore.core.log import type_name
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
+from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
+from spanscore.core.timebox import Hung, Timebox
 from spanscore.protocols import SampleExtractor
-from spanscore.runtime.timebox import Hung, Timebox
 from spanscore.scoring.hooks import Hooks
 
 __all__ = ["Pipeline"]

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 
-from spanscore.model.job import Job
+from spanscore.core.job import Job
 
 __all__ = ["MemoryQueue"]
 

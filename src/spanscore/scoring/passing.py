@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from spanscore.model.span import Unit, UnitKey
+from spanscore.core.span import Unit, UnitKey
 
 __all__ = ["Passing"]
 

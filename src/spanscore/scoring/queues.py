@@ -1,7 +1,7 @@
 """Which queues there are, by name. A new one is a file here, and a line in this one."""
 
+from spanscore.core.plugins import Registry
 from spanscore.protocols import Queue
-from spanscore.runtime.plugins import Registry
 
 __all__ = ["QUEUES"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spanscore.core.plugins import Entry, Registry
 from spanscore.protocols import Redactor
-from spanscore.runtime.plugins import Entry, Registry
 
 __all__ = ["REDACTORS", "redactor_in"]
 

@@ -10,9 +10,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
 
 from spanscore import semconv
-from spanscore.model.job import Job, JobResult
-from spanscore.model.score import Outcome, from_source
-from spanscore.runtime.log import log_internal_error
+from spanscore.core.job import Job, JobResult
+from spanscore.core.log import log_internal_error
+from spanscore.core.score import Outcome, from_source
 from spanscore.scoring.evaluation import Evaluation, JobAtWork
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.units.ledger import Ledger

@@ -17,12 +17,12 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from spanscore.codec.jobs import Unreadable, job_of, json_of_job, json_of_scores, scores_of
-from spanscore.model.job import Job
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Unit, UnitKey
-from spanscore.runtime.log import log_internal_error, log_once
+from spanscore.core.codecs.job import Unreadable, job_of, json_of_job, json_of_scores, scores_of
+from spanscore.core.job import Job
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit, UnitKey
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.spool.rows import Put, RowEnd, RowKey, SpoolRow, metrics_of, text_of_metrics
 from spanscore.spool.spool_file import SpoolFile

@@ -17,16 +17,15 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
 from typing import Final
 
+from spanscore.core import loop
+from spanscore.core.event_queue import Turns, yield_gil
+from spanscore.core.job import Decision, Job, JobResult, SampledUnit
+from spanscore.core.log import log_internal_error
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit, UnitKey
 from spanscore.judges.suppress import suppress_tracing, suppressed_context
-from spanscore.model.job import Decision, Job, JobResult, SampledUnit
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import DurableQueue, Queue
-from spanscore.runtime import loop
-from spanscore.runtime.duty_cycle import Turns
-from spanscore.runtime.gil import yield_gil
-from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation, JobAtWork, cancelled_tell
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.passing import Passing

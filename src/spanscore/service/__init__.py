@@ -1,1 +1,1 @@
-"""``spanscore serve``: OTLP in over gRPC and HTTP, scores out."""
+"""serve, worker, the proxy and the Kafka source; no command line."""

@@ -19,13 +19,13 @@ from threading import Event
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Final
 
-from spanscore.codec.log_content import MAY_HOLD_CONTENT, content_in_logs
+from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, content_in_logs
+from spanscore.core.event_queue import steady_ns
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.threads import start_daemon
 from spanscore.errors import SourceUnavailable
 from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.receivers.otlp.stream_clock import StreamClock
-from spanscore.runtime.clock import steady_ns
-from spanscore.runtime.log import log_internal_error, log_once
-from spanscore.runtime.threads import start_daemon
 from spanscore.service.confluent_kafka_member import PREFETCH, Fetched, trouble_of
 from spanscore.settings.kafka import KafkaSettings, confluent_config
 from spanscore.settings.tree import Configuration

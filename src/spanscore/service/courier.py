@@ -7,10 +7,10 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Final
 
-from spanscore.codec.wire import WireSpan, request_of, with_attributes
+from spanscore.core.codecs.otlp_request import WireSpan, request_of, with_attributes
+from spanscore.core.log import log_internal_error
+from spanscore.core.threads import start_daemon
 from spanscore.otel.otlp_client import BackendAnswer
-from spanscore.runtime.log import log_internal_error
-from spanscore.runtime.threads import start_daemon
 from spanscore.service.outbox import Outbox
 
 __all__ = ["Courier"]

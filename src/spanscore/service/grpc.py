@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import grpc
 
+from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
-from spanscore.runtime.pool import DaemonPool
 from spanscore.service.door import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door, ExportRequest
 from spanscore.service.guard import BearerToken
 from spanscore.service.http import answered

@@ -8,7 +8,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
 
-from spanscore.runtime.pool import DaemonPool
+from spanscore.core.threads import DaemonPool
 from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, LOGS, METRICS, NO_HEADERS, SMALL, TRACES, Door, ExportRequest
 from spanscore.service.guard import BearerToken

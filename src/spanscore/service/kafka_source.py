@@ -16,12 +16,12 @@ from time import monotonic, time_ns
 from typing import Final
 
 from spanscore import semconv
+from spanscore.core.job import TopicState
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.threads import start_daemon
 from spanscore.errors import MissingExtraError, SourceUnavailable
-from spanscore.model.received import TopicState
 from spanscore.otel.points import Point
 from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
-from spanscore.runtime.log import log_internal_error, log_once
-from spanscore.runtime.threads import start_daemon
 from spanscore.scorer import OnlineScorer
 from spanscore.service.commit_note import CommitNote, fingerprint_of
 from spanscore.service.confluent_kafka_logs import LogsTopic

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
+from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
-from spanscore.runtime.pool import DaemonPool
 from spanscore.service.door import Door
 from spanscore.service.grpc import GrpcListener
 from spanscore.service.guard import certificate, token_of

@@ -15,9 +15,9 @@ from itertools import islice
 from threading import Lock
 from typing import Final, NamedTuple
 
-from spanscore.codec.wire import Origin
+from spanscore.core.codecs.otlp_request import Origin
+from spanscore.core.log import log_once
 from spanscore.otel.otlp_client import BackendAnswer
-from spanscore.runtime.log import log_once
 
 __all__ = ["BATCH", "BATCH_BYTES", "Batch", "Outbox", "OutboxCounts"]
 

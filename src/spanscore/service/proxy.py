@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from spanscore.codec.wire import Taken, WireSpan
+from spanscore.core.codecs.otlp_request import Taken, WireSpan
 from spanscore.otel.otlp_client import BackendAnswer
 from spanscore.receivers.otlp.arrived import Looked
 from spanscore.receivers.otlp.held import Exit

@@ -16,15 +16,7 @@ from spanscore.otel.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer
 from spanscore.service.door import Door
 from spanscore.service.guard import token_of
-from spanscore.service.lifetime import (
-    Say,
-    Signals,
-    counted,
-    open_pages,
-    scores_told,
-    spare_collections,
-    starting,
-)
+from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
 from spanscore.settings.faults import refuse_problems
 from spanscore.settings.reading import read_settings

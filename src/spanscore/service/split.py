@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from spanscore.codec.skeleton import RequestSkeleton
-from spanscore.codec.wire import WireSpan
+from spanscore.core.codecs.otlp_request import WireSpan
+from spanscore.core.codecs.otlp_scan import RequestSkeleton
 
 __all__ = ["rest_of"]
 

@@ -15,15 +15,7 @@ from spanscore import semconv
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.line.spool import spool_of as file_of
 from spanscore.scorer import OnlineScorer
-from spanscore.service.lifetime import (
-    Say,
-    Signals,
-    counted,
-    open_pages,
-    scores_told,
-    spare_collections,
-    starting,
-)
+from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
 from spanscore.service.source import StreamSource
 from spanscore.service.worker_plan import problems, spool_of
 from spanscore.settings.durations import duration

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from spanscore.model.span import Unit
+from spanscore.core.span import Unit
 from spanscore.settings.kinds import Items, SettingsPart
 
 __all__ = ["Capture", "Extract", "Place"]

@@ -14,7 +14,8 @@ from typing import Any, TypeVar, cast
 
 from spanscore.errors import ConfigurationError
 from spanscore.settings.credentials import may_be_credential
-from spanscore.settings.faults import Place, written_place
+from spanscore.settings.faults import written_place
+from spanscore.settings.ready_forms import Place
 
 __all__ = ["AsWritten", "FromEnvironment"]
 

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from spanscore.core.printable import did_you_mean, printable
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.meant import did_you_mean
 from spanscore.settings.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
-from spanscore.settings.printable import printable
 from spanscore.settings.ready_forms import Place, file_fields, paths_in, ready_form, section_at, yaml_of
 from spanscore.settings.renamed import renamed_key
 

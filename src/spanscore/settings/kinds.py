@@ -21,9 +21,9 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
+from spanscore.core.plugins import Entry
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
-from spanscore.runtime.plugins import Entry
 from spanscore.settings.durations import DURATION, seconds_of
 from spanscore.settings.sizes import SIZE, bytes_of
 

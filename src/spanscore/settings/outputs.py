@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator
 
-from spanscore.runtime.plugins import entries
+from spanscore.core.plugins import entries
 from spanscore.settings.kinds import AnyPath, Items, Seconds, SettingsPart, SinkPart
 
 __all__ = ["PLACES", "Outputs"]

@@ -18,7 +18,8 @@ from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.settings.credentials import HOW_TO_GIVE, credentials_in
 from spanscore.settings.environment import AsWritten, FromEnvironment
-from spanscore.settings.faults import Place, told, written_place, wrong_settings
+from spanscore.settings.faults import told, written_place, wrong_settings
+from spanscore.settings.ready_forms import Place
 from spanscore.settings.tree import Configuration
 
 __all__ = ["PartialSettings", "examine_settings", "read_settings"]

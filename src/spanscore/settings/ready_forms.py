@@ -12,9 +12,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
+from spanscore.core.printable import printable
 from spanscore.errors import ConfigurationError
 from spanscore.settings.credentials import may_be_credential, without_credentials
-from spanscore.settings.printable import printable
 
 __all__ = ["Place", "file_fields", "paths_in", "ready_form", "section_at", "yaml_of"]
 

@@ -15,15 +15,7 @@ from spanscore.settings.compare import Compare
 from spanscore.settings.judge_check import JudgeCheck
 from spanscore.settings.judging import OF_SCORER, ByName, JudgeSettings
 from spanscore.settings.kafka import KafkaSettings
-from spanscore.settings.kinds import (
-    AlsoWritten,
-    FilterFunction,
-    FrozenDict,
-    Items,
-    RedactorPart,
-    SettingsPart,
-    Table,
-)
+from spanscore.settings.kinds import AlsoWritten, FilterFunction, FrozenDict, Items, RedactorPart, SettingsPart, Table
 from spanscore.settings.limits import Limits
 from spanscore.settings.outputs import Outputs
 from spanscore.settings.remote_scoring import RemoteScoring

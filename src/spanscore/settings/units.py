@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from spanscore.model.span import UNIT_KINDS, UnitKind
+from spanscore.core.span import UNIT_KINDS, UnitKind
 from spanscore.settings.kinds import (
     Count,
     ExtractorPart,

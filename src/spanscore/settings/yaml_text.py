@@ -14,9 +14,10 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
+from spanscore.core.printable import printable
 from spanscore.errors import ConfigurationError
-from spanscore.settings.faults import Place, written_place
-from spanscore.settings.printable import printable
+from spanscore.settings.faults import written_place
+from spanscore.settings.ready_forms import Place
 
 __all__ = ["Written", "read_yaml"]
 

@@ -12,8 +12,8 @@ from typing import Any
 from opentelemetry.trace import Link, SpanKind
 
 from spanscore import semconv
-from spanscore.codec.text import wire_values
-from spanscore.model.annotation import Annotation
+from spanscore.core.codecs.text import wire_values
+from spanscore.core.sample import Annotation
 from spanscore.otel.providers import Providers
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.sinks.emission import annotation_attributes, context_above, span_context_above

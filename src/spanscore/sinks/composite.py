@@ -7,12 +7,11 @@ from functools import partial
 
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, detach, set_value
 
-from spanscore.model.annotation import Annotation
-from spanscore.model.foreign import type_name
-from spanscore.model.score import Score
-from spanscore.model.span import Unit
+from spanscore.core.log import log_internal_error, type_name
+from spanscore.core.sample import Annotation
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
 from spanscore.protocols import AnnotationSink, Sink
-from spanscore.runtime.log import log_internal_error
 
 __all__ = ["CompositeSink"]
 

@@ -8,9 +8,9 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, set_span_in_context
 
 from spanscore import semconv
-from spanscore.model.annotation import Annotation
-from spanscore.model.score import Score
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.sample import Annotation
+from spanscore.core.score import Score
+from spanscore.core.span import SpanData, Unit, UnitKey
 
 __all__ = [
     "EXPLANATION_MAX_CHARS",

@@ -12,10 +12,10 @@ from typing import Any
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer, get_current_span
 
 from spanscore import semconv
-from spanscore.codec.text import safe_text, wire_values
-from spanscore.model.annotation import Annotation
-from spanscore.model.score import Score, id_of, score_attributes
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.codecs.text import safe_text, wire_values
+from spanscore.core.sample import Annotation
+from spanscore.core.score import Score, id_of, score_attributes
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.otel.deferred_span import readable_span
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope

@@ -8,10 +8,10 @@ from time import time_ns
 from opentelemetry.context import Context
 
 from spanscore import semconv
-from spanscore.codec.text import wire_values
-from spanscore.model.annotation import Annotation
-from spanscore.model.score import Score
-from spanscore.model.span import Unit
+from spanscore.core.codecs.text import wire_values
+from spanscore.core.sample import Annotation
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
 from spanscore.otel.providers import Providers
 from spanscore.sinks.emission import annotation_attributes, context_above, context_of, result_attributes, unit_facts
 

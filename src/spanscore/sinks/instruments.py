@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spanscore import semconv
-from spanscore.model.annotation import Annotation
-from spanscore.model.score import Score
-from spanscore.model.span import Unit
+from spanscore.core.sample import Annotation
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
 from spanscore.otel.instruments import Telemetry
 from spanscore.sinks.emission import context_of
 

@@ -16,11 +16,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 
 from spanscore import semconv
-from spanscore.codec.messages import ASSISTANT, USER, text_message
-from spanscore.codec.text import safe_text, to_wire, wire_values
-from spanscore.model.score import JudgeCall, Score, id_of
-from spanscore.model.span import Unit
-from spanscore.model.transcript import Transcript
+from spanscore.core.codecs.messages import ASSISTANT, USER, text_message
+from spanscore.core.codecs.text import safe_text, to_wire, wire_values
+from spanscore.core.score import JudgeCall, Score, Transcript, id_of
+from spanscore.core.span import Unit
 from spanscore.otel.providers import Providers
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.sinks.emission import span_context_of

@@ -11,9 +11,9 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from spanscore.codec.retry_after import retry_after_s
+from spanscore.core.codecs.text import retry_after_s
+from spanscore.core.log import type_name
 from spanscore.errors import ConfigurationError
-from spanscore.model.foreign import type_name
 
 __all__ = ["NotThere", "StoreClient", "Unanswered"]
 

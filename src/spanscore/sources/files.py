@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from spanscore.codec.log_content import content_in_logs
-from spanscore.codec.wire import UnreadableRequest, from_json, taken_apart
-from spanscore.codec.wire_json import logs_from_json
+from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, logs_from_json, taken_apart
+from spanscore.core.codecs.otlp_span import content_in_logs
 from spanscore.errors import ConfigurationError
 from spanscore.sources.gathering import GatheredTraces
 from spanscore.sources.stored import StoredTrace, Unread

@@ -16,8 +16,8 @@ from typing import Final
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanscore.codec.log_content import ContentRecord, event_bytes
-from spanscore.codec.wire import Origin, WireSpan, request_of, taken_apart
+from spanscore.core.codecs.otlp_request import Origin, WireSpan, request_of, taken_apart
+from spanscore.core.codecs.otlp_span import ContentRecord, event_bytes
 from spanscore.sources.stored import StoredTrace
 
 __all__ = ["GatheredTraces"]

@@ -11,7 +11,7 @@ from binascii import unhexlify
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spanscore.codec.wire import UnreadableRequest, from_json, taken_apart
+from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, taken_apart
 from spanscore.errors import ConfigurationError
 from spanscore.sources.asking import NotThere, StoreClient, Unanswered
 from spanscore.sources.stored import StoredTrace, Unread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from spanscore.codec.wire import WireSpan
+from spanscore.core.codecs.otlp_request import WireSpan
 
 __all__ = ["StoredTrace", "TraceStore", "Unread"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any, Final
 
-from spanscore.codec.wire import UnreadableRequest, from_json, taken_apart
+from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json, taken_apart
 from spanscore.sources.asking import NotThere, StoreClient, Unanswered
 from spanscore.sources.stored import StoredTrace, Unread
 from spanscore.sources.windows import listed

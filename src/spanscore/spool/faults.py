@@ -6,7 +6,7 @@ import errno
 import sqlite3
 from typing import Final, NamedTuple
 
-from spanscore.model.foreign import type_name
+from spanscore.core.log import type_name
 from spanscore.spool.rows import Put
 
 __all__ = ["CLOSED", "DAMAGED", "DISK_FULL", "LOCKED", "REPLACED", "SpoolFault", "fault_of"]

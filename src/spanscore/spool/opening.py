@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
+from spanscore.core.files import ProcessLock
 from spanscore.errors import ConfigurationError, writing
-from spanscore.runtime.process_lock import ProcessLock
 from spanscore.spool.table import ADDED, SCHEMA
 
 __all__ = ["VERSION", "Sync", "check_ours", "file_id", "make_file", "make_tables", "move_aside", "opened"]

@@ -14,10 +14,9 @@ from pathlib import Path
 from time import monotonic, time_ns
 from typing import Final, NamedTuple
 
-from spanscore.runtime.fork import reset_in_child
-from spanscore.runtime.log import log_internal_error
-from spanscore.runtime.threads import start_daemon
-from spanscore.spool.disk import check_disk
+from spanscore.core.files import check_disk
+from spanscore.core.log import log_internal_error
+from spanscore.core.threads import reset_in_child, start_daemon
 from spanscore.spool.faults import CLOSED
 from spanscore.spool.opening import Sync
 from spanscore.spool.operations import (

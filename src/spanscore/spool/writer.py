@@ -11,9 +11,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
 
+from spanscore.core.files import is_full
+from spanscore.core.log import log_internal_error, log_once
 from spanscore.errors import ConfigurationError
-from spanscore.runtime.log import log_internal_error, log_once
-from spanscore.spool.disk import is_full
 from spanscore.spool.faults import DAMAGED, DISK_FULL, LOCKED, REPLACED, SpoolFault, fault_of
 from spanscore.spool.opening import Sync, file_id, make_file, move_aside, opened
 from spanscore.spool.operations import Answer, Operation

@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any
 
 from spanscore import semconv
-from spanscore.model.score import UNIT_INTERVAL, Outcome, Score
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
+from spanscore.core.span import SpanData, Unit, UnitKey
 
 __all__ = ["make_score", "make_span", "make_unit"]
 

@@ -7,8 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
-from spanscore.model.prompt import Prompt, Reply
 
 __all__ = ["ScriptedEmbeddings", "ScriptedJudge"]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from spanscore.core.printable import printable
 from spanscore.dataset import Result, Row, evaluate_sync
 from spanscore.dataset.gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, checked
 from spanscore.dataset.rows import read_rows
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
-from spanscore.settings.printable import printable
 
 __all__ = ["assert_quality"]
 

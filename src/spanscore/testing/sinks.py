@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spanscore.model.score import Score
-from spanscore.model.span import Unit
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
 
 __all__ = ["MemorySink"]
 

@@ -10,9 +10,9 @@ from math import isfinite
 from time import time_ns
 from typing import Any, Final, TypeAlias
 
+from spanscore.core.sample import Annotation, HumanValue
+from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.model.annotation import Annotation, HumanValue
-from spanscore.model.span import UnitKey
 
 __all__ = ["AnnotationBook", "FeedbackScales"]
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
 
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.core.span import SpanData, Unit, UnitKey
 
 __all__ = ["Assembler"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from spanscore.model.counted import Counted, Weights
-from spanscore.model.score import Outcome
-from spanscore.model.span import Unit, UnitKey
+from spanscore.core.job import Counted, Weights
+from spanscore.core.score import Outcome
+from spanscore.core.span import Unit, UnitKey
 from spanscore.units.ledger import Ledger
 
 __all__ = ["ComparedLedger"]

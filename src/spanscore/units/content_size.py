@@ -8,7 +8,7 @@ from itertools import islice
 from types import FunctionType
 from typing import Any, Final
 
-from spanscore.model.sample import (
+from spanscore.core.sample import (
     AIMessage,
     HumanMessage,
     MultiTurnSample,
@@ -17,7 +17,7 @@ from spanscore.model.sample import (
     ToolCall,
     ToolMessage,
 )
-from spanscore.model.span import Attributes, Unit
+from spanscore.core.span import Attributes, Unit
 
 __all__ = ["size_bytes_of"]
 

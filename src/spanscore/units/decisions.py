@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.core.job import BASE, Decision
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.model.job import BASE, Decision
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.protocols import Sampler
 from spanscore.units.known import KnownUnits
 from spanscore.units.ledger import Ledger

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spanscore.model.job import SampledUnit
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome
-from spanscore.model.span import SamplingContext, Unit, UnitKey
+from spanscore.core.job import SampledUnit
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, Unit, UnitKey
 from spanscore.protocols import Queue, SampleObserver
 from spanscore.units.content_size import size_bytes_of
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
-from spanscore.model.job import Decision
-from spanscore.model.sample import Samples
-from spanscore.model.score import Score, Usage
-from spanscore.model.span import SamplingContext, Unit, UnitKey
-from spanscore.runtime.clock import steady_ns
+from spanscore.core.event_queue import steady_ns
+from spanscore.core.job import Decision
+from spanscore.core.sample import Samples
+from spanscore.core.score import Score, Usage
+from spanscore.core.span import SamplingContext, Unit, UnitKey
 from spanscore.units.content_size import size_bytes_of
 
 __all__ = ["KeptSamples", "KeptUnit"]

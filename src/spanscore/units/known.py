@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from spanscore import semconv
-from spanscore.model.foreign import plain_text
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.log import plain_text
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.units.recent import RecentUnits
 
 __all__ = ["KnownUnits", "feedback_key_of"]

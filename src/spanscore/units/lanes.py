@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Final
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 
 __all__ = ["Lanes"]
 

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from time import time
 
-from spanscore.model.counted import Counted, Weights
-from spanscore.model.job import Decision
-from spanscore.model.score import Outcome
-from spanscore.model.span import Unit, UnitKey
+from spanscore.core.job import Counted, Decision, Weights
+from spanscore.core.score import Outcome
+from spanscore.core.span import Unit, UnitKey
 
 __all__ = ["Ledger"]
 

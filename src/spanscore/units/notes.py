@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spanscore import semconv
-from spanscore.model.job import CONFIGURED, STATED, UNKNOWN, Decision
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import UnitKey
-from spanscore.runtime.log import log_once
+from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Decision
+from spanscore.core.log import log_once
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import UnitKey
 
 __all__ = ["Notes", "log_failures"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
-from spanscore.codec.text import jsonable
-from spanscore.model.outcome import Outcome
-from spanscore.model.sample import MultiTurnSample, Samples
-from spanscore.model.span import Session, SessionEnd, SpanData, Unit, UnitKey
+from spanscore.core.codecs.text import jsonable
+from spanscore.core.sample import MultiTurnSample, Samples
+from spanscore.core.score import Outcome
+from spanscore.core.span import Session, SessionEnd, SpanData, Unit, UnitKey
 from spanscore.units.session_ends import PastSession
 from spanscore.units.session_turns import Segment, join_turn, messages_in, segment_of
 

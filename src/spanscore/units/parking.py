@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Any
 
-from spanscore.model.span import Unit, UnitKey
+from spanscore.core.span import Unit, UnitKey
 from spanscore.protocols import PendingSpan
 from spanscore.units.roots import split
 from spanscore.units.span_buffer import SpanBuffer

@@ -9,8 +9,8 @@ from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from spanscore.model.foreign import is_a
-from spanscore.model.span import SamplingContext, Unit
+from spanscore.core.log import is_a
+from spanscore.core.span import SamplingContext, Unit
 
 __all__ = ["RecentUnit", "RecentUnits", "WholeUnits"]
 

@@ -12,9 +12,9 @@ from dataclasses import KW_ONLY, dataclass
 from math import inf
 from time import monotonic
 
-from spanscore.model.job import Decision, Job, JobResult, SampledUnit
-from spanscore.model.score import Outcome
-from spanscore.model.span import SamplingContext, Unit, UnitKey
+from spanscore.core.job import Decision, Job, JobResult, SampledUnit
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, Unit, UnitKey
 from spanscore.protocols import Queue, Sampler, Sink
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.ledger import Ledger

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final, TypeVar
 
 from spanscore import semconv
-from spanscore.model.span import Attributes, SpanData, Unit, UnitKey
+from spanscore.core.span import Attributes, SpanData, Unit, UnitKey
 
 __all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "RootRole", "role_of_operation", "split", "topmost_roots"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Unit
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit
 from spanscore.protocols import Sink
 from spanscore.units.ledger import Ledger
 

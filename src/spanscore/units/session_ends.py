@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final, NamedTuple
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 
 __all__ = ["PastSession", "PastSessions"]
 

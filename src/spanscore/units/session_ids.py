@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any, Final
 
-from spanscore.model.outcome import Outcome
+from spanscore.core.score import Outcome
 
 __all__ = ["SessionIds"]
 

@@ -17,20 +17,21 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.model.job import Decision, Job, JobResult, SampledUnit
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome
-from spanscore.model.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.core.event_queue import steady_ns
+from spanscore.core.job import Decision, Job, JobResult, SampledUnit
+from spanscore.core.log import log_internal_error
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.protocols import Queue, Sampler, Sink
-from spanscore.runtime.clock import steady_ns
-from spanscore.runtime.log import log_internal_error
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.notes import Notes, log_failures
+from spanscore.units.open_session import Turn
 from spanscore.units.score_batch import ScoreBatch, has_span
 from spanscore.units.session_ids import SessionIds
-from spanscore.units.sessions import EndedSession, SessionTable, Turn, session_key
+from spanscore.units.sessions import EndedSession, SessionTable, session_key
 from spanscore.units.span_buffer import SpanBuffer
 
 __all__ = ["SessionLine"]

@@ -20,8 +20,8 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
 
-from spanscore.codec.text import jsonable
-from spanscore.model.sample import AIMessage, HumanMessage, Message, Samples, ToolMessage
+from spanscore.core.codecs.text import jsonable
+from spanscore.core.sample import AIMessage, HumanMessage, Message, Samples, ToolMessage
 
 __all__ = ["Segment", "join_turn", "messages_in", "segment_of"]
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
-from spanscore.model.sample import Samples
-from spanscore.model.span import SessionEnd, Unit, UnitKey
-from spanscore.runtime.log import log_once
+from spanscore.core.log import log_once
+from spanscore.core.sample import Samples
+from spanscore.core.span import SessionEnd, Unit, UnitKey
 from spanscore.units.open_session import OpenSession, Turn
 from spanscore.units.session_ends import PastSessions
 

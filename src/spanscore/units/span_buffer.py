@@ -13,9 +13,9 @@ from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from spanscore.model.span import UnitKey
+from spanscore.core.event_queue import yield_gil
+from spanscore.core.span import UnitKey
 from spanscore.protocols import PendingSpan
-from spanscore.runtime.gil import yield_gil
 
 __all__ = ["RELEASE_REASONS", "Pace", "SpanBuffer"]
 

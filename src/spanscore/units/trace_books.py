@@ -8,9 +8,10 @@ from itertools import islice, takewhile
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from spanscore.codec.wire import TIMES_SIZE, WireSpan, times_of
-from spanscore.model.outcome import Outcome
-from spanscore.model.span import UnitKey
+from spanscore.core.codecs.otlp_request import WireSpan, times_of
+from spanscore.core.codecs.otlp_scan import TIMES_SIZE
+from spanscore.core.score import Outcome
+from spanscore.core.span import UnitKey
 from spanscore.units.closed_keys import ClosedKeys
 from spanscore.units.trace_nodes import (
     FORGOTTEN,

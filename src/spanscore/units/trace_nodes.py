@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal, NamedTuple
 
-from spanscore.codec.wire import Origin, WireSpan, times_of
-from spanscore.model.outcome import Outcome
-from spanscore.model.span import UnitKey
+from spanscore.core.codecs.otlp_request import Origin, WireSpan, times_of
+from spanscore.core.score import Outcome
+from spanscore.core.span import UnitKey
 
 __all__ = [
     "FORGOTTEN",

@@ -21,9 +21,9 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import islice, takewhile
 from typing import Final
 
-from spanscore.codec.wire import WireSpan
-from spanscore.model.outcome import Outcome
-from spanscore.model.span import UnitKey
+from spanscore.core.codecs.otlp_request import WireSpan
+from spanscore.core.score import Outcome
+from spanscore.core.span import UnitKey
 from spanscore.units.trace_books import KEPT_NS, BriefUnits, KeptUnits, OpenTraces, PastUnits
 from spanscore.units.trace_nodes import FORGOTTEN, ORPHANED, SPAN_BYTES, Bounds, ClosedUnit, GatheredUnit, OpenTrace
 

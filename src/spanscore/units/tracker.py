@@ -17,13 +17,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.model.job import Decision, Job, JobResult, SampledUnit
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome, Score, unit_attributes
-from spanscore.model.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.core.event_queue import yield_gil
+from spanscore.core.job import Decision, Job, JobResult, SampledUnit
+from spanscore.core.log import log_internal_error
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome, Score, unit_attributes
+from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
-from spanscore.runtime.gil import yield_gil
-from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.decisions import Decisions, matched_rules

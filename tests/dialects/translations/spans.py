@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.sdk import structured
+from spanscore.core.codecs.sdk import structured
+from spanscore.core.sample import Samples
+from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.genai import GenAINormalizer
 from spanscore.dialects.translations.google_adk import GoogleADK
@@ -19,8 +21,6 @@ from spanscore.dialects.translations.openllmetry import OpenLLMetry
 from spanscore.dialects.translations.pydantic_ai import PydanticAI
 from spanscore.dialects.translations.registry import Translator
 from spanscore.dialects.translations.vercel_ai import VercelAI
-from spanscore.model.sample import Samples
-from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.testing import make_span
 from spanscore.units.roots import split
 

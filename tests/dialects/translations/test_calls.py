@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.dialects.translations.spans import external, samples_of
 
-from spanscore.model.sample import Samples
-from spanscore.model.span import SpanData
+from spanscore.core.sample import Samples
+from spanscore.core.span import SpanData
 
 ROOT = 7
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.codec.payloads import MESSAGES, SCALARS, payloads
+from tests.core.codecs.payloads import MESSAGES, SCALARS, payloads
 from tests.dialects.translations.spans import ANSWER, QUESTION, content_of, external, is_sound, samples_of, units_of
 
 from spanscore import semconv
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
 
 ASKED = {"role": "user", "content": QUESTION}
 SAID = {"role": "assistant", "content": ANSWER}
@@ -222,7 +222,7 @@ def test_a_unit_without_content_says_why(monkeypatch: pytest.MonkeyPatch, switch
 
 
 def test_the_switch_is_named_in_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.runtime.log._logged_at", {})
+    monkeypatch.setattr("spanscore.core.log._logged_at", {})
 
     for _ in range(3):
         samples_of(external(OPERATION))

@@ -9,10 +9,10 @@ import pytest
 from tests.dialects.translations.spans import ANSWER, LOGFIRE_CHAT, QUESTION, content_of, external, samples_of, units_of
 
 from spanscore import semconv
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
+from spanscore.core.span import SpanData
 from spanscore.dialects import GenAIExtractor
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
-from spanscore.model.span import SpanData
 
 BOTH = SingleTurnSample(user_input=QUESTION, response=ANSWER)
 AGENTS = "logfire.openai_agents"

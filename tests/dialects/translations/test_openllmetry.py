@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.codec.payloads import SCALARS, payloads
+from tests.core.codecs.payloads import SCALARS, payloads
 from tests.dialects.translations.spans import (
     ANSWER,
     GENAI_CHAT,
@@ -24,9 +24,9 @@ from tests.dialects.translations.spans import (
 )
 
 from spanscore import semconv
+from spanscore.core.sample import SingleTurnSample
 from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.sample import SingleTurnSample
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"
 PROMPT = json.dumps([{"role": "user", "parts": [{"type": "text", "content": f"Be brief. {QUESTION} None"}]}])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.codec.payloads import SCALARS, payloads
+from tests.core.codecs.payloads import SCALARS, payloads
 from tests.dialects.translations.spans import (
     ADK_CALL,
     ANSWER,
@@ -25,10 +25,10 @@ from tests.dialects.translations.spans import (
 from tests.traces.recordings import RECORDINGS, Recording
 
 from spanscore import semconv
+from spanscore.core.sample import AIMessage, SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.registry import TRANSLATIONS, Translator
-from spanscore.model.sample import AIMessage, SingleTurnSample
-from spanscore.model.score import Outcome
 
 WRITERS = ("vercel-ai", "pydantic-ai", "google-adk", "langfuse", "mlflow")
 READ = [one for one in RECORDINGS if one.writer.startswith(WRITERS)]

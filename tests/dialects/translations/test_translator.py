@@ -22,12 +22,12 @@ from tests.dialects.translations.spans import (
 )
 
 from spanscore import semconv
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.dialects import GenAIExtractor
 from spanscore.dialects.translations.openinference import OpenInference
 from spanscore.dialects.translations.registry import TRANSLATIONS, Translated, Translator
 from spanscore.errors import ConfigurationError
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import make_span
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"

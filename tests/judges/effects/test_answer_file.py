@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from tests.judges.models import QUESTION, Answers
 
+from spanscore.core.prompt import Reply
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
 from spanscore.judges.effects.answer_file import FileAnswers, file_answers
-from spanscore.model.prompt import Reply
 
 GOOD = '{"verdict": 1}'
 PAID = Reply(text=GOOD, model="m-1", input_tokens=9, cost_usd=0.5, finish="stop")
@@ -110,7 +110,7 @@ def test_several_processes_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     script = (
         "import asyncio, sys; from pathlib import Path; from spanscore.judges.effects.answer_file import FileAnswers\n"
-        "from spanscore.model.prompt import Reply\n"
+        "from spanscore.core.prompt import Reply\n"
         "async def main():\n"
         "    store = FileAnswers(Path(sys.argv[1]), looking_s=60.0)\n"
         "    for number in range(50):\n"

@@ -8,20 +8,14 @@ from contextlib import suppress
 import pytest
 from tests.judges.models import QUESTION
 
-from spanscore.errors import (
-    JudgeBudgetSpent,
-    JudgeError,
-    JudgeOverloaded,
-    JudgeTimeout,
-    JudgeUnavailable,
-)
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall
+from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import Priced, Retrying, Timed, ask, recorded_calls
 from spanscore.judges.asker import Asker, asked_by
-from spanscore.judges.effects.budget import Budgeted, BudgetState, budgeted
-from spanscore.judges.effects.purse import Payment, Purse, attempt, paid_from
+from spanscore.judges.effects.budget import Budgeted, budgeted
+from spanscore.judges.effects.purse import BudgetState, Payment, Purse, attempt, paid_from
 from spanscore.judges.record import record
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge
 from spanscore.settings.budget import Budget, Spent
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.judges.models import QUESTION, Answers
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import Limited, Retrying, Timed, recorded_calls
-from spanscore.model.prompt import Prompt, Reply
 
 GOOD = '{"verdict": 1}'
 

@@ -10,6 +10,9 @@ from tests.judges.models import QUESTION, Answers, PlainModel
 from tests.scoring.virtual_time import now_s, run
 
 from spanscore import evaluate
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError, JudgeUnavailable
 from spanscore.judges import Cached, FallingBack, Gated, judge
 from spanscore.judges.asker import Asker, asked_by
@@ -17,9 +20,6 @@ from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.budget import Budgeted
 from spanscore.judges.effects.effect import Effect, reads_instructions, unwrapped
 from spanscore.metrics import AspectCritic, Faithfulness
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="Where?", response="Rome.", retrieved_contexts=["It is in Rome."])

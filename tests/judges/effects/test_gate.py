@@ -11,6 +11,7 @@ import pytest
 from tests.judges.models import QUESTION
 from tests.scoring.virtual_time import now_s, run
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import (
     JudgeBudgetSpent,
     JudgeError,
@@ -23,7 +24,6 @@ from spanscore.errors import (
 from spanscore.judges import Gated, recorded_calls
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.account import Account, AccountState
-from spanscore.model.prompt import Prompt, Reply
 
 Answer = Callable[[int], Awaitable[Reply]]
 GOOD = Reply(text="yes")

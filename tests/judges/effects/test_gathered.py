@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.ask import replied
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.effects.stack import stacked
 from spanscore.judges.record import recorded_calls
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.settings.budget import Budget
 
 

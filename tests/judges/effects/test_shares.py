@@ -14,11 +14,11 @@ import pytest
 from tests.judges.models import QUESTION
 from tests.scoring.virtual_time import now_s, run
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeBudgetSpent
 from spanscore.judges import Gated
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.purse import Purse
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.settings.budget import Budget, Spent
 

@@ -18,9 +18,9 @@ from langchain_openai import ChatOpenAI
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
+from spanscore.core.sample import SingleTurnSample
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
-from spanscore.model.sample import SingleTurnSample
 
 UNITS = 8
 

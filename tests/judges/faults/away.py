@@ -10,12 +10,12 @@ from typing import Any
 
 from tests.judges.models import QUESTION
 
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.gated import Gated
 from spanscore.judges.record import recorded_calls
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
 
 TIMEOUT_S = 10.0
 _LATENCY_S = 0.2

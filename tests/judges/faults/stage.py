@@ -22,11 +22,11 @@ from tests.servers.faulty_openai import FaultyOpenAI
 
 from spanscore import OnlineScorer, semconv
 from spanscore.config import Outputs
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import JudgeCall, Outcome, Score
+from spanscore.core.span import Unit
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import JudgeCall, Outcome, Score
-from spanscore.model.span import Unit
 
 MODEL = "gpt-4o-mini"
 PRICE = (0.15, 0.60)

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.servers.faulty_openai import FaultyOpenAI
 
 from spanscore import OnlineScorer
+from spanscore.core.sample import SingleTurnSample
 from spanscore.judges import judge
 from spanscore.judges.effects.gated import gates_of
 from spanscore.metrics import AspectCritic
-from spanscore.model.sample import SingleTurnSample
 from spanscore.protocols import Judge
 
 BEGUN, MEANWHILE = 20, 30

@@ -8,14 +8,14 @@ import pytest
 from tests.judges.langchain.wire import Answer, Exchanged, Wire, chat
 from tests.judges.models import CRITIQUE_JSON, QUESTION
 
+from spanscore.core.prompt import Reply
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainJudge, judge
 from spanscore.judges.langchain.usage import UNKNOWN, tokens_in
 from spanscore.judges.record import failed_call, recorded_calls
 from spanscore.metrics import AspectCritic
-from spanscore.model.prompt import Reply
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import JudgeCall
 
 SAMPLE = SingleTurnSample(user_input="Hello?", response="Good morning.")
 LONG = "This model's maximum context length is 8192 tokens"

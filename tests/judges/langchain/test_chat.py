@@ -28,12 +28,12 @@ from tests.judges.models import (
     openai_server,
 )
 
-from spanscore.context import is_judging
+from spanscore.core.context import is_judging
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainJudge, ask
 from spanscore.metrics import AspectCritic
 from spanscore.metrics.kit.statements import VERIFY_STATEMENTS
-from spanscore.model.sample import SingleTurnSample
 
 
 async def test_a_model_without_structured_output_is_asked_in_text() -> None:

@@ -10,13 +10,13 @@ import pytest
 from tests.judges.langchain.wire import Exchanged, Wire, chat
 from tests.judges.models import CRITIQUE_JSON, QUESTION, PlainModel
 
+from spanscore.core import log
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges import LangChainJudge
 from spanscore.judges.langchain.forms import Feature
 from spanscore.judges.record import recorded_calls
 from spanscore.metrics import AspectCritic
-from spanscore.model.sample import SingleTurnSample
-from spanscore.runtime import log
 
 NO_SCHEMA = {"message": "'response_format' of type 'json_schema' is not supported with this model"}
 

@@ -9,10 +9,10 @@ from langchain_core.language_models.llms import LLM
 from tests.judges.langchain.wire import Exchanged, Wire, chat
 from tests.judges.models import CRITIQUE_JSON, QUESTION
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import JudgeError
 from spanscore.judges import LangChainJudge, render
 from spanscore.metrics import AspectCritic
-from spanscore.model.sample import SingleTurnSample
 
 SYSTEM_ROLE = (
     "Unsupported value: 'messages[0].role' does not support 'system' with this model.",

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.judges.models import Answer
 
+from spanscore.core.prompt import Prompt
+from spanscore.core.sample import SingleTurnSample
 from spanscore.judges.lexical.judge import ANSWERS
 from spanscore.metrics import ContextPrecision, ContextRelevance
-from spanscore.model.prompt import Prompt
-from spanscore.model.sample import SingleTurnSample
 
 DATA = Path(__file__).parents[2] / "data" / "context_relevance.jsonl"
 KINDS = ("relevant", "near", "far")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tests.judges.models import Answer
 
+from spanscore.core.prompt import Prompt
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.errors import JudgeError
 from spanscore.judges import LexicalJudge
 from spanscore.judges.lexical.words import sentences, words
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS
-from spanscore.model.prompt import Prompt
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 
 DATA = Path(__file__).parents[2] / "data" / "grounding.jsonl"
 CONTEXT = (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
 from spanscore.metrics import (
     AgentGoalAccuracyWithReference,
     AnswerCorrectness,
@@ -19,7 +20,6 @@ from spanscore.metrics import (
     SimpleCriteria,
     TopicAdherence,
 )
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.judges.models import Answers
 
+from spanscore.core import loop
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
+from spanscore.core.score import Outcome, Scale, Score
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnavailable, SpanscoreError
 from spanscore.judges import recorded_calls
 from spanscore.metrics import BaseMetric, Faithfulness, Finding
-from spanscore.model.sample import MultiTurnSample, SingleTurnSample
-from spanscore.model.score import Outcome, Scale, Score
-from spanscore.runtime import loop
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="a", retrieved_contexts=["c"])

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
+from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics import AspectCritic, Faithfulness
+from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.contradictions import contradictions_in, contradicts
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import BinaryAnswer, Step
-from spanscore.model.sample import SingleTurnSample
+from spanscore.metrics.kit.step import Step
 from spanscore.testing import ScriptedJudge
 
 DATA = Path(__file__).parents[2] / "data"

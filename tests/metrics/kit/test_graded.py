@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from spanscore.core.sample import HumanMessage, MultiTurnSample, SingleTurnSample
+from spanscore.core.score import Outcome, Votes
 from spanscore.errors import ConfigurationError
 from spanscore.judges import render
 from spanscore.metrics import (
@@ -15,8 +17,6 @@ from spanscore.metrics import (
     Rubrics,
     SimpleCriteria,
 )
-from spanscore.model.sample import HumanMessage, MultiTurnSample, SingleTurnSample
-from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(

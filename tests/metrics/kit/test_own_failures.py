@@ -12,9 +12,9 @@ import pytest
 from tests.live import QUESTION, a_trace, rag
 
 from spanscore import OnlineScorer, SingleTurnSample, metric
+from spanscore.core import log
+from spanscore.core.score import UNIT_INTERVAL
 from spanscore.metrics import BaseMetric
-from spanscore.model.score import UNIT_INTERVAL
-from spanscore.runtime import log
 
 SAMPLE = SingleTurnSample(user_input="q", response="a secret")
 

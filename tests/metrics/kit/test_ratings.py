@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.judges.models import PlainModel
 from tests.metrics.side_by_side import SideBySide
 
+from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import Outcome, Votes
 from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as limited
 from spanscore.judges.effects.effect import reads_instructions
 from spanscore.metrics import AnswerAccuracy, ContextRelevance, ResponseGroundedness
 from spanscore.metrics.kit.ratings import Rating012, Rating024
-from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Outcome, Votes
 from spanscore.testing import ScriptedJudge
 
 SAMPLE = SingleTurnSample(user_input="q", response="said", reference="true", retrieved_contexts=["one", "two"])

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from spanscore.codec.script import script_of
+from spanscore.core.codecs.text import script_of
+from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.words import sentences
 from spanscore.metrics import ContextRelevancyV0, FactualCorrectness, Faithfulness
-from spanscore.model.sample import SingleTurnSample
 from spanscore.testing import ScriptedJudge
 
 pytest.importorskip("pysbd")

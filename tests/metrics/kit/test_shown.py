@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
+from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, Rubrics, SimpleCriteria
 from spanscore.metrics.catalog.cost import cost_of, samples_with
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
-from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
-from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge
 
 WHOLE = SingleTurnSample(

@@ -10,7 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeAlias
 
-from spanscore.model.score import Score
+from spanscore.core.score import Score
 from spanscore.testing import ScriptedJudge
 
 __all__ = ["Check", "check_of"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
-from spanscore.model.score import Outcome, Score
+from spanscore.core.score import Outcome, Score
 from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6

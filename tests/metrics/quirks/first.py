@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spanscore.model.score import Outcome, Score, Votes
+from spanscore.core.score import Outcome, Score, Votes
 from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.metrics.quirks import Check
 
-from spanscore.model.score import Outcome, Score
+from spanscore.core.score import Outcome, Score
 from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6

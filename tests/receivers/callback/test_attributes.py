@@ -12,13 +12,13 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from opentelemetry.sdk.trace import SpanLimits, SpanProcessor
-from tests.codec.test_sdk import ended
+from tests.core.codecs.test_sdk import ended
 from tests.live import CONTEXT, QUESTION, Grounded, a_line, a_trace, model, rag
 from tests.receivers.callback.tree import captured
 
 from spanscore import SingleTurnSample, semconv
-from spanscore.codec.sdk import span_data
 from spanscore.config import Capture, Outputs, Sampling
+from spanscore.core.codecs.sdk import span_data
 
 FLAT = "retrieval.documents."
 

@@ -15,7 +15,7 @@ from tests.live import a_trace
 from tests.service.metrics import Answered
 
 from spanscore import OnlineScorer
-from spanscore.runtime import log
+from spanscore.core import log
 
 
 def a_chain() -> Any:

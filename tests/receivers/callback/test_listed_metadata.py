@@ -10,9 +10,9 @@ from tests.live import QUESTION, rag
 from tests.receivers.callback.tree import Captured, captured
 
 from spanscore import ConfigurationError, OnlineScorer
-from spanscore.codec.otlp import json_line, read_spans
-from spanscore.codec.sdk import span_data, structured
 from spanscore.config import Capture
+from spanscore.core.codecs.otlp import json_line, read_spans
+from spanscore.core.codecs.sdk import span_data, structured
 from spanscore.dialects.translations.registry import Translator
 from spanscore.metrics import ExactMatch
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, SamplingResult
 from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 
 from spanscore import OnlineScorer
-from spanscore.model.span import SamplingContext, UnitKey
+from spanscore.core.span import SamplingContext, UnitKey
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody's")
 

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
-from spanscore.codec.wire import Taken, WireSpan, taken_apart
+from spanscore.core.codecs.otlp_request import Taken, WireSpan, taken_apart
 
 FRAMEWORK = "openinference.instrumentation.langchain"
 CLIENT = "opentelemetry.instrumentation.openai"

@@ -9,7 +9,7 @@ from tests.receivers.otlp.builders import FRAMEWORK, a_wire_span
 from tests.traces.recordings import RECORDINGS, Recording
 
 from spanscore import semconv
-from spanscore.codec.wire import WireSpan, from_json, span_data_of, taken_apart
+from spanscore.core.codecs.otlp_request import WireSpan, from_json, span_data_of, taken_apart
 from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.otlp.claims import WireClaims, text_of
 from spanscore.units.roots import RootRole

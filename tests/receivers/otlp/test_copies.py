@@ -10,11 +10,11 @@ from tests.live import ANSWER, CONTEXT, Grounded, Slow, a_line, identity_holds
 from tests.service.backend import RawBackend
 
 from spanscore import semconv
-from spanscore.codec.copies import request_of_unit, units_of
-from spanscore.codec.wire import taken_apart
-from spanscore.model.job import Decision
-from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.model.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
+from spanscore.core.codecs.job import request_of_unit, units_of
+from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.job import Decision
+from spanscore.core.sample import Samples, SingleTurnSample
+from spanscore.core.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
 from spanscore.service.door import TRACES, Door, ExportRequest
 from spanscore.service.proxy import Proxy
 from spanscore.settings.serving import ForwardSettings

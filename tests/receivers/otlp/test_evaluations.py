@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.receivers.otlp.told import EVALUATOR, logs, make_span, put, result, taken_of
 
 from spanscore import semconv
-from spanscore.codec.wire import UnreadableRequest
+from spanscore.core.codecs.otlp_request import UnreadableRequest
 from spanscore.receivers.otlp.evaluations import MARKS, ExternalResult, holds, results_in_logs, results_on
 
 OPENINFERENCE = {

@@ -13,7 +13,7 @@ from tests.receivers.otlp.test_units import Served
 from tests.receivers.otlp.told import EVALUATOR, logs, make_span, result, taken_of
 
 from spanscore import semconv
-from spanscore.model.received import ExternalCount, ExternalCounts
+from spanscore.core.job import ExternalCount, ExternalCounts
 from spanscore.otel.sums import Labels
 from spanscore.receivers.otlp.evaluations import results_in_logs
 from spanscore.receivers.otlp.external_scores import ExternalScores

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from tests.receivers.otlp.builders import CLIENT, FRAMEWORK, a_wire_span, taken
 
 from spanscore import semconv
-from spanscore.codec.wire import WireSpan
+from spanscore.core.codecs.otlp_request import WireSpan
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.score import Outcome
+from spanscore.core.span import Unit, UnitKey
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.score import Outcome
-from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import PendingSpan, Receiver
 from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.kept import key_of
 from spanscore.receivers.otlp.spans import OtlpSpans
-from spanscore.runtime.event_queue import EventQueue
 from spanscore.sampling.rates import RateSampler
 from spanscore.units.ledger import Ledger
-from spanscore.units.traces import Bounds
+from spanscore.units.trace_nodes import Bounds
 
 S = 1_000_000_000
 BROKEN = b"J\x01\xff"

@@ -8,9 +8,11 @@ from random import Random
 import pytest
 from tests.receivers.otlp.builders import a_wire_span, taken
 
-from spanscore.codec.wire import Origin, SpanPlace, WireSpan, kept
+from spanscore.core.codecs.otlp_request import Origin, WireSpan, kept
+from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.receivers.otlp.unsampled import Sorting, UnsampledUnit, add_unsampled
-from spanscore.units.traces import Bounds, TraceTable
+from spanscore.units.trace_nodes import Bounds
+from spanscore.units.traces import TraceTable
 
 Spans = list[tuple[WireSpan, bool]]
 SECOND_NS = 1_000_000_000

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.receivers.otlp.builders import sent
 
 from spanscore import semconv
-from spanscore.codec.wire import Taken
+from spanscore.core.codecs.otlp_request import Taken
 
 EVALUATOR = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR}
 _ids = count(1)

@@ -19,9 +19,9 @@ from tests.receivers.processor.traced import SCOPE, Answered, Exported, ask, run
 from tests.servers.server import poll
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
-from spanscore.codec.sdk import with_attributes
+from spanscore.core import log
+from spanscore.core.codecs.sdk import with_attributes
 from spanscore.otel.beside import exporter_of, processors_beside
-from spanscore.runtime import log
 
 
 @pytest.fixture(autouse=True)

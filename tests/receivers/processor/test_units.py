@@ -16,7 +16,7 @@ from tests.servers.server import poll
 
 from spanscore import Rule, ScoringSpanProcessor, semconv
 from spanscore.config import Limits, Outputs, RuleCondition, Sampling, Units
-from spanscore.context import judging
+from spanscore.core.context import judging
 
 
 def test_the_spans_of_a_unit_leave_with_its_scores_each_once() -> None:

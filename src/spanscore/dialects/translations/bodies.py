@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.messages import SYSTEM
+from spanscore.core.codecs.messages import SYSTEM
+from spanscore.core.span import Attributes, SpanData
 from spanscore.dialects.translations.building import json_at, rendered
 from spanscore.dialects.translations.chats import answers_in, prompts_in
 from spanscore.dialects.translations.python_text import value_of
 from spanscore.dialects.translations.whole import content_of
-from spanscore.model.span import Attributes, SpanData
 
 __all__ = ["with_body"]
 

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from spanscore import semconv
-from spanscore.codec.sdk import WireAttributes
-from spanscore.codec.text import fits_wire, from_wire, is_cut, safe_text, wire_value
-from spanscore.model.foreign import plain_text
-from spanscore.model.span import CUT, Attributes, NoContent, SpanData
-from spanscore.runtime.log import log_internal_error
+from spanscore.core.codecs.sdk import WireAttributes
+from spanscore.core.codecs.text import fits_wire, from_wire, is_cut, safe_text, wire_value
+from spanscore.core.log import log_internal_error, plain_text
+from spanscore.core.span import CUT, Attributes, NoContent, SpanData
 
 __all__ = [
     "AttributeLookup",

@@ -7,11 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.blocks import parts
-from spanscore.codec.langchain_dumps import messages_from, unfolded
-from spanscore.codec.message_dicts import call_part, dict_message, response_part
-from spanscore.codec.messages import ASSISTANT, TOOL, role_of, text_message
-from spanscore.codec.text import is_cut
+from spanscore.core.codecs.messages import (
+    ASSISTANT,
+    TOOL,
+    call_part,
+    dict_message,
+    parts,
+    response_part,
+    role_of,
+    text_message,
+)
+from spanscore.core.codecs.stored_sample import messages_from, unfolded
+from spanscore.core.codecs.text import is_cut
 from spanscore.dialects.translations.python_text import shown_messages
 
 __all__ = ["agent_of_model", "answers_in", "exchanged_in", "prompts_in", "split_answer", "spoken_by"]

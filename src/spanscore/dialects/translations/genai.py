@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.codec.blocks import joined
-from spanscore.codec.by_names import ByNames
-from spanscore.codec.sdk import names_under, structures, under
+from spanscore.core.codecs.messages import joined
+from spanscore.core.codecs.sdk import ByNames, names_under, structures, under
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, wire_of
 from spanscore.dialects.translations.older import (
     Events,
@@ -30,7 +30,6 @@ from spanscore.dialects.translations.older import (
     older_root,
     older_tool,
 )
-from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OPERATION_OF_RUN", "OPERATION_OF_TYPE", "GenAINormalizer", "conventional"]
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.blocks import parts
-from spanscore.codec.messages import ASSISTANT, TOOL, USER, role_of
+from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, parts, role_of
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, json_at, plain_of, wire_of
-from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["GoogleADK"]
 

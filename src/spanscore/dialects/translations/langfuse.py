@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.building import conversation_of, in_genai_names, named, plain_of, wire_of
 from spanscore.dialects.translations.python_text import arguments_in
 from spanscore.dialects.translations.whole import content_of, parsed
-from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OPERATIONS", "TYPE", "Langfuse"]
 

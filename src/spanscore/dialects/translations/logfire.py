@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.messages import ASSISTANT, SYSTEM, text_message
+from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, text_message
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.building import (
     AttributeLookup,
     Render,
@@ -28,7 +29,6 @@ from spanscore.dialects.translations.building import (
 from spanscore.dialects.translations.chats import answers_in, exchanged_in, prompts_in, split_answer
 from spanscore.dialects.translations.genai import conventional
 from spanscore.dialects.translations.whole import parsed, text_or_none
-from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["AGENTS", "Logfire", "is_streamed"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.building import conversation_of, in_genai_names, json_at, named, plain_of, wire_of
 from spanscore.dialects.translations.whole import content_of
-from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OPERATIONS", "TYPE", "MLflow"]
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.blocks import joined
-from spanscore.codec.messages import ASSISTANT, TOOL, USER
-from spanscore.codec.text import from_wire, is_cut
+from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, joined
+from spanscore.core.codecs.text import from_wire, is_cut
 from spanscore.dialects.translations.chats import answers_in, prompts_in, split_answer, spoken_by
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import value_of

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.blocks import joined
-from spanscore.codec.langchain_dumps import call_id_in, documents_of, unfolded
-from spanscore.codec.messages import ASSISTANT
-from spanscore.codec.text import as_text, from_wire
+from spanscore.core.codecs.messages import ASSISTANT, joined
+from spanscore.core.codecs.stored_sample import call_id_in, documents_of, unfolded
+from spanscore.core.codecs.text import as_text, from_wire
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.building import (
     Render,
     conversation_of,
@@ -27,7 +27,6 @@ from spanscore.dialects.translations.chats import agent_of_model, answers_in, pr
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import arguments_in, value_of
 from spanscore.dialects.translations.whole import content_of, object_in, retrieved_by, text_or_none
-from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OPERATIONS", "OpenInference"]
 

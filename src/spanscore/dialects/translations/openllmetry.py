@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.langchain_dumps import call_id_in
-from spanscore.codec.sdk import under
-from spanscore.codec.text import from_wire
+from spanscore.core.codecs.sdk import under
+from spanscore.core.codecs.stored_sample import call_id_in
+from spanscore.core.codecs.text import from_wire
+from spanscore.core.span import Attributes, NoContent, SpanData
 from spanscore.dialects.translations.building import (
     Render,
     conversation_of,
@@ -28,7 +29,6 @@ from spanscore.dialects.translations.chats import agent_of_model
 from spanscore.dialects.translations.genai import conventional
 from spanscore.dialects.translations.python_text import arguments_in, value_of
 from spanscore.dialects.translations.whole import content_of
-from spanscore.model.span import Attributes, NoContent, SpanData
 
 __all__ = ["OpenLLMetry"]
 

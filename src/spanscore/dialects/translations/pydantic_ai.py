@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.messages import ASSISTANT, TOOL, USER, message_text, role_of, text_message
-from spanscore.codec.text import as_text
+from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, message_text, role_of, text_message
+from spanscore.core.codecs.text import as_text
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, json_at, plain_of, wire_of
 from spanscore.dialects.translations.chats import exchanged_in
 from spanscore.dialects.translations.whole import text_or_none
-from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["PydanticAI"]
 

@@ -10,7 +10,7 @@ import ast
 import re
 from typing import Any, Final
 
-from spanscore.codec.text import from_wire, jsonable
+from spanscore.core.codecs.text import from_wire, jsonable
 
 __all__ = ["arguments_in", "shown_messages", "value_of"]
 

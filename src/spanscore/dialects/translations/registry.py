@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from spanscore import semconv
+from spanscore.core.plugins import Entry, Registry
+from spanscore.core.span import CUT, SpanData
 from spanscore.dialects.translations.bodies import with_body
-from spanscore.model.span import CUT, SpanData
 from spanscore.protocols import SpanNormalizer
-from spanscore.runtime.plugins import Entry, Registry
 
 __all__ = ["TRANSLATIONS", "Translated", "Translator"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.blocks import parts
-from spanscore.codec.messages import ASSISTANT, USER, role_of, text_message
-from spanscore.codec.sdk import under
+from spanscore.core.codecs.messages import ASSISTANT, USER, parts, role_of, text_message
+from spanscore.core.codecs.sdk import under
+from spanscore.core.span import NoContent, SpanData
 from spanscore.dialects.translations.building import (
     Render,
     conversation_of,
@@ -18,7 +18,6 @@ from spanscore.dialects.translations.building import (
     renamed,
     wire_of,
 )
-from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["CALL", "VercelAI", "operation_of"]
 

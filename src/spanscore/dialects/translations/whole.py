@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
+from spanscore.core.codecs.stored_sample import documents_of, side, tool_answer, unfolded
 from spanscore.dialects.translations.chats import answers_in, prompts_in
 from spanscore.dialects.translations.python_text import value_of
 

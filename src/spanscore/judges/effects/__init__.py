@@ -1,1 +1,1 @@
-"""What stands around a judge: one file for each effect; which there are and in which order says ``stack.py``."""
+"""Middleware around a judge: limits, cache, cost, fallback, and the order in which they stand."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from threading import Lock
 from weakref import WeakValueDictionary
 
+from spanscore.core.threads import reset_in_child
 from spanscore.judges.effects.account import Account, AccountLimits
 from spanscore.judges.effects.effect import unwrapped
 from spanscore.judges.effects.gate import Gate
 from spanscore.protocols import Judge
-from spanscore.runtime.fork import reset_in_child
 
 __all__ = ["gate_of"]
 

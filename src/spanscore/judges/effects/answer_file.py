@@ -16,13 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spanscore.core.log import log_once, type_name
+from spanscore.core.prompt import Reply
+from spanscore.core.threads import SerialThread, reset_in_child
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.effects.single_flight import SingleFlight, as_cached
-from spanscore.model.foreign import type_name
-from spanscore.model.prompt import Reply
-from spanscore.runtime.fork import reset_in_child
-from spanscore.runtime.log import log_once
-from spanscore.runtime.serial import SerialThread
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, runtime_checkable
 
+from spanscore.core.prompt import Reply
 from spanscore.judges.effects.single_flight import SingleFlight, as_cached
-from spanscore.model.prompt import Reply
 
 __all__ = ["AnswerStore", "MemoryAnswers"]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.cost import Priced, estimated
 from spanscore.judges.effects.effect import Effect, layers
 from spanscore.judges.effects.purse import BudgetState, Payment, Purse, paid_from
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["BudgetState", "Budgeted", "Purse", "budgeted"]

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError
 from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.effects.account import Account
@@ -23,7 +24,6 @@ from spanscore.judges.effects.effect import Effect, layers, unwrapped
 from spanscore.judges.effects.gated import gates_of
 from spanscore.judges.reader import read
 from spanscore.judges.render import render
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["CacheSetting", "Cached", "answers_kept", "key_of"]

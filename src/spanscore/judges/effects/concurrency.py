@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.effect import Effect
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["Limited"]

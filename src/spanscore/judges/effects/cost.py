@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from spanscore.core.log import log_once
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall, known_sum
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeRateLimited
 from spanscore.judges.effects.effect import Effect
 from spanscore.judges.effects.purse import Purse, Reservation, attempt
@@ -16,10 +19,7 @@ from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.prices import Price, cost_usd, dearest, price_of, prices_of
 from spanscore.judges.record import TOLD, failed_call, given_up, is_our_cancellation, record, recorded_calls
 from spanscore.judges.tokens import question_tokens
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall, known_sum
 from spanscore.protocols import Judge
-from spanscore.runtime.log import log_once
 from spanscore.settings.budget import Spent
 
 __all__ = ["Priced", "asked_models", "estimated", "table_of", "with_cost"]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spanscore import semconv
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.effect import Effect, account_of, layers, reads_instructions
 from spanscore.judges.effects.gated import gates_of
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["FallingBack", "stand_in_for"]

@@ -10,6 +10,7 @@ from math import floor, inf
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+from spanscore.core.threads import reset_in_child
 from spanscore.errors import (
     JudgeBudgetSpent,
     JudgeError,
@@ -26,7 +27,6 @@ from spanscore.judges.effects.buckets import Buckets, Kind
 from spanscore.judges.effects.fair_queue import FairQueue, Waiter
 from spanscore.judges.effects.places import Places
 from spanscore.judges.effects.ticket import Ticket
-from spanscore.runtime.fork import reset_in_child
 
 __all__ = ["Gate", "RetryBudget"]
 

@@ -7,12 +7,8 @@ import random
 import time
 from collections.abc import Callable
 
-from spanscore.errors import (
-    JudgeOutOfQuota,
-    JudgeOverloaded,
-    JudgeTimeout,
-    JudgeUnavailable,
-)
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.errors import JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.account import AccountLimits, checked_positive
 from spanscore.judges.effects.accounts import gate_of
@@ -21,7 +17,6 @@ from spanscore.judges.effects.gate import Gate
 from spanscore.judges.effects.ticket import Ticket
 from spanscore.judges.record import TOLD, failed_call, given_up, record
 from spanscore.judges.tokens import question_tokens
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["Gated", "gates_of"]

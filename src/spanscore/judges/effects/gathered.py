@@ -8,11 +8,11 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
 from spanscore.judges.asker import Asker, Follower, asked_by, asker
 from spanscore.judges.effects.effect import Effect, layers, unwrapped
 from spanscore.judges.render import render
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["Gathered", "gathered"]

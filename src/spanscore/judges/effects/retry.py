@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.effects.effect import Effect
 from spanscore.judges.record import failed_call, record
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from spanscore.core.prompt import Reply
+from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited
 from spanscore.judges.asker import Asker, Follower, asked_by
 from spanscore.judges.record import record, recorded_by
-from spanscore.model.prompt import Reply
-from spanscore.model.score import JudgeCall
 
 __all__ = ["SingleFlight", "as_cached"]
 

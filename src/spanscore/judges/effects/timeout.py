@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError, JudgeTimeout
 from spanscore.judges.effects.effect import Effect
 from spanscore.judges.record import TOLD
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["Timed"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.effect import Effect
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["Windowed"]

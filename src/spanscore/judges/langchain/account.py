@@ -8,8 +8,8 @@ from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
 
+from spanscore.core.log import module_of, type_name
 from spanscore.judges.effects.account import Account
-from spanscore.model.foreign import module_of, type_name
 
 __all__ = ["account_of_model", "is_in_process", "model_name"]
 

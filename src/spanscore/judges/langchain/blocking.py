@@ -15,8 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import TypeVar
 
-from spanscore.runtime.fork import reset_in_child
-from spanscore.runtime.pool import DaemonPool
+from spanscore.core.threads import DaemonPool, reset_in_child
 
 __all__ = ["BlockingCalls"]
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from spanscore.core.log import log_once, module_of
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.fit import less_answer
 from spanscore.judges.langchain.account import account_of_model, is_in_process, model_name
@@ -21,9 +23,6 @@ from spanscore.judges.langchain.refusal import ParameterRefused
 from spanscore.judges.record import failed_call, record
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppress_tracing
-from spanscore.model.foreign import module_of
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.runtime.log import log_once
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig

@@ -16,9 +16,9 @@ from copy import copy
 from itertools import chain
 from typing import Any, NamedTuple
 
+from spanscore.core.log import module_of, type_name
 from spanscore.judges.langchain.connections import own_connections
 from spanscore.judges.langchain.transport import GuardedTransport
-from spanscore.model.foreign import module_of, type_name
 
 __all__ = ["OwnClient", "own_client"]
 

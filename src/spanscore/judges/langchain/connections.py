@@ -10,8 +10,8 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
+from spanscore.core.threads import reset_in_child
 from spanscore.judges.langchain.exchange import exchange
-from spanscore.runtime.fork import reset_in_child
 
 __all__ = ["own_connections"]
 

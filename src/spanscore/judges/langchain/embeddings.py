@@ -10,6 +10,9 @@ from typing import Any, TypedDict, Unpack
 
 from pydantic import BaseModel
 
+from spanscore.core.log import type_name
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeUnparseable
 from spanscore.judges.ask import replied
 from spanscore.judges.effects.budget import budgeted
@@ -21,12 +24,9 @@ from spanscore.judges.langchain.client import own_client
 from spanscore.judges.langchain.exchange import Exchange, exchanging
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.langchain.usage import Tokens
-from spanscore.judges.record import EMBED_STEP, record
+from spanscore.judges.record import record
 from spanscore.judges.tokens import estimate
-from spanscore.judges.transcribe import of_vectors, signed
-from spanscore.model.foreign import type_name
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
+from spanscore.judges.transcribe import EMBED_STEP, of_vectors, signed
 
 __all__ = ["EmbedderLimits", "LangChainEmbedder"]
 

@@ -13,9 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
+from spanscore.core.log import log_once, type_name
 from spanscore.errors import ConfigurationError
-from spanscore.model.foreign import type_name
-from spanscore.runtime.log import log_once
 
 __all__ = ["SETTINGS", "Bound", "Feature", "Form", "Forms", "Structured", "bound_to"]
 

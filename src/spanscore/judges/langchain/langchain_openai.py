@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges.langchain.provider_errors import without_input
-from spanscore.meant import did_you_mean
 
 __all__ = ["openai"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
+from spanscore.core.log import bases_of, class_name, type_name
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.langchain.exchange import Exchange, limits_in
 from spanscore.judges.langchain.refusal import ParameterRefused, ProviderRefusal, refusal_of
-from spanscore.model.foreign import bases_of, class_name, type_name
 
 __all__ = ["judge_error", "without_input"]
 

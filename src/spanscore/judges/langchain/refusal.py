@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from spanscore.codec.retry_after import retry_after_s
+from spanscore.core.codecs.text import retry_after_s
 from spanscore.errors import JudgeError
 from spanscore.judges.langchain.exchange import Exchange
 

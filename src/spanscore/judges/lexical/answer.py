@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from spanscore.model.prompt import Prompt
+from spanscore.core.prompt import Prompt
 
 __all__ = ["LexicalAnswer", "messages_in", "said_in", "text_in"]
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from spanscore.core.prompt import Prompt
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.statements import stated, verdicts
 from spanscore.judges.lexical.support import among, objection
 from spanscore.judges.lexical.words import Words, listed, sentences, words
-from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]
 

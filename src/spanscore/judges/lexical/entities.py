@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from spanscore.core.prompt import Prompt
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.words import sentences, words
-from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.effect import unwrapped
 from spanscore.judges.lexical import context, entities, ratings, reference, single, statements, topics
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.support import share_of
 from spanscore.judges.lexical.words import words
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["LexicalJudge", "is_offline"]

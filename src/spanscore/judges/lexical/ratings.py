@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spanscore.core.prompt import Prompt
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.statements import stated
 from spanscore.judges.lexical.support import objection
 from spanscore.judges.lexical.words import sentences
-from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from spanscore.core.prompt import Prompt
 from spanscore.judges.lexical.answer import LexicalAnswer, messages_in, text_in
 from spanscore.judges.lexical.statements import stated, states_nothing
 from spanscore.judges.lexical.support import objection, share_of
 from spanscore.judges.lexical.words import sentences, words
-from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]
 

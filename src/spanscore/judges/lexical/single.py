@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from spanscore.core.prompt import ASPECTS, Prompt
 from spanscore.judges.lexical.answer import LexicalAnswer, messages_in, said_in, text_in
 from spanscore.judges.lexical.statements import gives_up, states_nothing
 from spanscore.judges.lexical.words import sentences
-from spanscore.model.aspect import ASPECTS
-from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]
 

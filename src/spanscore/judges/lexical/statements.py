@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from spanscore.core.prompt import Prompt
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.support import objection
 from spanscore.judges.lexical.words import sentences, words
-from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS", "clauses", "gives_up", "stated", "states_nothing", "verdicts"]
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from spanscore.core.prompt import Prompt
 from spanscore.judges.lexical.answer import LexicalAnswer, messages_in, said_in, text_in
 from spanscore.judges.lexical.support import among
 from spanscore.judges.lexical.words import words
-from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]
 

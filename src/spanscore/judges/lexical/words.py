@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
-from spanscore.codec.script import WITHOUT_STOPS, script_of
+from spanscore.core.codecs.text import WITHOUT_STOPS, script_of
 
 __all__ = ["OPPOSITES", "Words", "akin", "listed", "sentences", "words"]
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spanscore import semconv
+from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Sample, ToolCall, ToolMessage
+from spanscore.core.score import Direction, Scale
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, silenced, snake
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
 from spanscore.metrics.kit.judged import passing_at
 from spanscore.metrics.tool_calls import calls_in
-from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Sample, ToolCall, ToolMessage
-from spanscore.model.score import Direction, Scale
 
 __all__ = ["DeepEvalMetric"]
 

@@ -17,6 +17,10 @@ from enum import Enum
 from importlib.metadata import version
 from typing import Any, TypeVar
 
+from spanscore.core.log import bases_of, class_name, type_name
+from spanscore.core.loop import LoopThread
+from spanscore.core.sample import Sample
+from spanscore.core.score import Scale, Score
 from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.provider_errors import judge_error
@@ -24,10 +28,6 @@ from spanscore.judges.suppress import suppress_tracing
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.identity import plain
 from spanscore.metrics.kit.judged import checked_name
-from spanscore.model.foreign import bases_of, class_name, type_name
-from spanscore.model.sample import Sample
-from spanscore.model.score import Scale, Score
-from spanscore.runtime.loop import LoopThread
 
 __all__ = ["ExternalMetric", "parameters_of", "silenced", "snake"]
 

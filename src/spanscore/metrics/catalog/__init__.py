@@ -1,1 +1,1 @@
-"""What is known of metrics: by name, from a configuration, described, priced."""
+"""Metrics by name, from a configuration, with documentation and price."""

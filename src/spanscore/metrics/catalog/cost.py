@@ -13,13 +13,9 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from spanscore.errors import ConfigurationError, JudgeError
-from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.judges.render import render
-from spanscore.judges.tiktoken_count import counter
-from spanscore.metrics.catalog.registry import create, found
-from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.sample import (
+from spanscore.core import loop
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import (
     AIMessage,
     HumanMessage,
     Message,
@@ -29,7 +25,11 @@ from spanscore.model.sample import (
     ToolCall,
     ToolMessage,
 )
-from spanscore.runtime import loop
+from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.judges.lexical.judge import LexicalJudge
+from spanscore.judges.render import render
+from spanscore.judges.tiktoken_count import counter
+from spanscore.metrics.catalog.registry import create, found
 
 __all__ = ["FIXED_SAMPLES", "Cost", "cost_of", "samples_with"]
 

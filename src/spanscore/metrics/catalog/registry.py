@@ -9,11 +9,11 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from spanscore.core.plugins import Registry
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
-from spanscore.runtime.plugins import Registry
 
 __all__ = [
     "ALIASES",

@@ -1,1 +1,1 @@
-"""What metrics are made of: the fields they need, their steps, votes and averages."""
+"""The parts of metrics: fields, steps, votes, averages, versions, and the tuning of a judge by labels."""

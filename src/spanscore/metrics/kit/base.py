@@ -17,22 +17,22 @@ from math import isfinite, isnan
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from spanscore.core import loop
+from spanscore.core.log import raised_by_user, type_name
+from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
+from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage, Votes
+from spanscore.core.threads import run_without_loop
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
 from spanscore.judges.asker import asked_by, asker
 from spanscore.judges.effects.fallback import stand_in_for
-from spanscore.judges.record import EMBED_STEP, recorded_calls
+from spanscore.judges.record import recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppress_tracing
+from spanscore.judges.transcribe import EMBED_STEP
 from spanscore.metrics.kit.condition import NotApplicableError
 from spanscore.metrics.kit.identity import parameters_of_version, plain_parameter
 from spanscore.metrics.kit.step import Step
-from spanscore.model.foreign import type_name
-from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
-from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage, Votes
 from spanscore.protocols import Judge
-from spanscore.runtime import loop
-from spanscore.runtime.log import raised_by_user
-from spanscore.runtime.pool import run_without_loop
 
 __all__ = ["BaseMetric", "Finding", "Measured"]
 

@@ -18,8 +18,8 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from spanscore.core.score import NOT_APPLICABLE
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import NOT_APPLICABLE
 
 __all__ = [
     "APPLIES",

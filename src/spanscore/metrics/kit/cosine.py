@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import isfinite, sqrt
 from typing import Any
 
+from spanscore.core.score import Scale
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.embeddings import LexicalEmbedder, embedder
 from spanscore.judges.lexical.judge import is_offline
-from spanscore.model.score import Scale
 from spanscore.protocols import Embedder, Judge
 
 __all__ = ["COSINE", "NO_LENGTH", "compared", "cosine", "similarity", "wanted_embedder"]

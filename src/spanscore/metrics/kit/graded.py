@@ -10,6 +10,8 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model
 
+from spanscore.core.sample import Sample
+from spanscore.core.score import Direction, Scale, Votes
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
@@ -24,8 +26,6 @@ from spanscore.metrics.kit.shown import (
 )
 from spanscore.metrics.kit.step import OwnPrompts
 from spanscore.metrics.kit.votes import cast_ballots, majority
-from spanscore.model.sample import Sample
-from spanscore.model.score import Direction, Scale, Votes
 
 __all__ = [
     "Bounds",

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
+from spanscore.core import loop
+from spanscore.core.sample import AnnotatedSample
+from spanscore.core.score import Scale, refuse_taken_name
 from spanscore.errors import ConfigurationError
 from spanscore.judges.asker import asker
 from spanscore.judges.build import shared_judge
@@ -19,10 +22,7 @@ from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.contradictions import contradictions_in
 from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
-from spanscore.model.annotation import AnnotatedSample
-from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge, Redactor
-from spanscore.runtime import loop
 
 if TYPE_CHECKING:  # loaded when a metric is fitted, or was
     from spanscore.fitting.fitted import Fitted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
-from spanscore.meant import did_you_mean
 
 __all__ = ["LANGUAGES", "language_wanted"]
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, field_validator
 
+from spanscore.core.score import Votes
 from spanscore.errors import JudgeUnparseable
 from spanscore.judges.effects.effect import reads_instructions
 from spanscore.judges.render import render
@@ -19,7 +20,6 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.votes import cast_ballots
-from spanscore.model.score import Votes
 
 __all__ = ["Rating012", "Rating024", "TwoRatings"]
 

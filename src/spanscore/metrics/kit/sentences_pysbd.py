@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from spanscore.codec.script import WITHOUT_STOPS, script_of
+from spanscore.core.codecs.text import WITHOUT_STOPS, script_of
 from spanscore.errors import MissingExtraError
 
 __all__ = ["Segmenter", "segmenter"]

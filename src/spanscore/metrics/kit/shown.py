@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from spanscore.core.printable import did_you_mean
+from spanscore.core.sample import MultiTurnSample, Sample
 from spanscore.errors import ConfigurationError
-from spanscore.meant import did_you_mean
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN
 from spanscore.metrics.kit.step import Step
-from spanscore.model.sample import MultiTurnSample, Sample
 
 __all__ = [
     "ALL_FIELDS",

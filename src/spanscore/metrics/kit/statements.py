@@ -10,9 +10,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel
 
+from spanscore.core.prompt import Example
 from spanscore.errors import JudgeUnparseable
-from spanscore.metrics.kit.step import BinaryAnswer, Step
-from spanscore.model.prompt import Example
+from spanscore.metrics.kit.condition import BinaryAnswer
+from spanscore.metrics.kit.step import Step
 
 __all__ = [
     "EXTRACT_STATEMENTS",

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from spanscore.core.prompt import Example, Prompt
 from spanscore.errors import ConfigurationError
 from spanscore.judges.ask import ask
 from spanscore.metrics.kit.condition import BinaryAnswer, NotApplicableError, conditional, with_condition
-from spanscore.model.prompt import Example, Prompt
 from spanscore.protocols import Judge
 
 __all__ = ["BinaryAnswer", "OwnPrompts", "Step", "overridden"]

@@ -19,12 +19,13 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
 
-from spanscore import context
-from spanscore.codec import snapshot as codec
-from spanscore.codec.glance import glance
-from spanscore.model.foreign import bases_of, class_name
-from spanscore.model.score import Outcome
-from spanscore.model.span import SamplingContext
+from spanscore.core import context
+from spanscore.core.codecs import snapshot as codec
+from spanscore.core.codecs.snapshot import glance
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.log import bases_of, class_name, log_once
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext
 from spanscore.protocols import Receiver, RejectionCounter, Sampler
 from spanscore.receivers.beside import Identity, borrow, handlers
 from spanscore.receivers.callback.langchain_frames import is_awaited
@@ -35,8 +36,6 @@ from spanscore.receivers.callback.run_attributes import conversation_of, was_sto
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import own_task, thread_or_task
-from spanscore.runtime.event_queue import EventQueue
-from spanscore.runtime.log import log_once
 from spanscore.units.session_ids import SessionIds
 
 __all__ = ["RunCapture"]

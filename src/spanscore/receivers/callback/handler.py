@@ -11,11 +11,11 @@ from uuid import UUID, uuid4
 from langchain_core.callbacks import BaseCallbackHandler
 
 from spanscore import semconv
-from spanscore.codec import snapshot as codec
+from spanscore.core.codecs import snapshot as codec
+from spanscore.core.log import log_internal_error, log_once
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.langchain_frames import give_back_the_start
 from spanscore.receivers.callback.runs import Root, Run
-from spanscore.runtime.log import log_internal_error, log_once
 
 __all__ = ["SpanCallbackHandler"]
 

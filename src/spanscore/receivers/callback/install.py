@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from spanscore import context
-from spanscore.runtime.fork import reset_in_child
+from spanscore.core import context
+from spanscore.core.threads import reset_in_child
 
 if TYPE_CHECKING:
     from spanscore.receivers.callback.handler import SpanCallbackHandler

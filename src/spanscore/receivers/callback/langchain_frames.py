@@ -30,7 +30,7 @@ from typing import Any, Final
 from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.callbacks.manager import ahandle_event
 
-from spanscore.runtime.log import log_internal_error
+from spanscore.core.log import log_internal_error
 
 __all__ = ["give_back_the_start", "is_awaited", "is_awaited_whole"]
 

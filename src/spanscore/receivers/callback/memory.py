@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 from spanscore.receivers.callback.runs import Root, Run
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import Span, set_span_in_context
 
 from spanscore import semconv
-from spanscore.model.score import Outcome
+from spanscore.core.log import log_internal_error
+from spanscore.core.score import Outcome
 from spanscore.otel.head_sampling import KnownDecision
 from spanscore.otel.meter_instruments import DURATION_BUCKETS
 from spanscore.otel.providers import Providers
 from spanscore.otel.sums import MAX_SETS, OTHER, Labels
 from spanscore.receivers.callback.neighbours import neighbours, who_counts
-from spanscore.runtime.log import log_internal_error
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter

@@ -17,13 +17,15 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
-from spanscore.codec.openinference import flat_documents
 from spanscore.codec.redaction import redacted_content
-from spanscore.codec.sdk import exported
-from spanscore.codec.text import safe_text
-from spanscore.model.foreign import said_by, type_name
-from spanscore.model.score import Outcome
-from spanscore.model.span import Attributes, UnitKey
+from spanscore.core.codecs.langchain import flat_documents
+from spanscore.core.codecs.sdk import exported
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.event_queue import yield_gil
+from spanscore.core.log import log_internal_error, said_by, type_name
+from spanscore.core.score import Outcome
+from spanscore.core.span import Attributes, UnitKey
+from spanscore.core.timebox import Timebox
 from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import Redactor, UnitListener
 from spanscore.receivers.beside import span_elsewhere
@@ -42,9 +44,6 @@ from spanscore.receivers.callback.run_attributes import (
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_over
-from spanscore.runtime.gil import yield_gil
-from spanscore.runtime.log import log_internal_error
-from spanscore.runtime.timebox import Timebox
 
 __all__ = ["Recorder"]
 

@@ -10,16 +10,15 @@ from typing import Any, Final
 from opentelemetry.trace import Span
 
 from spanscore import semconv
-from spanscore.codec import langchain as codec
 from spanscore.codec.redaction import redacted
-from spanscore.codec.text import jsonable, safe_text, wire_value
-from spanscore.codec.usage import chat_attributes
-from spanscore.model.foreign import is_a, plain_text, type_name
-from spanscore.model.span import Attributes, SamplingContext, SpanData
+from spanscore.core.codecs import langchain as codec
+from spanscore.core.codecs.langchain import chat_attributes
+from spanscore.core.codecs.text import jsonable, safe_text, wire_value
+from spanscore.core.log import is_a, log_internal_error, plain_text, type_name
+from spanscore.core.span import Attributes, SamplingContext, SpanData
+from spanscore.core.timebox import Timebox
 from spanscore.protocols import Redactor
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
-from spanscore.runtime.log import log_internal_error
-from spanscore.runtime.timebox import Timebox
 from spanscore.units.known import feedback_key_of
 
 __all__ = [

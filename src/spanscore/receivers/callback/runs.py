@@ -18,7 +18,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from spanscore import semconv
-from spanscore.model.span import UnitKey
+from spanscore.core.span import UnitKey
 
 __all__ = ["CLIENTS", "Event", "Root", "Run", "each_once"]
 

@@ -33,8 +33,8 @@ from opentelemetry.trace import (
 )
 
 from spanscore import semconv
-from spanscore.codec.text import safe_text
-from spanscore.model.span import UnitKey
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.span import UnitKey
 from spanscore.otel.ids import OwnIds
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence, Set
 from typing import NamedTuple
 
-from spanscore.codec.wire import Taken, WireSpan
+from spanscore.core.codecs.otlp_request import Taken, WireSpan
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.unsampled import Sorting, UnsampledUnit
 

@@ -12,22 +12,14 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.codec.wire import (
-    TIMES_SIZE,
-    Origin,
-    SpanPlace,
-    Taken,
-    UnreadableRequest,
-    WireSpan,
-    resource_of,
-    times_alone,
-)
+from spanscore.core.codecs.otlp_request import Origin, Taken, UnreadableRequest, WireSpan, resource_of, times_alone
+from spanscore.core.codecs.otlp_scan import TIMES_SIZE, SpanPlace
+from spanscore.core.printable import printable
 from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.root_roles import LOGFIRE, root_role
 from spanscore.receivers.scopes import Role, Scopes, scope_notes
-from spanscore.settings.printable import printable
 from spanscore.units.roots import RootRole, role_of_operation, topmost_roots
-from spanscore.units.traces import ClosedUnit
+from spanscore.units.trace_nodes import ClosedUnit
 
 __all__ = ["Mark", "ScopeClaim", "WireClaims", "text_of"]
 

@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from spanscore.codec.copies import is_copy, units_of
-from spanscore.codec.wire import Origin, Taken, UnreadableRequest, WireSpan, kept, resource_of
-from spanscore.model.sample import Samples
-from spanscore.model.span import Unit
-from spanscore.runtime.log import log_internal_error, log_once
-from spanscore.settings.printable import printable
+from spanscore.core.codecs.job import is_copy, units_of
+from spanscore.core.codecs.otlp_request import Origin, Taken, UnreadableRequest, WireSpan, kept, resource_of
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.printable import printable
+from spanscore.core.sample import Samples
+from spanscore.core.span import Unit
 from spanscore.units.closed_keys import ClosedKeys
 
 __all__ = ["CopiesTaken", "UnitCopies"]

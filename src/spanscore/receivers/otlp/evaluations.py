@@ -18,12 +18,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
-from spanscore.codec.log_content import MAY_HOLD_CONTENT, ContentRecord, log_records, record_of
-from spanscore.codec.otlp_pairs import attributes_of
-from spanscore.codec.text import plain_number
-from spanscore.codec.wire import UnreadableRequest, WireSpan
-from spanscore.codec.wire_json import logs_from_json
-from spanscore.model.foreign import type_name
+from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, logs_from_json
+from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, ContentRecord, log_records, record_of
+from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
+from spanscore.core.codecs.text import plain_number
+from spanscore.core.log import type_name
 from spanscore.sampling.threshold import decode_threshold, probability, upstream_of
 
 __all__ = ["MARKS", "ExternalResult", "LogResults", "ToldOf", "holds", "results_in_logs", "results_on"]

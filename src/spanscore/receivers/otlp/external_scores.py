@@ -13,14 +13,15 @@ from threading import Lock
 from typing import Final
 
 from spanscore import semconv
-from spanscore.codec.wire import SpanPlace, Taken, UnreadableRequest, WireSpan, kept
-from spanscore.model.received import ExternalCount, ExternalCounts
+from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, WireSpan, kept
+from spanscore.core.codecs.otlp_scan import SpanPlace
+from spanscore.core.job import ExternalCount, ExternalCounts
+from spanscore.core.log import log_internal_error
 from spanscore.otel.instrument_table import MOMENTS
 from spanscore.otel.sums import OTHER, Labels, within
 from spanscore.receivers.otlp.claims import ScopeClaim
 from spanscore.receivers.otlp.evaluations import MARKS, ExternalResult, LogResults, holds, results_on
 from spanscore.receivers.scopes import Role
-from spanscore.runtime.log import log_internal_error
 from spanscore.units.closed_keys import ClosedKeys
 
 __all__ = ["ExternalScores"]

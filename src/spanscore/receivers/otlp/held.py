@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from spanscore.codec.wire import WireSpan
+from spanscore.core.codecs.otlp_request import WireSpan
 
 __all__ = ["Exit", "HeldWireSpan"]
 

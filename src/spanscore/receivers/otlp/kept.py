@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Final
 
-from spanscore.codec.wire import WireSpan
-from spanscore.model.span import UnitKey
+from spanscore.core.codecs.otlp_request import WireSpan
+from spanscore.core.span import UnitKey
 from spanscore.protocols import PendingSpan
 from spanscore.receivers.otlp.held import Exit, HeldWireSpan
 

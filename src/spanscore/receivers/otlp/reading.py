@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from spanscore.codec.wire import span_data_of
+from spanscore.core.codecs.otlp_request import span_data_of
+from spanscore.core.log import log_internal_error
+from spanscore.core.span import SpanData, Unit
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.span import SpanData, Unit
 from spanscore.receivers.log_content import LogContent
-from spanscore.runtime.log import log_internal_error
 from spanscore.units.roots import split
-from spanscore.units.traces import ClosedUnit
+from spanscore.units.trace_nodes import ClosedUnit
 
 __all__ = ["units_of"]
 

@@ -12,12 +12,15 @@ from dataclasses import replace
 from threading import Event
 from typing import Final
 
-from spanscore.codec.log_content import ContentRecord
-from spanscore.codec.wire import Origin, SpanPlace, Taken, WireSpan, kept, trace_state_of
+from spanscore.core.codecs.otlp_request import Origin, Taken, WireSpan, kept, trace_state_of
+from spanscore.core.codecs.otlp_scan import SpanPlace
+from spanscore.core.codecs.otlp_span import ContentRecord
+from spanscore.core.event_queue import EventQueue, yield_gil
+from spanscore.core.job import Received, TopicState
+from spanscore.core.log import log_internal_error
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.received import Received, TopicState
-from spanscore.model.score import Outcome
-from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.log_content import LogContent
 from spanscore.receivers.otlp.arrived import Arrived, Looked, StreamRead
@@ -31,11 +34,9 @@ from spanscore.receivers.otlp.reading import units_of
 from spanscore.receivers.otlp.streams import Streams
 from spanscore.receivers.otlp.unsampled import Sorting, add_unsampled
 from spanscore.receivers.scopes import Role
-from spanscore.runtime.event_queue import EventQueue
-from spanscore.runtime.gil import yield_gil
-from spanscore.runtime.log import log_internal_error
 from spanscore.units.roots import RootRole
-from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
+from spanscore.units.trace_nodes import Bounds, ClosedUnit
+from spanscore.units.traces import TraceTable
 
 __all__ = ["OtlpSpans"]
 

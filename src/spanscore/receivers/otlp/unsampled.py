@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from spanscore.codec.wire import Origin, SpanPlace, Taken, WireSpan, kept
+from spanscore.core.codecs.otlp_request import Origin, Taken, WireSpan, kept
+from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.receivers.otlp.claims import Mark
 from spanscore.units.traces import TraceTable
 

@@ -20,30 +20,23 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
-from spanscore import context, semconv
-from spanscore.codec.log_content import ContentRecord
-from spanscore.codec.sdk import attributes_of
+from spanscore import semconv
+from spanscore.core import context
+from spanscore.core.codecs.otlp_span import ContentRecord
+from spanscore.core.codecs.sdk import attributes_of
+from spanscore.core.event_queue import EventQueue, steady_ns
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.score import Outcome
-from spanscore.model.span import SamplingContext, UnitKey
 from spanscore.otel.beside import processors_beside
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.beside import Identity, handlers, processors, recorded_by_others
 from spanscore.receivers.processor.external_reading import Event, ExternalReading, Signal
-from spanscore.receivers.processor.external_unit import (
-    ExternalUnit,
-    FollowedUnit,
-    Ids,
-    OpenUnits,
-    PlainSpan,
-    facts_of,
-)
+from spanscore.receivers.processor.external_unit import ExternalUnit, FollowedUnit, Ids, OpenUnits, PlainSpan, facts_of
 from spanscore.receivers.processor.held_span import pass_on
 from spanscore.receivers.processor.plain_spans import PlainSpans
 from spanscore.receivers.root_roles import root_role
 from spanscore.receivers.scopes import Role, Scopes, library_of
-from spanscore.runtime.clock import steady_ns
-from spanscore.runtime.event_queue import EventQueue
 from spanscore.units.roots import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
 from spanscore.units.session_ids import SessionIds
 

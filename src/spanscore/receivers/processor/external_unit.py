@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from spanscore.model.span import SamplingContext, SpanData, UnitKey
+from spanscore.core.event_queue import steady_ns
+from spanscore.core.span import SamplingContext, SpanData, UnitKey
 from spanscore.receivers.processor.held_span import HeldSpan
-from spanscore.runtime.clock import steady_ns
 from spanscore.units.roots import RootRole, topmost_roots
 
 __all__ = ["ExternalUnit", "FollowedUnit", "Ids", "OpenUnits", "PlainSpan", "facts_of"]

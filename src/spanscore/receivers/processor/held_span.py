@@ -7,8 +7,8 @@ from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
-from spanscore.codec.sdk import with_attributes
-from spanscore.runtime.log import log_internal_error
+from spanscore.core.codecs.sdk import with_attributes
+from spanscore.core.log import log_internal_error
 
 __all__ = ["HeldSpan", "pass_on"]
 

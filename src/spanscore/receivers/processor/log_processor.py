@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from opentelemetry.sdk._logs import LogRecordProcessor
 
-from spanscore.codec.log_content import emitted
+from spanscore.core.codecs.otlp_span import emitted
+from spanscore.core.log import log_internal_error
 from spanscore.receivers.processor.processor import SpanScorer
-from spanscore.runtime.log import log_internal_error
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs import ReadWriteLogRecord  # from 1.39 on; LogData before, with the same attributes

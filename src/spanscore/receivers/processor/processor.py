@@ -7,10 +7,9 @@ from typing import Any, Final, Protocol
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
-from spanscore.model.foreign import type_name
+from spanscore.core.log import log_internal_error, log_once, type_name
 from spanscore.otel.beside import exporter_of, processors_beside
 from spanscore.receivers.processor.external_spans import ExternalSpans
-from spanscore.runtime.log import log_internal_error, log_once
 
 __all__ = ["ScoringSpanProcessor"]
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.model.sample import Samples
-from spanscore.model.span import SpanData, Unit
+from spanscore.core.sample import Samples
+from spanscore.core.span import SpanData, Unit
 from spanscore.protocols import SampleExtractor
 from spanscore.testing.builders import make_span
 

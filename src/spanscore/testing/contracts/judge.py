@@ -7,8 +7,8 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
-from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["JudgeContract"]

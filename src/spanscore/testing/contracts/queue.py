@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
 
-from spanscore.model.job import Job
-from spanscore.model.sample import Samples, SingleTurnSample
+from spanscore.core.job import Job
+from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.testing.builders import make_score, make_span, make_unit
 

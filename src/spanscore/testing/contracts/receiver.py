@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
 from typing import Final
 
-from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome
-from spanscore.model.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.protocols import PendingSpan, Receiver, UnitListener
-from spanscore.runtime.event_queue import EventQueue
 
 __all__ = ["ReceiverContract"]
 

@@ -8,8 +8,8 @@ from copy import deepcopy
 from functools import partial
 from typing import Final
 
-from spanscore.model.score import Outcome, Scale, Score
-from spanscore.model.span import Unit, UnitKey
+from spanscore.core.score import Outcome, Scale, Score
+from spanscore.core.span import Unit, UnitKey
 from spanscore.protocols import Sink
 from spanscore.testing.builders import make_score, make_span, make_unit
 

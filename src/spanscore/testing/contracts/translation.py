@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from spanscore import semconv
-from spanscore.model.span import SpanData
+from spanscore.core.span import SpanData
 from spanscore.protocols import SpanNormalizer
 from spanscore.testing.contracts.dialect import ODD
 

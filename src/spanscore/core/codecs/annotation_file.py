@@ -1,0 +1,422 @@
+"""A file of annotations, JSON lines of ours or an export of ragas → annotated samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from json import JSONDecodeError
+from math import isfinite
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias, get_args
+
+from spanscore.core.codecs.stored_sample import ID, KNOWN, sample_of
+from spanscore.core.codecs.text import json_in
+from spanscore.core.printable import did_you_mean, names_listed
+from spanscore.core.sample import AnnotatedSample, Annotation, HumanValue, JudgeResult
+from spanscore.core.score import Label, Scale
+from spanscore.core.span import UnitKey
+from spanscore.errors import ConfigurationError, SampleError
+
+__all__ = [
+    "DEFAULT_NAME",
+    "LABEL_KEYS",
+    "annotated_records",
+    "annotations_in",
+    "annotations_of",
+    "of_name",
+    "passes",
+    "read_annotations",
+]
+
+# --- ragas annotations ----------------------------------------------------------------------------------------------
+
+# ragas's annotations → labelled samples: the JSON that ``MetricAnnotation.from_json`` reads (ragas 0.2 and 0.3).
+#
+# It is ``{metric: [annotation, …]}``, or of one metric ``{"name": metric, "samples": […]}``; an annotation has
+# ``metric_input``,
+# ``metric_output``, ``is_accepted`` and perhaps ``target``. What the human said is the output that was accepted; else the
+# target; else, of an output that is 0 or 1, the other one, as ragas's own optimizer takes it. Of any other output that was
+# not
+# accepted nobody knows what is right, and it is left out.
+
+
+def annotations_of(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
+    """Return what a file's text annotates; None where it holds no annotations of ragas.
+
+    Args:
+        metric: whose annotations; None = the only one's.
+        path: for the message.
+
+    Raises:
+        ConfigurationError: none of that metric, several and none chosen, or an annotation is wrong.
+    """
+    held = _held(text)
+    if held is None:
+        return None
+    chosen = metric or (next(iter(held)) if len(held) == 1 else "")
+    if chosen not in held:
+        raise ConfigurationError(f"{path} annotates {names_listed(sorted(held))}; choose one of these metrics")
+    return list(_read(held[chosen], chosen, path))
+
+
+def _held(text: str) -> dict[str, list[Any]] | None:
+    try:
+        found = json_in(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    held = {found["name"]: found["samples"]} if found.keys() == {"name", "samples"} else found
+    return held if held and all(map(_are_annotations, held.values())) else None
+
+
+def _are_annotations(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) and "metric_input" in one for one in value)
+
+
+def _read(annotations: list[Mapping[str, Any]], metric: str, path: str | Path) -> Iterator[AnnotatedSample]:
+    for place, one in enumerate(annotations, 1):
+        try:
+            human = _human(one)
+            if human is not None:
+                judged = {metric: JudgeResult(_number(one.get("metric_output")), None, "")}
+                yield AnnotatedSample(line=place, sample=sample_of(one["metric_input"]), human=human, judged=judged)
+        except (SampleError, ConfigurationError) as error:
+            raise ConfigurationError(f"{path}: annotation {place} of {metric}: {error}") from error
+
+
+def _human(one: Mapping[str, Any]) -> float | None:
+    output = _number(one.get("metric_output"))
+    if one.get("is_accepted"):
+        return output
+    if one.get("target") is not None:
+        return _number(one["target"])
+    return 1.0 - output if output in (0.0, 1.0) else None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool | int | float):
+        return float(value)
+    raise ConfigurationError("metric_output and target must be numbers")
+
+
+# --- annotation file ------------------------------------------------------------------------------------------------
+
+# A file of labels → labelled samples: JSON lines of ours, or the annotations that ragas's app exports.
+#
+# A line is ``{"human": true, …}`` with, as needed, the fields of its sample, what the judge said, and whose label it is. All
+# that
+# read labels read this one form. Errors name lines and keys, and quote no content.
+
+DEFAULT_NAME = "user_feedback"
+"""Of a label that has no ``name``."""
+_OWN = (
+    "human",
+    "scores",
+    "probability",
+    "session",
+    "trace_id",
+    "span_id",
+    "key",
+    "name",
+    "annotator",
+    "comment",
+    "when",
+)
+LABEL_KEYS = frozenset(_OWN)
+"""Names that a label has beside the fields of its sample."""
+_KEYS = LABEL_KEYS | KNOWN | {ID}
+_WORDS: Mapping[str, bool] = {
+    **dict.fromkeys(("pass", "good", "yes", "true"), True),
+    **dict.fromkeys(("fail", "bad", "no", "false"), False),
+}
+_LABELS: Mapping[object, Label] = {label: label for label in get_args(Label)}
+_TRACE_DIGITS, _SPAN_DIGITS = 32, 16
+_NAMED = 5
+"""Wrong lines that an error names."""
+_Record: TypeAlias = Mapping[str, Any]
+
+
+def passes(human: HumanValue, scale: Scale) -> bool:
+    """Return whether what a human said is a pass.
+
+    Args:
+        human: true or false; a number on the metric's scale, which passes from ``scale.pass_at`` on; or a word:
+            pass, good, yes, true; fail, bad, no, false.
+        scale: of the metric.
+
+    Raises:
+        ConfigurationError: another word, a number off the scale, or the scale is open and a number says nothing.
+    """
+    if isinstance(human, bool):
+        return human
+    if isinstance(human, str):
+        return _word(human)
+    if scale.range is None:
+        raise ConfigurationError("the metric's scale is open, so a number does not tell a pass; write true or false")
+    low, high = scale.range
+    if not low <= human <= high:
+        raise ConfigurationError(f"{human:g} is not on the metric's scale, {low:g} to {high:g}; write true or false")
+    return scale.label(scale.quality(human)) == "pass"
+
+
+def read_annotations(path: str | Path, *, metric: str | None = None, name: str | None = None) -> list[AnnotatedSample]:
+    """Return the samples of a file of labels, in order.
+
+    Of several labels of one unit by one annotator under one name the last stands: by ``when``, then by line.
+
+    Args:
+        path: JSON lines, or JSON of ragas's ``MetricAnnotation`` or ``SingleMetricAnnotation``.
+        metric: of ragas's annotations, whose; None = the only one there.
+        name: only labels of this name; None = the file has but one.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or something in it is wrong; the message names the lines.
+    """
+    text = _text(path)
+    annotations = annotations_of(text, metric, path)
+    if annotations is not None:
+        return annotations
+    lines = enumerate(text.split("\n"), 1)  # splitlines() would split a text that holds U+2028, too
+    read = _read_annotations(((number, line) for number, line in lines if line.strip()), path)
+    return _last_of_each(of_name(read, name, path))
+
+
+def annotated_records(records: Iterable[Any]) -> list[AnnotatedSample]:
+    """Return records as the lines of a file would be read, in order; what is a labelled sample already stays as it is.
+
+    Raises:
+        ConfigurationError: there are none, or something in them is wrong; the message names their places.
+    """
+    return _read_annotations(enumerate(records, 1), "the labels")
+
+
+def _read_annotations(records: Iterable[tuple[int, Any]], place: str | Path) -> list[AnnotatedSample]:
+    read: list[AnnotatedSample] = []
+    faults: list[str] = []
+    for number, record in records:
+        try:
+            read.append(record if isinstance(record, AnnotatedSample) else _labelled(number, record))
+        except (SampleError, ConfigurationError) as error:
+            faults.append(f"  line {number}: {error}")
+    if faults or not read:
+        raise _wrong_lines(place, faults)
+    return read
+
+
+def annotations_in(path: str | Path) -> Iterator[tuple[int, Annotation | ConfigurationError]]:
+    """Yield each label of a file of lines with its line, in order, or what is wrong with it; it needs to say whose it is.
+
+    Raises:
+        ConfigurationError: the file cannot be read. Raised when the first label is asked for.
+    """
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, _placed(_label(_record(line)))
+            except ConfigurationError as error:
+                yield number, error
+
+
+def _placed(label: Annotation) -> Annotation:
+    if label.unit is None and label.key is None:
+        raise ConfigurationError("it does not say of what: give trace_id and span_id, or key")
+    return label
+
+
+def of_name(read: list[AnnotatedSample], name: str | None, path: str | Path) -> list[AnnotatedSample]:
+    """Return the labels of one name; None = they are all of one.
+
+    Raises:
+        ConfigurationError: they are of several, or none is of it.
+    """
+    names = sorted({one.label.name for one in read if one.label is not None})
+    if name is None and len(names) > 1:
+        raise ConfigurationError(f"{path} holds labels of several names, choose one: {names_listed(names)}")
+    if name is not None and name not in names:
+        raise ConfigurationError(f"{path} holds no label named {name!r}; there are: {names_listed(names)}")
+    return [one for one in read if name is None or (one.label is not None and one.label.name == name)]
+
+
+def _word(human: str) -> bool:
+    passed = _WORDS.get(human.strip().lower())
+    if passed is None:
+        raise ConfigurationError(f"a human label that is a word is one of {', '.join(_WORDS)}; or write true or false")
+    return passed
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from error
+
+
+def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
+    if not faults:
+        return ConfigurationError(f'{path} holds no labels; a line is {{"human": true, …}}')
+    more = [f"  and {len(faults) - _NAMED} more"] if len(faults) > _NAMED else []
+    count = f"{len(faults)} wrong line{'s' if len(faults) > 1 else ''}"
+    return ConfigurationError("\n".join([f"{path}: {count}", *faults[:_NAMED], *more]))
+
+
+def _last_of_each(read: list[AnnotatedSample]) -> list[AnnotatedSample]:
+    last: dict[object, AnnotatedSample] = {}
+    for one in sorted(read, key=lambda one: (one.label and one.label.when_ns) or 0):  # stable: else the later line
+        last[_whose(one)] = one
+    return sorted(last.values(), key=lambda one: one.line)
+
+
+def _whose(one: AnnotatedSample) -> object:
+    """Return what two labels share of which the later one stands; each line's own where nothing tells the unit."""
+    label = one.label
+    if label is None or (label.unit is None and label.key is None):
+        return one.line
+    return label.unit, label.key, label.annotator
+
+
+def _labelled(number: int, given: Any) -> AnnotatedSample:
+    record = _record(given)
+    label = _label(record)
+    held = KNOWN & {name for name, value in record.items() if value is not None}
+    return AnnotatedSample(
+        line=number,
+        sample=sample_of(record) if held else None,
+        human=label.value,
+        judged=_scores(record.get("scores")),
+        group=_optional(record, "session", _a_text) or _optional(record, "trace_id", _a_text),
+        probability=_optional(record, "probability", _a_probability),
+        id=_optional(record, "id", _an_id),
+        label=label,
+    )
+
+
+def _record(given: Any) -> _Record:
+    try:
+        record = json_in(given) if isinstance(given, str) else given
+    except JSONDecodeError as error:
+        raise ConfigurationError(f"not valid JSON: {error.msg}") from error
+    if not isinstance(record, dict):
+        raise ConfigurationError(f"a label is an object with keys, not a {type(record).__name__}")
+    unknown = [name for name in record if name not in _KEYS]
+    if unknown:
+        raise ConfigurationError(f"no such key: {_meant(unknown)}")
+    return record
+
+
+def _meant(unknown: list[str]) -> str:
+    """Return the first key that nobody knows with what is near it, or with all keys; how many more there are."""
+    near = did_you_mean(unknown[0], sorted(_KEYS))
+    more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    meant = f"; {near}" if near else f". Keys are {', '.join(_OWN)}, id, a sample's fields"
+    return f"{unknown[0]!r}{more}{meant}"
+
+
+def _label(record: _Record) -> Annotation:
+    if record.get("human") is None:
+        raise ConfigurationError("no human: what the human said, true or false, a number or a word")
+    return Annotation(
+        name=_optional(record, "name", _a_text) or DEFAULT_NAME,
+        value=_check_human_value(record["human"]),
+        annotator=_optional(record, "annotator", _a_text) or "HUMAN",
+        comment=_optional(record, "comment", _a_text),
+        when_ns=_optional(record, "when", _a_time),
+        unit=_unit(record),
+        key=_optional(record, "key", _a_text),
+    )
+
+
+def _check_human_value(value: Any) -> HumanValue:
+    if isinstance(value, bool) or (isinstance(value, str) and value.strip()):
+        return value
+    return _a_number("human", value)
+
+
+def _unit(record: _Record) -> UnitKey | None:
+    trace, span = record.get("trace_id"), record.get("span_id")
+    if span is not None and trace is None:
+        raise ConfigurationError("span_id without trace_id")
+    trace_id = 0 if trace is None else _digits("trace_id", trace, _TRACE_DIGITS)
+    return None if span is None else UnitKey(trace_id, _digits("span_id", span, _SPAN_DIGITS))
+
+
+def _digits(name: str, value: Any, count: int) -> int:
+    try:
+        number = int(value, 16) if isinstance(value, str) and len(value) == count else 0
+    except ValueError:
+        number = 0
+    return number or _refuse(name, f"{count} hex digits, not all zero")
+
+
+def _scores(value: Any) -> dict[str, JudgeResult]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        _refuse("scores", 'a mapping: {"faithfulness": {"value": 0.8, "label": "pass", "evaluator_version": "…"}}')
+    return {metric: _judged(f"scores.{metric}", said) for metric, said in value.items()}
+
+
+def _judged(place: str, said: Any) -> JudgeResult:
+    if not isinstance(said, dict):
+        return JudgeResult(_a_number(place, said), None, "")
+    unknown = said.keys() - {"value", "label", "evaluator_version"}
+    if unknown:
+        _refuse(
+            place, f"made of value, label and evaluator version, and of nothing else ({names_listed(sorted(unknown))})"
+        )
+    value, label, evaluator_version = said.get("value"), said.get("label"), said.get("evaluator_version")
+    if value is None and label is None:
+        _refuse(place, "a value, a label or both")
+    if label is not None and label not in _LABELS:
+        _refuse(f"{place}.label", " or ".join(map(str, _LABELS)))
+    number = None if value is None else _a_number(f"{place}.value", value)
+    return JudgeResult(
+        number, _LABELS.get(label), "" if evaluator_version is None else _a_text(f"{place}.series", evaluator_version)
+    )
+
+
+def _optional(record: _Record, name: str, read: Callable[[str, Any], Any]) -> Any:
+    value = record.get(name)
+    return None if value is None else read(name, value)
+
+
+def _a_text(name: str, value: Any) -> str:
+    return value if isinstance(value, str) and value else _refuse(name, "a text")
+
+
+def _a_number(name: str, value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
+        return float(value)
+    return _refuse(name, "a finite number")
+
+
+def _a_probability(name: str, value: Any) -> float:
+    number = _a_number(name, value)
+    return number if 0 < number <= 1 else _refuse(name, "more than 0 and at most 1")
+
+
+def _an_id(name: str, value: Any) -> str | int:
+    return (
+        value
+        if isinstance(value, str | int) and not isinstance(value, bool)
+        else _refuse(name, "a text or a whole number")
+    )
+
+
+def _a_time(name: str, value: Any) -> int:
+    """Return nanoseconds since 1970, of seconds or of ISO 8601 with an offset."""
+    if not isinstance(value, str):
+        return round(_a_number(name, value) * 1e9)
+    try:
+        told = datetime.fromisoformat(value)
+    except ValueError:
+        told = None
+    if told is None or told.tzinfo is None:
+        return _refuse(name, "seconds since 1970, or ISO 8601 with an offset: 2026-11-23T09:30:00Z")
+    return round(told.timestamp() * 1e9)
+
+
+def _refuse(name: str, allowed: str) -> NoReturn:
+    raise ConfigurationError(f"{name} must be {allowed}")

@@ -1,0 +1,671 @@
+"""Snapshots of LangChain values → GenAI content attributes, usage and OpenInference documents. Span thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import BaseModel
+
+from spanscore import semconv
+from spanscore.core.codecs import snapshot as types
+from spanscore.core.codecs.messages import (
+    ASSISTANT,
+    MADE,
+    SYSTEM,
+    TOOL,
+    USER,
+    call_part,
+    dict_message,
+    is_message,
+    joined,
+    parts,
+    response_part,
+    role_of,
+    sample_messages,
+    text_message,
+)
+from spanscore.core.codecs.snapshot import ChoiceSnapshot, GenerationSnapshot, snapshot, snapshot_tool_output
+from spanscore.core.codecs.text import (
+    MAX_CHARS,
+    Special,
+    as_text,
+    fits_wire,
+    jsonable,
+    plain_dict,
+    plain_number,
+    safe_text,
+)
+from spanscore.core.log import is_a
+from spanscore.core.sample import AIMessage as SampleAIMessage
+from spanscore.core.sample import HumanMessage as SampleHumanMessage
+from spanscore.core.sample import MultiTurnSample, SingleTurnSample
+from spanscore.errors import SampleError
+
+__all__ = [
+    "chat_attributes",
+    "chat_content",
+    "completion_content",
+    "finish_reason",
+    "flat_documents",
+    "is_spoken",
+    "render_messages",
+    "render_value",
+    "retriever_content",
+    "root_content",
+    "sample_from_messages",
+    "spoken",
+    "tool_content",
+]
+
+# --- usage ----------------------------------------------------------------------------------------------------------
+
+# What a chat model reports besides its words → GenAI attributes: models, settings, ids, finish reasons, tokens.
+#
+# Providers report tokens in four places: ``usage_metadata`` on the message (LangChain's own form, preferred),
+# ``llm_output``, ``response_metadata`` and ``generation_info``, each under names of their own.
+
+_OURS = ("lc_run-", "run-")
+"""Beginnings of message ids that LangChain makes itself: not the provider's."""
+_Place: TypeAlias = str | tuple[str, str]
+"""A key, or that of a part and one in it."""
+_TOKENS: Mapping[str, tuple[_Place, ...]] = {
+    semconv.USAGE_INPUT_TOKENS: (
+        "input_tokens",
+        "prompt_tokens",
+        "prompt_token_count",
+        "prompt_eval_count",
+        "inputTokens",
+        "input_token_count",
+    ),
+    semconv.USAGE_OUTPUT_TOKENS: (
+        "output_tokens",
+        "completion_tokens",
+        "candidates_token_count",
+        "eval_count",
+        "outputTokens",
+        "generated_token_count",
+    ),
+    semconv.USAGE_CACHE_READ_INPUT_TOKENS: (
+        ("input_token_details", "cache_read"),
+        ("prompt_tokens_details", "cached_tokens"),
+        "cache_read_input_tokens",
+        "cached_content_token_count",
+    ),
+    semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: (("input_token_details", "cache_creation"), "cache_creation_input_tokens"),
+    semconv.USAGE_REASONING_OUTPUT_TOKENS: (
+        ("output_token_details", "reasoning"),
+        ("completion_tokens_details", "reasoning_tokens"),
+        "thoughts_token_count",
+    ),
+}
+"""Attribute → where it stands in a usage report, LangChain's form first, then OpenAI, Anthropic, Google, Ollama, Bedrock."""
+_RANKS: Mapping[_Place, tuple[str, int]] = {
+    place: (name, rank) for name, places in _TOKENS.items() for rank, place in enumerate(places)
+}
+"""Where a count may stand → the attribute that it becomes, and how far back in that one's line it stands."""
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    outer: tuple(place[1] for place in _RANKS if isinstance(place, tuple) and place[0] == outer)
+    for outer in [place[0] for place in _RANKS if isinstance(place, tuple)]
+}
+"""Part of a report → what is read in it."""
+_REPORTS = ("token_usage", "usage", "usage_metadata", "amazon-bedrock-invocationMetrics")
+_FINISH_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+
+
+def chat_attributes(
+    serialized_name: str | None, metadata: Any, invocation_params: Any, generation: Any
+) -> dict[str, Any]:
+    """Return the attributes of a model's span that quote nothing. Never raises.
+
+    Called for every recorded model run, sampled or not: plain look-ups, no search where the usual place has it.
+
+    Args:
+        serialized_name: the run's name; stands for the provider where nothing else tells (``ChatOpenAI`` → ``openai``).
+        metadata: of the run's start; ``ls_*`` keys are LangChain's own.
+        invocation_params: of the run's start, as the provider's class names them.
+        generation: of ``snapshot_generation``; None = there was no answer.
+    """
+    run, asked = _dict(metadata), _dict(invocation_params)
+    temperature, tokens = _first_number(run, ("ls_temperature",)), _first_number(run, ("ls_max_tokens",))
+    found: dict[str, Any] = {
+        semconv.REQUEST_MODEL: _first_text(run, ("ls_model_name",)) or _first_text(asked, _REQUEST_MODELS),
+        semconv.PROVIDER_NAME: _first_text(run, ("ls_provider",)) or _provider(serialized_name),
+        semconv.REQUEST_TEMPERATURE: _first_number(asked, ("temperature",)) if temperature is None else temperature,
+        semconv.REQUEST_MAX_TOKENS: _whole(_first_number(asked, _MAX_TOKENS) if tokens is None else tokens),
+        semconv.AGENT_NAME: _first_text(run, ("lc_agent_name",)) or _subgraph(run.get("langgraph_checkpoint_ns")),
+    }
+    if is_a(generation, GenerationSnapshot):
+        _add_answer(found, generation)
+        found[semconv.USAGE_CACHE_CREATION_INPUT_TOKENS] = found.get(semconv.USAGE_CACHE_WRITE_INPUT_TOKENS)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _subgraph(namespace: Any) -> str | None:
+    """Return the node as which the graph of a run stands in another (``math_expert:…|agent:…``): an agent's name, mostly."""
+    above = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
+    return safe_text(above[-1].partition(":")[0]) if above else None
+
+
+_MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+_REQUEST_MODELS = ("model", "model_name", "model_id")
+_RESPONSE_MODELS = ("model_name", "model", "model_id", "modelId")
+_RESPONSE_IDS = ("id", "request_id")
+
+
+def finish_reason(choice: ChoiceSnapshot) -> str | None:
+    """Return why a model stopped, in its provider's word; None where it does not say."""
+    _, _, _, reported, info = choice
+    return _first_text(_dict(reported), _FINISH_KEYS) or _first_text(_dict(info), _FINISH_KEYS)
+
+
+def _add_answer(found: dict[str, Any], generation: GenerationSnapshot) -> None:
+    choices, llm_output = generation
+    if not choices:
+        _add_tokens(found, [llm_output])
+        return
+    _, identity, usage, reported, info = choices[0]
+    said, output = _dict(reported), _dict(llm_output)
+    reasons = [reason for choice in choices if (reason := finish_reason(choice)) is not None]
+    found[semconv.RESPONSE_FINISH_REASONS] = reasons or None
+    found[semconv.RESPONSE_MODEL] = _first_text(said, _RESPONSE_MODELS) or _first_text(output, _RESPONSE_MODELS)
+    own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_OURS) else None
+    found[semconv.RESPONSE_ID] = _first_text(said, _RESPONSE_IDS) or own_id or _first_text(output, _RESPONSE_IDS)
+    if _is_cached(usage):
+        found[semconv.RUN_CACHED] = True
+    else:
+        _add_tokens(found, [usage, llm_output, reported, info])
+
+
+def _is_cached(usage: Any) -> bool:
+    """Whether LangChain's cache answered: it sets the cost in ``usage_metadata`` to 0 then (seen in langchain-core 1.8.3)."""
+    cost = _dict(usage).get("total_cost")
+    return type(cost) is int and cost == 0
+
+
+def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
+    """Read one report, the first that knows the input or the output: two of them may count differently."""
+    for report in filter(None, _reports(places)):
+        counts = _counts(report)
+        if semconv.USAGE_INPUT_TOKENS in counts or semconv.USAGE_OUTPUT_TOKENS in counts:
+            found |= {name: _whole(counts[name][1]) for name in _TOKENS if name in counts}
+            return
+
+
+def _counts(report: dict[str, Any]) -> dict[str, tuple[int, float]]:
+    """Return what a report counts, each from the first place in line: by its own keys, as most of the places are not there."""
+    counts: dict[str, tuple[int, float]] = {}
+    for key, value in report.copy().items():  # it may be the application's, who goes on
+        if type(key) is not str or value is None:
+            continue
+        if key in _RANKS:
+            _rank(counts, key, value)
+        elif key in _PARTS:
+            part = _dict(value)
+            for inner in _PARTS[key]:
+                _rank(counts, (key, inner), part.get(inner))
+    return counts
+
+
+def _rank(counts: dict[str, tuple[int, float]], place: _Place, value: Any) -> None:
+    name, rank = _RANKS[place]
+    if (
+        value is not None
+        and (name not in counts or rank < counts[name][0])
+        and (count := plain_number(value)) is not None
+    ):
+        counts[name] = rank, count
+
+
+def _reports(places: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for outer in map(_dict, places):
+        yield outer
+        yield from (_dict(outer.get(name)) for name in _REPORTS)
+
+
+def _first_number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
+    for key in keys if place else ():
+        value = place.get(key)
+        if value is not None and (count := plain_number(value)) is not None:  # most keys are not there
+            return count
+    return None
+
+
+def _dict(place: Any) -> dict[str, Any]:
+    if type(place) is dict:
+        return place
+    if place is None:  # an abstract class is asked for a microsecond
+        return {}
+    return plain_dict(place) if is_a(place, dict) else {}
+
+
+def _first_text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    for key in keys if place else ():  # many report nothing at all
+        value = place.get(key)
+        if value is None:  # most keys are not there
+            continue
+        if type(value) is str and value.isascii():  # most texts are such
+            if value:
+                return value
+        elif is_a(value, str) and (text := safe_text(value)):
+            return text
+    return None
+
+
+def _whole(number: float | None) -> int | None:
+    if number is None or type(number) is int:
+        return number
+    try:
+        return whole if fits_wire(whole := int(number)) else None
+    except (ValueError, OverflowError):  # NaN, infinity
+        return None
+
+
+def _provider(name: str | None) -> str | None:
+    """``ChatOpenAI`` → ``openai``: LangChain's own rule for ``ls_provider``."""
+    return safe_text(name.removeprefix("Chat").lower()) or None if name and name.startswith("Chat") else None
+
+
+# --- render ---------------------------------------------------------------------------------------------------------
+
+# Snapshots → messages in GenAI form and JSON-able values. Never raises for what a payload holds.
+
+MAX_MESSAGES = 2_000
+"""Of a longer conversation the last ones are rendered."""
+_SPEAKERS: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM, ToolMessage: TOOL}
+_AROUND_PARTS: Final = 2
+"""Levels of a message that are around its parts."""
+
+
+def render_messages(value: Any) -> list[dict[str, Any]]:
+    """Return a snapshot of messages, of one message or of a prompt as GenAI messages; ``[]`` where it is none.
+
+    What is no message (``RemoveMessage``, an unknown object) is left out; of very many, the last ones are kept.
+    """
+    rendered = (_of_words(item) or jsonable(_Spoken((item,)), _UNFOLD) for item in spoken(value)[-MAX_MESSAGES:])
+    return [message for message in rendered if is_message(message)]
+
+
+def render_value(value: Any) -> Any:
+    """Return a snapshot as a JSON-able value: documents, messages and commands in their forms. Never raises."""
+    return jsonable(value, _UNFOLD)
+
+
+def is_spoken(value: Any) -> bool:
+    """Whether a value is one message: a snapshot of one, ``("user", text)`` or ``{"role", "content"}``."""
+    if is_a(value, types.MessageSnapshot, BaseMessage):
+        return True
+    if type(value) is tuple or type(value) is list:
+        return len(value) == 2 and role_of(value[0]) is not None and is_a(value[1], str, list)  # noqa: PLR2004
+    return is_message(value) and role_of(value["role"]) is not None
+
+
+def spoken(value: Any) -> Sequence[Any]:
+    """Return the single messages of a snapshot, each still to be rendered."""
+    if is_a(value, types.ThreadSnapshot):
+        return [types.MessageSnapshot(row) for row in zip(*value, strict=True)]
+    if is_a(value, types.PromptSnapshot):
+        return spoken(value[0])
+    if is_a(value, list, tuple) and not is_spoken(value):
+        return value
+    return [value]
+
+
+def _of_words(item: Any) -> dict[str, Any] | None:
+    """Return a message that says a text, with the calls it makes, as most do, in a fraction of the time; None for any other."""
+    if type(item) is not types.MessageSnapshot:
+        return None
+    message, content, rest = item
+    role = _SPEAKERS.get(type(message))
+    if role is None or type(content) is not str or len(content) > MAX_CHARS or MADE in message.additional_kwargs:
+        return None
+    return _answer_of_words(message, content) if role is TOOL else _said_in_words(role, message, content, rest)
+
+
+def _said_in_words(role: str, message: Any, content: str, calls: Any) -> dict[str, Any] | None:
+    if message.name or not (content or calls):
+        return None
+    said = text_message(role, safe_text(content)) if content else {"role": role, "parts": []}
+    if calls:
+        said["parts"] += jsonable([call_part(call) for call in calls], _UNFOLD, within=_AROUND_PARTS)
+    return said if role is not USER or not message.id else {**said, "id": message.id}
+
+
+def _answer_of_words(message: ToolMessage, content: str) -> dict[str, Any] | None:
+    name, identity = message.name, message.tool_call_id
+    if type(identity) is not str or not (name is None or type(name) is str):
+        return None
+    part = response_part({"tool_call_id": safe_text(identity), "status": message.status}, safe_text(content))
+    return {"role": TOOL, "parts": [part], **({"name": safe_text(name)} if name else {})}
+
+
+def _message(item: Any) -> dict[str, Any] | None:
+    """Return one message in GenAI form; None for what is no message (``RemoveMessage``, an unknown object)."""
+    if is_a(item, types.MessageSnapshot):
+        return _snapshot_message(*item)
+    if is_a(item, BaseMessage):
+        return _message(snapshot(item))
+    if is_a(item, str):
+        return text_message(USER, item)
+    if not is_spoken(item):
+        return None
+    if is_a(item, dict):
+        return dict_message(item)
+    return {"role": role_of(item[0]), "parts": parts(item[1])}
+
+
+def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
+    fields = _fields_of(message)
+    kind = fields["type"].removesuffix("MessageChunk")
+    if kind == "remove":
+        return None
+    role = role_of(kind) or fields.get("role", kind)
+    named = _named(fields, is_human=is_a(message, HumanMessage))
+    if role == TOOL:
+        return {"role": TOOL, "parts": [response_part(fields, content)], **named}
+    calls = [call_part(call) for call in rest or ()]
+    said = parts(content, calls_apart=bool(calls))
+    return {"role": role_of(role) or role, "parts": [*said, *calls], **named}
+
+
+_fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
+"""What a message holds, also one of the application's own class: no property of that runs."""
+
+
+def _named(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
+    """Return whose message it is: its speaker's name, the middleware that made it, and a human's id, which threads give."""
+    made = fields["additional_kwargs"].get(MADE)
+    shown = {"name": fields["name"], MADE: made if is_a(made, str) else None, "id": fields["id"] if is_human else None}
+    return {key: value for key, value in shown.items() if value}
+
+
+class _Spoken(types.Snapshot):
+    """(what shall be read as a message,): asks ``jsonable`` to."""
+
+    __slots__ = ()
+
+
+def _unfold_messages(value: types.ThreadSnapshot | types.PromptSnapshot) -> list[Any]:
+    return [_Spoken((item,)) for item in spoken(value)]
+
+
+def _unfold_document(document: types.DocumentSnapshot) -> dict[str, Any]:
+    text, identity, metadata = document
+    plain = {key: value for key, value in metadata.items() if value is None or type(value) in (str, int, float, bool)}
+    return {"page_content": text, "id": identity, "metadata": plain}
+
+
+def _unfold_command(command: types.CommandSnapshot) -> dict[str, Any]:
+    named = zip(("resume", "update", "goto"), command, strict=True)
+    return {"type": "Command", **{name: value for name, value in named if value is not None and value != ()}}
+
+
+_UNFOLD: Mapping[type, Special] = {
+    _Spoken: lambda spoken: _message(spoken[0]),
+    types.ThreadSnapshot: _unfold_messages,
+    types.MessageSnapshot: _message,
+    types.PromptSnapshot: _unfold_messages,
+    types.DocumentSnapshot: _unfold_document,
+    types.CommandSnapshot: _unfold_command,
+    types.Opaque: lambda opaque: {"type": opaque[0]},
+    **dict.fromkeys((BaseMessage, Document), snapshot),  # deeper in its snapshot than copies go
+}
+
+
+# --- langchain ------------------------------------------------------------------------------------------------------
+
+# Snapshots of LangChain values → GenAI content attributes. Span thread; never raises for what a payload holds.
+#
+# The application's half, ``snapshot`` and its kin, is in ``codec.snapshot``; what a model reports besides its words is in
+# ``codec.usage``.
+#
+#     list of messages, prompt, {"messages": …}    gen_ai.input.messages / gen_ai.output.messages
+#     any other value, and a state's other keys    input.value / output.value
+#     a document                                   {"page_content", "id", "metadata"}
+#     Command(resume=…)                            {"type": "Command", "resume": …}
+#     an unknown object                            {"type": its type's name}
+
+_MESSAGES_KEY = "messages"
+_SCORE_KEYS = ("score", "relevance_score", "similarity_score", "_score")
+
+
+def sample_from_messages(messages: Sequence[Any]) -> SingleTurnSample | MultiTurnSample:
+    """Return the sample of a LangChain conversation: multi turn when it has tool calls or several human turns.
+
+    Messages may also be ``("user", text)`` or ``{"role", "content"}``; system messages are left out.
+
+    Raises:
+        SampleError: the conversation cannot be; the message says which part of it, and why.
+
+    Example:
+        >>> from langchain_core.messages import AIMessage, HumanMessage
+        >>> sample_from_messages([HumanMessage("Capital of France?"), AIMessage("Paris.")]).response
+        'Paris.'
+    """
+    said = sample_messages(render_messages(snapshot_tool_output(list(messages))))
+    humans = [message for message in said if isinstance(message, SampleHumanMessage)]
+    answers = [message for message in said if isinstance(message, SampleAIMessage)]
+    if len(humans) <= 1 and len(answers) == len(said) - len(humans) and not any(a.tool_calls for a in answers):
+        return SingleTurnSample(
+            user_input=humans[-1].content if humans else None, response=answers[-1].content if answers else None
+        )
+    try:
+        return MultiTurnSample(user_input=said)
+    except ValueError as error:
+        raise SampleError(str(error)) from error
+
+
+def chat_content(messages: Any, generation: Any) -> dict[str, Any]:
+    """Return the content of a chat model's span.
+
+    Args:
+        messages: of ``snapshot_messages``; None = content is not recorded.
+        generation: of ``snapshot_generation``, or the text that came before a stream was left; None = no answer.
+    """
+    content: dict[str, Any] = {}
+    if messages is not None:
+        asked = messages[0] if type(messages) is list and len(messages) == 1 else messages
+        content[semconv.INPUT_MESSAGES] = render_messages(asked)
+    said = _answers(generation)
+    if said:
+        content[semconv.OUTPUT_MESSAGES] = said
+    return content
+
+
+def completion_content(prompts: Any, generation: Any) -> dict[str, Any]:
+    """Return the content of a text model's span; its prompt is one user message."""
+    asked = prompts if is_a(prompts, list) else [prompts]
+    messages = None if prompts is None else [[text_message(USER, text) for text in asked if is_a(text, str)]]
+    return chat_content(messages, generation)
+
+
+def retriever_content(query: Any, documents: Any) -> dict[str, Any]:
+    """Return the content of a retriever's span.
+
+    Args:
+        query: snapshot of what was looked for.
+        documents: snapshot of what it found; None = it failed, and so found neither something nor nothing.
+    """
+    content: dict[str, Any] = {}
+    if query is not None:
+        content[semconv.RETRIEVAL_QUERY] = as_text(render_value(query))
+    if documents is not None:
+        content[semconv.RETRIEVAL_DOCUMENTS] = _documents_in(documents, depth=1)
+    return content
+
+
+def tool_content(arguments: Any, output: Any) -> dict[str, Any]:
+    """Return the content of a tool's span; documents in its artifact (or result) are retrieved documents.
+
+    Args:
+        arguments: snapshot of the tool's input; None = content is not recorded.
+        output: of ``snapshot_tool_output``; None = it failed.
+    """
+    content: dict[str, Any] = {}
+    if arguments is not None:
+        content[semconv.TOOL_CALL_ARGUMENTS] = render_value(arguments)
+    if output is not None:
+        content[semconv.TOOL_CALL_RESULT] = _tool_result(output)
+        documents = _documents_in(output)
+        if documents:
+            content[semconv.RETRIEVAL_DOCUMENTS] = documents
+    return content
+
+
+def root_content(
+    inputs: Any,
+    outputs: Any,
+    expected: Mapping[str, Any] | None = None,
+    history: Any = None,
+    asked: Any = None,
+) -> dict[str, Any]:
+    """Return the content of a root: a conversation as messages, anything else as a value; a state may carry both.
+
+    Args:
+        inputs: snapshot of the input; None = there was none.
+        outputs: snapshot of the output; None = there was none.
+        expected: what ``spanscore.references`` gave.
+        history: snapshot of what a store of messages gave; None = none was asked.
+        asked: snapshot of the last human message in the first state of a LangGraph. It has an id, which the same message of the
+            input lacks if it came as a tuple or a dict; and it is known also of a graph that is resumed.
+    """
+    content = {
+        **_side(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **_side(outputs, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
+    }
+    if asked is not None:
+        resumes = inputs is None or is_a(inputs, types.CommandSnapshot)
+        _add_asked(content, render_messages(asked), resumes=resumes)
+    if expected:
+        content[semconv.REFERENCES] = jsonable(dict(expected))
+    if history:
+        content[semconv.HISTORY] = render_messages(history)
+    return content
+
+
+def _add_asked(content: dict[str, Any], asked: Sequence[dict[str, Any]], *, resumes: bool) -> None:
+    given, gave = content.get(semconv.INPUT_MESSAGES), content.get(semconv.OUTPUT_MESSAGES)
+    if given:
+        if given[-1:] == [{key: inner for key, inner in message.items() if key != "id"} for message in asked]:
+            given[-1:] = asked
+    elif resumes and gave and not any(message.get("role") == USER and MADE not in message for message in gave):
+        content[semconv.HISTORY] = asked  # a summary took its place
+
+
+def _side(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if _is_conversation(value):
+        return {messages_key: render_messages(value)}
+    if type(value) is not dict or not _is_conversation(value.get(_MESSAGES_KEY), loose=True):
+        return {value_key: render_value(value)}
+    rest = {key: inner for key, inner in value.items() if key != _MESSAGES_KEY}
+    content: dict[str, Any] = {messages_key: render_messages(value[_MESSAGES_KEY])}
+    return {**content, value_key: render_value(rest)} if rest else content
+
+
+def _is_conversation(value: Any, *, loose: bool = False) -> bool:
+    """Whether a value is messages; loosely, under a key that says so, plain texts are messages too."""
+    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage) or is_spoken(value):
+        return True
+    if loose and is_a(value, str):
+        return True
+    if not is_a(value, list, tuple) or is_a(value, types.DocumentSnapshot, types.CommandSnapshot, types.Opaque):
+        return False
+    return len(value) > 0 and all(is_spoken(item) or (loose and is_a(item, str)) for item in value)
+
+
+def _answers(generation: Any) -> list[dict[str, Any]]:
+    if is_a(generation, str):
+        return render_messages([text_message(ASSISTANT, generation)])
+    return (
+        [a for choice in generation[0] for a in _answer(choice)] if is_a(generation, types.GenerationSnapshot) else []
+    )
+
+
+def _answer(choice: types.ChoiceSnapshot) -> list[dict[str, Any]]:
+    said = choice[0]
+    reason = finish_reason(choice)
+    finished = {} if reason is None else {"finish_reason": reason}
+    answer = text_message(ASSISTANT, said) if is_a(said, str) else said
+    return [{**message, **finished} for message in render_messages([answer])]
+
+
+def _tool_result(output: Any) -> Any:
+    if is_a(output, types.MessageSnapshot):
+        return render_value(joined(output[1]))
+    if is_a(output, types.CommandSnapshot):
+        results = [_tool_result(message) for message in _messages_of(output) if is_a(message, types.MessageSnapshot)]
+        if results:
+            return results[0] if len(results) == 1 else results
+    return render_value(output)
+
+
+def _messages_of(command: types.CommandSnapshot) -> Sequence[Any]:
+    update = command[1]
+    return spoken(update[_MESSAGES_KEY]) if is_a(update, dict) and _MESSAGES_KEY in update else ()
+
+
+def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
+    """Return the documents of an artifact or result: itself, in a list, or in a dict's lists."""
+    document = _document(value)
+    if document is not None:
+        return [_retrieved(document)]
+    if is_a(value, types.MessageSnapshot):
+        return _documents_in(value[2], depth)
+    if is_a(value, types.CommandSnapshot):
+        return [found for message in _messages_of(value) for found in _documents_in(message, depth)]
+    if depth <= 0 or is_a(value, types.Snapshot):
+        return []
+    inner = value.values() if is_a(value, dict) else value if is_a(value, list, tuple) else ()
+    return [found for item in inner for found in _documents_in(item, depth - 1)]
+
+
+def _document(value: Any) -> types.DocumentSnapshot | None:
+    """Return a value that is a document, also one that went through JSON; None for any other."""
+    if is_a(value, types.DocumentSnapshot):
+        return value
+    fields = value.__dict__ if is_a(value, Document) else value
+    if not is_a(fields, dict) or not is_a(fields.get("page_content"), str):
+        return None
+    metadata = fields.get("metadata")
+    return types.DocumentSnapshot((fields["page_content"], fields.get("id"), metadata if is_a(metadata, dict) else {}))
+
+
+def _retrieved(document: types.DocumentSnapshot) -> dict[str, Any]:
+    text, identity, metadata = document
+    scores = (metadata[key] for key in _SCORE_KEYS if key in metadata)  # most have none
+    score = next((float(number) for s in scores if (number := plain_number(s)) is not None), None)
+    known = {"id": identity, "content": text, "score": score}
+    shown = jsonable({name: value for name, value in known.items() if value is not None})
+    return shown if is_a(shown, dict) else {}
+
+
+# --- openinference --------------------------------------------------------------------------------------------------
+
+# Retrieved documents → OpenInference's flat attributes: Phoenix drops those of the GenAI form that have no score.
+
+MOST_DOCUMENTS: Final = 20
+"""Of three attributes each: the SDK keeps 128 per span, drops the oldest past that, and warns on stderr about each."""
+_KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {"id": str, "content": str, "score": (float, int)}
+
+
+def flat_documents(documents: Any, room: int | None) -> dict[str, Any]:
+    """Return the first documents, at most 20, as flat attributes; of each, what is there of its id, text and score.
+
+    Args:
+        documents: the value of ``gen_ai.retrieval.documents``; anything else has none.
+        room: attributes that the span may still take; a document goes whole or not at all. None = no limit.
+    """
+    flat: dict[str, Any] = {}
+    for position, document in enumerate(islice(documents, MOST_DOCUMENTS) if isinstance(documents, list) else ()):
+        prefix = f"{semconv.OPENINFERENCE_DOCUMENTS}{position}.document."
+        known = {name: document.get(name) for name in _KINDS}
+        attributes = {prefix + name: value for name, value in known.items() if isinstance(value, _KINDS[name])}
+        if room is not None and len(flat) + len(attributes) > room:
+            break
+        flat |= attributes
+    return flat

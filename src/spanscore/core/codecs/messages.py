@@ -1,0 +1,552 @@
+"""Messages of clients, content blocks and event streams ↔ GenAI messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from spanscore.core.codecs.text import as_text, from_wire, jsonable, safe_text
+from spanscore.core.log import is_a
+from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
+
+__all__ = [
+    "ASSISTANT",
+    "MADE",
+    "SYSTEM",
+    "TOOL",
+    "USER",
+    "as_parts",
+    "bare_message",
+    "call_part",
+    "calls_by_id",
+    "dict_message",
+    "is_made",
+    "is_message",
+    "joined",
+    "message_text",
+    "parts",
+    "read_message",
+    "response_part",
+    "role_of",
+    "sample_messages",
+    "text_message",
+    "tool_calls",
+    "tool_part",
+    "tool_responses",
+    "words_of",
+]
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+# GenAI messages (plain dicts) → what they say → the messages of a sample.
+#
+# A GenAI message is ``{"role", "parts": [{"type": "text", "content"}, {"type": "tool_call", "id", "name", "arguments"},
+# {"type": "tool_call_response", "id", "response"}, …]}``. Other writers leave ``parts`` out and put ``content`` in its place,
+# or write ``result`` for ``response``: both are read.
+
+USER = "user"
+ASSISTANT = "assistant"
+TOOL = "tool"
+SYSTEM = "system"
+MADE = "lc_source"
+"""Key of a message that LangChain made (``additional_kwargs``), such as a summary in place of what was said."""
+
+_DICTS = frozenset({dict})
+_ROLES: Mapping[str, str] = {
+    **dict.fromkeys(("user", "human"), USER),
+    **dict.fromkeys(("assistant", "ai", "model"), ASSISTANT),
+    **dict.fromkeys(("tool", "function"), TOOL),
+    **dict.fromkeys(("system", "developer"), SYSTEM),
+}
+
+
+def role_of(name: Any) -> str | None:
+    """Return the GenAI role for a role's name as any framework writes it, None where it is none of them."""
+    if type(name) is str and name in _ROLES:  # as most write it
+        return _ROLES[name]
+    return _ROLES.get(str.lower(name)) if is_a(name, str) else None
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is a message: a role with parts, or with content."""
+    if type(value) is not dict and not is_a(value, dict):
+        return False
+    role = value.get("role")
+    return (type(role) is str or is_a(role, str)) and ("parts" in value or "content" in value)
+
+
+def is_made(message: Mapping[str, Any]) -> bool:
+    """Whether a middleware made the message: no human and no model said it. What answers a call is that, whoever gave it."""
+    return MADE in message and role_of(message.get("role")) != TOOL
+
+
+def message_text(message: Mapping[str, Any]) -> str | None:
+    """Return what a message says; None where it says nothing in words (an image, a tool call alone).
+
+    An empty text is a text: an empty answer stays one.
+    """
+    parts = _parts(message)
+    if len(parts) == 1:  # as most have
+        return _text_of(parts[0])
+    texts = [text for part in parts if (text := _text_of(part)) is not None]
+    if texts:
+        return "".join(texts)
+    return None if parts else ""
+
+
+def text_message(role: str, text: str) -> dict[str, Any]:
+    """Return a message of one text."""
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
+    """Return the calls a message makes, in order."""
+    return [_call(part) for part in _parts(message) if part.get("type") == "tool_call"]
+
+
+def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
+    """Return name and id, as they stand, of each call a message makes: reading the calls themselves costs twenty times that."""
+    parts = _parts(message)
+    if len(parts) == 1 and parts[0].get("type") != "tool_call":  # as most have
+        return ()
+    return tuple([_named(part) for part in parts if part.get("type") == "tool_call"])
+
+
+def _named(part: Mapping[str, Any]) -> tuple[str, str | None]:
+    name, identity = part.get("name"), part.get("id")
+    if type(name) is not str or type(identity) is not str:  # as no writer has them
+        return _name_in(part), as_text(identity) if identity else None
+    return name, identity or None
+
+
+def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
+    """Return the answers of tools a message brings, in order; of a tool's message also a plain text."""
+    answers = [_response(part) for part in _parts(message) if part.get("type") == "tool_call_response"]
+    if answers or role_of(message.get("role")) != TOOL:
+        return answers
+    return [ToolMessage(content=message_text(message) or "", tool_call_id=_id(message.get("tool_call_id")))]
+
+
+def sample_messages(messages: Iterable[Any]) -> list[Message]:
+    """Return a sample's messages, calls with the agent that made them where it has a name.
+
+    Instructions to the model (system), and what a middleware made, are no part of the conversation.
+    """
+    return [said for message in messages if is_message(message) for said in _said(message)]
+
+
+def _said(message: Mapping[str, Any]) -> Sequence[Message]:
+    role = role_of(message.get("role"))
+    if role == SYSTEM or is_made(message):
+        return []
+    if role == ASSISTANT:
+        return [said for part in _rounds(message) for said in _answer(part)]
+    answers = tool_responses(message)
+    if role == TOOL:
+        return answers
+    text = message_text(message)
+    # Some providers bring the tools' answers in a user message.
+    return answers if answers and not text else [*answers, HumanMessage(content=text or "")]
+
+
+def _rounds(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return a message in parts that each end with results: providers run tools of their own within one answer."""
+    rounds: list[list[Mapping[str, Any]]] = [[]]
+    for part in _parts(message):
+        if (
+            part.get("type") != "tool_call_response"
+            and rounds[-1]
+            and rounds[-1][-1].get("type") == "tool_call_response"
+        ):
+            rounds.append([])
+        rounds[-1].append(part)
+    return [message] if len(rounds) == 1 else [{**message, "parts": parts} for parts in rounds]
+
+
+def _answer(message: Mapping[str, Any]) -> Sequence[Message]:
+    calls = tool_calls(message) or None
+    agent = {"agent": as_text(message["name"])} if calls and message.get("name") else None
+    said = AIMessage(content=message_text(message) or "", tool_calls=calls, metadata=agent)
+    return [said, *tool_responses(message)]
+
+
+def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    parts = message["parts"] if "parts" in message else message.get("content")
+    if type(parts) is list:
+        if len(parts) == 1 and type(parts[0]) is dict:  # as most have
+            return parts
+        if _DICTS.issuperset(map(type, parts)):  # as our own codec writes them
+            return parts
+    return _as_parts(parts)
+
+
+def _as_parts(parts: Any) -> list[Mapping[str, Any]]:
+    if isinstance(parts, str):
+        return [{"type": "text", "content": parts}]
+    if not isinstance(parts, Sequence) or isinstance(parts, (bytes, bytearray)):
+        return []
+    shown = [{"type": "text", "content": part} if isinstance(part, str) else part for part in parts]
+    return [part for part in shown if isinstance(part, Mapping)]
+
+
+def _text_of(part: Mapping[str, Any]) -> str | None:
+    if part.get("type", "text") != "text":
+        return None
+    text = part.get("content", part.get("text"))
+    return safe_text(text) if isinstance(text, str) else None
+
+
+def _call(part: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(
+        name=_name_in(part), args=_arguments(part.get("arguments", part.get("args"))), id=_id(part.get("id"))
+    )
+
+
+def _name_in(part: Mapping[str, Any]) -> str:
+    name = part.get("name")
+    return as_text(name) if name else ""
+
+
+def _arguments(value: Any) -> dict[str, Any]:
+    arguments = jsonable(from_wire(value) if isinstance(value, str) else value)
+    if isinstance(arguments, dict):
+        return arguments
+    return {} if arguments in (None, "") else {"input": arguments}
+
+
+def _response(part: Mapping[str, Any]) -> ToolMessage:
+    response = part.get("response", part.get("result", part.get("content")))
+    return ToolMessage(content="" if response is None else as_text(response), tool_call_id=_id(part.get("id")))
+
+
+def _id(value: Any) -> str | None:
+    return None if value is None else as_text(value)
+
+
+# --- blocks ---------------------------------------------------------------------------------------------------------
+
+# Content blocks, as LangChain and each provider write them → parts of a GenAI message.
+#
+# Calls of tools and their results stand in blocks of Anthropic (``tool_use``), LangChain (``server_tool_call``), OpenAI
+# (``function_call``), Vercel (``tool-call``), Bedrock (``{"toolUse": …}``) and Gemini (``{"functionCall": …}``).
+
+_MODALITY = {
+    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
+    **dict.fromkeys(("audio", "input_audio"), "audio"),
+    "video": "video",
+    **dict.fromkeys(("file", "input_file", "document", "media"), "file"),
+}
+"""Type of a content block that holds no words → its modality."""
+_WORDED = ("text", "content", "page_content")
+_CALLS = frozenset(
+    {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
+)
+"""Types of content blocks that repeat what stands in ``tool_calls``."""
+_CALLED = _CALLS | {"server_tool_use", "mcp_tool_use", "server_tool_call", "custom_tool_call", "tool-call"}
+_ANSWERED = ("tool_result", "tool-result", "call_output")
+"""Endings of the types of blocks that are results: ``web_search_tool_result``, ``function_call_output``."""
+_CALL_IDS = ("call_id", "id", "toolCallId", "toolUseId")
+"""The first is OpenAI's, whose ``id`` is that of the output item."""
+_ANSWERED_IDS = ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "toolUseId", "id")
+_NATIVE = ("text", "tool_call", "tool_call_response", "reasoning")
+"""Types of most parts of the conventions."""
+
+
+def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
+    """Return a message's content as parts; an empty text is no part: a message without any says the empty text.
+
+    Args:
+        calls_apart: the message has its tool calls elsewhere, blocks that repeat them are left out.
+    """
+    if is_a(content, str):
+        return [{"type": "text", "content": content}] if content else []
+    if is_a(content, dict):  # one block alone: Azure's agents, Gemini's files
+        content = [content]
+    if not is_a(content, list):
+        return []
+    blocks = [block for block in content if not (calls_apart and _kind(block) in _CALLS)]
+    return [part for block in blocks if (part := _part(block)) is not None]
+
+
+def joined(content: Any) -> Any:
+    """Return blocks that are all words as one text, a marker for each that shows something else; other content as it is."""
+    if not is_a(content, list):
+        return content
+    words = parts(content)
+    if words and len(words) == len(content) and all(part["type"] == "text" for part in words):
+        return "".join(part["content"] for part in words)
+    return [_marker(block) if _shows(block) else block for block in content]
+
+
+def as_parts(listed: list[Any]) -> list[Any]:
+    """Return what a message lists, parts of the conventions or a client's blocks, with calls and results as parts."""
+    for part in listed:
+        if type(part) is not dict or part.get("type") not in _NATIVE:
+            return [(tool_part(part) or part) if type(part) is dict else part for part in listed]
+    return listed  # as most are
+
+
+def tool_part(block: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a block that calls a tool, or holds a tool's result, as a part; None for any other."""
+    kind = block.get("type")
+    if is_a(kind, str):
+        if kind in _CALLED:
+            return _tool_call_part(block)
+        return _tool_response_part(block) if kind.endswith(_ANSWERED) else None
+    key = next((key for key in _WRAPPED if is_a(block.get(key), dict)), None)
+    return None if key is None else _WRAPPED[key](block[key])
+
+
+def _shows(block: Any) -> bool:
+    """Whether a block of a tool's answer is bytes, or says where they lie; a document's words are an answer."""
+    if _kind(block) not in _MODALITY:
+        return False
+    source = block.get("source")
+    worded = is_a(source, dict) and source.get("type") in {"text", "content"}
+    return not worded and not any(is_a(block.get(key), str) for key in _WORDED)
+
+
+def _part(block: Any) -> dict[str, Any] | None:
+    if is_a(block, str):
+        return {"type": "text", "content": block}
+    if not is_a(block, dict):
+        return None
+    kind = _kind(block)
+    words = block.get("text", block.get("content" if kind == "text" else "refusal"))
+    if is_a(words, dict):  # Azure's agents: {"text": {"value": "…", "annotations": []}}
+        words = words.get("value")
+    if is_a(words, str) and kind not in _MODALITY:
+        return {"type": "reasoning" if block.get("thought") is True else "text", "content": words}
+    if kind == "text":  # without its text: some tools answer so
+        return None
+    read = _BLOCKS.get(kind)
+    return (tool_part(block) or {"type": kind}) if read is None else read(block)
+
+
+def _kind(block: Any) -> str:
+    kind = block.get("type") if is_a(block, dict) else None
+    return kind if is_a(kind, str) else "generic"
+
+
+def _marker(block: dict[str, Any]) -> dict[str, Any]:
+    """Say what is shown; never the bytes, or where they lie."""
+    return {"type": "blob", "modality": _MODALITY[block["type"]]}
+
+
+def _tool_call_part(block: dict[str, Any]) -> dict[str, Any]:
+    named = {"id": _first(block, _CALL_IDS), "name": _first(block, ("name", "toolName"))}
+    return {"type": "tool_call", **named, "arguments": _first(block, ("input", "args", "arguments"))}
+
+
+def _tool_response_part(block: dict[str, Any]) -> dict[str, Any]:
+    gave = _first(block, ("content", "output", "result", "response"))
+    is_wrapped = is_a(gave, dict) and gave.keys() == {"type", "value"}  # Vercel's, since version 5 of its SDK
+    response = gave["value"] if is_wrapped else joined(gave)
+    return {"type": "tool_call_response", "id": _first(block, _ANSWERED_IDS), "response": response}
+
+
+def _first(block: dict[str, Any], keys: Sequence[str]) -> Any:
+    return next((block[key] for key in keys if key in block), None)
+
+
+def _search_result(block: dict[str, Any]) -> dict[str, Any]:
+    known = {key: block[key] for key in ("source", "title") if is_a(block.get(key), str)}
+    return {"type": "search_result", **known, "content": joined(block.get("content"))}
+
+
+def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
+    said = block.get("reasoning", block.get("thinking"))
+    if said is None and is_a(block.get("summary"), list):
+        said = "".join(part["text"] for part in block["summary"] if is_a(part, dict) and "text" in part)
+    return {"type": "reasoning", "content": said or ""}
+
+
+_BLOCKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    **dict.fromkeys(_MODALITY, _marker),
+    "reasoning": _reasoning,
+    "thinking": _reasoning,
+    "search_result": _search_result,
+    "tool_call_response": dict.copy,  # a part already
+}
+"""Type of a content block → how it is read; calls and results aside."""
+_WRAPPED: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    **dict.fromkeys(("toolUse", "functionCall", "function_call"), _tool_call_part),
+    **dict.fromkeys(("toolResult", "functionResponse", "function_response"), _tool_response_part),
+}
+"""Only key of a block without a type → how the block's value is read."""
+
+
+# --- message dicts --------------------------------------------------------------------------------------------------
+
+# A message as a client's dict, ``{"role", "content", "tool_calls"}`` and its kin → a GenAI message.
+
+_SOURCED = ("Message", "Event")
+"""How the types of AutoGen's messages end: ``TextMessage``, ``ToolCallRequestEvent`` …"""
+
+
+def read_message(value: Any) -> dict[str, Any] | None:
+    """Read a message that stands under a name of the conventions, in their form or any client's; None for any other value."""
+    if type(value) is not dict:
+        return None
+    listed = value.get("parts")
+    if type(listed) is list and type(value.get("role")) is str:  # as in most
+        if len(listed) == 1 and type(listed[0]) is dict and listed[0].get("type") == "text":  # as most have
+            return value
+        return value if (read := as_parts(listed)) is listed else {**value, "parts": read}
+    return _clients_message(value)
+
+
+def _clients_message(value: dict[str, Any]) -> dict[str, Any] | None:
+    if not is_message(value):
+        return _item(value)
+    listed = value.get("content")
+    if "parts" not in value and type(listed) is list and (read := as_parts(listed)) is not listed:
+        return {**value, "parts": read}
+    has_more = role_of(value["role"]) == TOOL or value.get("tool_calls")
+    return dict_message(value) if has_more else value
+
+
+def _is_response(part: Any) -> bool:
+    return type(part) is dict and part.get("type") == "tool_call_response"
+
+
+def _item(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Read a message of calls alone, and an item of OpenAI's Responses API, which has no role."""
+    if is_a(value.get("role"), str):
+        return dict_message(value) if value.get("tool_calls") else None
+    part = tool_part(value)
+    role = ASSISTANT if part is None or part["type"] == "tool_call" else TOOL
+    return None if part is None else {"role": role, "parts": [part]}
+
+
+def dict_message(item: dict[str, Any]) -> dict[str, Any]:
+    """Read a dict with a role as OpenAI's clients write it, and GenAI's own form as it is."""
+    if "parts" in item:
+        return item
+    role = role_of(item["role"]) or item["role"]
+    content = item.get("content")
+    if role == TOOL:
+        results = [part for part in parts(content) if _is_response(part)] if is_a(content, list) else []
+        return {"role": TOOL, "parts": results or [response_part(item, content)]}
+    called = item.get("tool_calls")
+    calls = [call_part(call) for call in called if is_a(call, dict)] if is_a(called, list) else []
+    return {"role": role, "parts": [*parts(content, calls_apart=bool(calls)), *calls]}
+
+
+def bare_message(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Read a message that has no role, or no content; return None for any other dict.
+
+    BeeAI writes ``{"role", "text"}``, AutoGen ``{"source", "type", "content"}``.
+    """
+    role, text = role_of(item.get("role")), item.get("text")
+    if role is not None:
+        is_bare = is_a(text, str) and "content" not in item and "parts" not in item
+        return {"role": role, "parts": parts(text)} if is_bare else None
+    kind, source = item.get("type"), item.get("source")
+    is_sourced = is_a(kind, str) and kind.endswith(_SOURCED) and is_a(source, str) and "content" in item
+    return _sourced(kind, source, item["content"]) if is_sourced else None
+
+
+def _sourced(kind: Any, source: Any, content: Any) -> dict[str, Any]:
+    listed = [one for one in content if is_a(one, dict)] if is_a(content, list) else []
+    if kind == "ToolCallExecutionEvent":
+        answers = [{**one, "tool_call_id": one.get("call_id")} for one in listed]
+        return {"role": TOOL, "parts": [response_part(one, one.get("content")) for one in answers]}
+    said: Mapping[str, list[dict[str, Any]]] = {
+        "ToolCallRequestEvent": list(map(call_part, listed)),
+        "ThoughtEvent": [{"type": "reasoning", "content": content}],
+    }
+    role = USER if role_of(source) == USER else ASSISTANT
+    return {"role": role, "name": source, "parts": said[kind] if kind in said else parts(content)}
+
+
+def call_part(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a tool call: its name and arguments stand in it, or under ``function``."""
+    function = call.get("function")
+    named = function if is_a(function, dict) else call
+    return {
+        "type": "tool_call",
+        "id": call.get("id"),
+        "name": named.get("name"),
+        "arguments": named["args"] if "args" in named else named.get("arguments"),
+    }
+
+
+def response_part(fields: Mapping[str, Any], content: Any) -> dict[str, Any]:
+    """Return what a tool answered, of the fields of its message and what it says."""
+    failed = {"status": "error"} if fields.get("status") == "error" else {}
+    return {"type": "tool_call_response", "id": fields.get("tool_call_id"), "response": joined(content), **failed}
+
+
+# --- event stream ---------------------------------------------------------------------------------------------------
+
+# Server-sent events in one text, as a runnable yields them to a web client → the words in them.
+#
+# The format is that of https://html.spec.whatwg.org/multipage/server-sent-events.html.
+
+_FIELD: Final = re.compile(r"(data|event|id|retry|):(.*)", re.DOTALL)
+_BETWEEN: Final = re.compile(r"\n\n+(?=data:|event:|id:|retry:|:)")
+_BEGINS: Final = ("data:", "event:", "id:", "retry:", ":")
+_NO_WORDS: Final = frozenset({"metadata", "end", "done", "ping", "error"})
+"""Types of events that bring no part of the answer, as LangServe and others name them."""
+_DONE: Final = "[DONE]"
+_KEYS: Final = ("choices", "delta", "content", "text", "token", "answer", "chunk")
+"""Where an event that is a JSON object holds its words, in the forms of OpenAI, Anthropic, Vercel and LangServe."""
+
+
+def words_of(text: str) -> str:
+    """Return what server-sent events say one after another; any other text as it is."""
+    if not text.startswith(_BEGINS):
+        return text
+    text_of_lf = text.replace("\r\n", "\n")
+    events = [*_events(text_of_lf)]
+    if None in events or not (len(events) > 1 or text_of_lf.endswith("\n\n")):
+        return text
+    said = [*_each([data for data in events if data and data[0].strip() != _DONE])]
+    return "".join(said) if any(said) else text
+
+
+def _each(datas: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield what each event says; a space behind every ``data:`` is the format's, not the token's."""
+    spaced = all(line[:1] in ("", " ") for data in datas for line in data)
+    for data in datas:
+        yield _event_text("\n".join([line[spaced:] for line in data]))
+
+
+def _events(text: str) -> Iterator[list[str] | None]:
+    """Yield the lines of data of each event, none of one that holds no words; None for a block that is no event."""
+    for block in _BETWEEN.split(text.rstrip("\n")):
+        data, kind, is_event = list[str](), "", False
+        for line in block.split("\n"):
+            field = _FIELD.fullmatch(line)
+            is_event = is_event or field is not None
+            if field is None:
+                data[-1:] = (
+                    [f"{data[-1]}\n{line}"] if data else []
+                )  # its writer did not frame the line break of a token
+            elif field[1] == "data":
+                data.append(field[2])
+            elif field[1] == "event":
+                kind = field[2].strip()
+        yield ([] if kind in _NO_WORDS else data) if is_event else None
+
+
+def _event_text(data: str) -> str:
+    if not data.lstrip().startswith(("{", '"')):
+        return data
+    try:
+        return _words(json.loads(data))
+    except (ValueError, RecursionError):
+        return data
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(map(_words, value))
+    if isinstance(value, dict):
+        return next((words for key in _KEYS if key in value and (words := _words(value[key]))), "")
+    return ""

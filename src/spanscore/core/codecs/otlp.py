@@ -1,0 +1,138 @@
+"""OTLP-JSON lines ↔ spans: ended spans on one line each, and the spans of a file that a command was given."""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from opentelemetry.sdk.trace import ReadableSpan
+
+from spanscore.core.printable import printable
+from spanscore.core.span import SpanData
+from spanscore.errors import ConfigurationError, SampleError
+
+__all__ = ["json_line", "read_spans", "request_line", "stored_spans"]
+
+# --- otlp -----------------------------------------------------------------------------------------------------------
+
+# OTLP-JSON lines ↔ ours: ended spans → an ExportTraceServiceRequest on one line, and such lines → SpanData.
+#
+# The file of the OpenTelemetry Collector's ``file`` exporter: one request per line, ids as hex, enums as numbers, 64-bit
+# integers as text (opentelemetry-proto, docs/specification.md, "JSON Protobuf Encoding").
+
+_ID_KEYS = ("traceId", "spanId", "parentSpanId")
+
+
+def json_line(spans: Sequence[ReadableSpan]) -> str:
+    """Return ended spans as one export request on one line, its newline included."""
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+    return _line_of(encode_spans(spans))
+
+
+def request_line(request: bytes) -> str:
+    """Return an export request as one line, its newline included."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    return _line_of(ExportTraceServiceRequest.FromString(request))
+
+
+def _line_of(message: Any) -> str:
+    from google.protobuf.json_format import MessageToDict
+
+    request = MessageToDict(message, use_integers_for_enums=True)
+    _ids_as_hex(request)
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def read_spans(lines: Iterable[str], left_out: Counter[str] | None = None) -> Iterator[SpanData]:
+    """Yield the valid spans of OTLP-JSON lines, in their order. Empty lines and lines of logs or metrics are skipped.
+
+    Args:
+        lines: one request each.
+        left_out: counts the spans that are not valid, by what is wrong with them.
+
+    Raises:
+        SampleError: a line is not an export request; the message gives its number, and quotes nothing of it.
+    """
+    from spanscore.core.codecs.otlp_request import span_data_of, taken_apart
+
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            taken = taken_apart(_request(number, line))
+            if left_out is not None:
+                left_out.update(taken.rejected)
+            yield from map(span_data_of, taken.spans)
+
+
+def _request(number: int, line: str) -> bytes:
+    from spanscore.core.codecs.otlp_request import UnreadableRequest, from_json
+
+    try:
+        return from_json(line)
+    except UnreadableRequest as error:
+        raise SampleError(
+            f"line {number} is not an OTLP trace request ({error.because}). Expected: one JSON object per line with "
+            '"resourceSpans", as the Collector\'s file exporter and `spanscore demo --out` write it'
+        ) from None
+
+
+def _ids_as_hex(request: dict[str, Any]) -> None:
+    """Rewrite every id in place: OTLP-JSON has them in hex, where protobuf's own JSON has base64."""
+    for resource_spans in request.get("resourceSpans", ()):
+        for scope_spans in resource_spans.get("scopeSpans", ()):
+            for span in scope_spans.get("spans", ()):
+                for holder in (span, *span.get("links", ())):
+                    holder.update({name: b64decode(holder[name]).hex() for name in _ID_KEYS if name in holder})
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+# A file of spans that a command was given → its spans.
+
+
+@contextmanager
+def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
+    """Yield the valid spans of a file of OTLP-JSON lines; at the end, standard error says how many are not, and why.
+
+    Args:
+        file: ``-`` = standard input.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+        SampleError: a line is not OTLP-JSON; the message names the file and the line.
+    """
+    left_out: Counter[str] = Counter()
+    with _open_lines(file) as lines:
+        yield _read(file, lines, left_out)
+    if left_out:
+        why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.most_common())
+        message = f"{printable(file)}: {left_out.total():,} left out as not valid: {why}"
+        typer.secho(message, fg=typer.colors.YELLOW, err=True)
+
+
+def _read(file: str, lines: Iterable[str], left_out: Counter[str]) -> Iterator[SpanData]:
+    try:
+        yield from read_spans(lines, left_out)
+    except SampleError as error:
+        raise SampleError(f"{printable(file)}: {error}") from None
+
+
+@contextmanager
+def _open_lines(file: str) -> Iterator[Iterable[str]]:
+    """Yield the lines of a file; what is not UTF-8 in them is replaced."""
+    if file == "-":
+        yield sys.stdin
+        return
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace") as opened:
+            yield opened
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise ConfigurationError(f"{error.filename}: {error.strerror}") from None

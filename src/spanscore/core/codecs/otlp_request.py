@@ -1,0 +1,434 @@
+"""An OTLP request, protobuf or JSON → its spans, each still the bytes that came; and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from binascii import unhexlify
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore.core.codecs.otlp_scan import (
+    TIMES_SIZE,
+    RequestSkeleton,
+    ScopePlace,
+    SpanHead,
+    SpanPlace,
+    times_in,
+    walked,
+)
+from spanscore.core.codecs.otlp_span import SpanOfPairs, span_data_of_message
+from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.log import type_name
+from spanscore.core.span import SpanData
+
+__all__ = [
+    "TIMES_SIZE",
+    "Origin",
+    "SpanPlace",
+    "Taken",
+    "UnreadableRequest",
+    "WireSpan",
+    "from_json",
+    "kept",
+    "logs_from_json",
+    "request_of",
+    "resource_message",
+    "resource_of",
+    "span_data_of",
+    "taken_apart",
+    "times_alone",
+    "times_of",
+    "trace_state_of",
+    "with_attributes",
+]
+
+# --- wire json ------------------------------------------------------------------------------------------------------
+
+# OTLP-JSON → the same request as protobuf (opentelemetry-proto, docs/specification.md, "JSON Protobuf Encoding").
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_IDS = {"traceId": "trace_id", "spanId": "span_id", "parentSpanId": "parent_span_id"}
+_NO_ID = b"?"
+"""For what is no hex: of a length that no id has, as an empty parent would make a root of the span."""
+_UNFIT = (ValueError, TypeError, AttributeError, RecursionError, ParseError)
+"""What the JSON of somebody else makes its readers raise. Their own words quote it: prompts and answers."""
+
+
+class UnreadableRequest(ValueError):
+    """Bytes are no export request at all: the message says what the reader stumbled over, and quotes nothing of them.
+
+    Attributes:
+        because: the name of the reader's error.
+    """
+
+    def __init__(self, because: str, request: str = "ExportTraceServiceRequest") -> None:
+        super().__init__(f"no {request} ({because})")
+        self.because = because
+
+
+def from_json(body: bytes | str) -> bytes:
+    """Return an OTLP-JSON request as protobuf.
+
+    A span that cannot be read is empty in it, and an id that is no hex is one byte, so that only this span is not valid.
+
+    Raises:
+        UnreadableRequest: it is no JSON, or no request.
+    """
+    try:
+        given = _loaded(body if isinstance(body, str) else body.decode())
+        request = ExportTraceServiceRequest()
+        for resource_spans in _list(given, "resourceSpans"):
+            _add(resource_spans, request.resource_spans.add())
+    except _UNFIT as error:
+        raise UnreadableRequest(type_name(error)) from None
+    return request.SerializeToString()
+
+
+def logs_from_json(body: bytes) -> bytes:
+    """Return an OTLP-JSON request of logs as protobuf; a record that cannot be read is empty in it.
+
+    Raises:
+        UnreadableRequest: it is no JSON, or no request.
+    """
+    try:
+        request = ExportLogsServiceRequest()
+        for resource_logs in _list(_loaded(body.decode()), "resourceLogs"):
+            of = request.resource_logs.add()
+            for scope in _list(resource_logs, "scopeLogs"):
+                records, into = _list(scope, "logRecords"), of.scope_logs.add()
+                _parse(scope, into)
+                for record in records:
+                    _add_with_ids([(record, into.log_records.add())])
+    except _UNFIT as error:
+        raise UnreadableRequest(type_name(error), "ExportLogsServiceRequest") from None
+    return request.SerializeToString()
+
+
+def _loaded(text: str) -> Any:
+    loaded = json.loads(text)
+    if _SURROGATE.search(text):  # half an emoji, where a writer cut a text off: protobuf would refuse the whole span
+        return json.loads(safe_text(json.dumps(loaded, ensure_ascii=False)))
+    return loaded
+
+
+def _list(holder: dict[str, Any], name: str) -> list[Any]:
+    """Take a list out of its holder; what is missing or null is empty."""
+    value = holder.pop(name, None)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise TypeError(name)
+    return value
+
+
+def _add(given: dict[str, Any], into: Any) -> None:
+    for scope in _list(given, "scopeSpans"):
+        spans, scope_spans = _list(scope, "spans"), into.scope_spans.add()
+        _parse(scope, scope_spans)
+        for span in spans:
+            _add_span(span, scope_spans.spans.add())
+    _parse(given, into)
+
+
+def _add_span(given: dict[str, Any], into: Any) -> None:
+    try:
+        links = [(link, into.links.add()) for link in _list(given, "links")]
+    except _UNFIT:
+        into.Clear()
+        return
+    _add_with_ids([(given, into), *links])
+
+
+def _add_with_ids(holders: list[tuple[dict[str, Any], Any]]) -> None:
+    """Parse what has ids, and what stands in it; where one of them cannot be read, the first, which holds them, is empty."""
+    try:
+        for holder, message in holders:
+            ids = dict(_ids(holder))
+            _parse(holder, message)
+            for name, value in ids.items():
+                setattr(message, name, value)
+    except _UNFIT:
+        holders[0][1].Clear()
+
+
+def _ids(holder: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Yield the ids of a span or link, which are hex where protobuf's own JSON has base64; they are out of it then."""
+    for name, field in _IDS.items():
+        if value := holder.pop(name, None):
+            yield field, _unhex(value)
+
+
+def _unhex(value: str) -> bytes:
+    try:
+        return unhexlify(value)
+    except ValueError:
+        return _NO_ID
+
+
+def _parse(given: dict[str, Any], into: Any) -> None:
+    if not isinstance(given, dict):
+        raise TypeError
+    ParseDict(given, into, ignore_unknown_fields=True)
+
+
+# --- wire -----------------------------------------------------------------------------------------------------------
+
+# OTLP as it stands on the wire: a request → its spans, each still the bytes that came, and back.
+#
+# What is not scored is never converted, and what stands in a request as SDKs write it is not even copied: a span is its ids
+# and
+# a place in the body until somebody keeps it. Any other request is written anew by a skeleton of its messages, in which a
+# span is
+# bytes.
+
+_TIMES: Final = Struct("<xQxQ").unpack
+_CACHED, _CACHED_BYTES = 256, 16_384
+"""How many resources and scopes are kept decoded, and up to which size: services have few, and they are small."""
+
+
+class Origin(NamedTuple):
+    """What the spans of one ``ScopeSpans`` share.
+
+    Attributes:
+        resource: the message, as bytes.
+        scope: likewise.
+        scope_name: of the instrumentation scope.
+        resource_schema: URL; empty where there is none.
+        scope_schema: likewise.
+    """
+
+    resource: bytes
+    scope: bytes
+    scope_name: str
+    resource_schema: str = ""
+    scope_schema: str = ""
+
+
+class WireSpan(NamedTuple):
+    """One valid span as it came.
+
+    Attributes:
+        trace_id: 16 bytes, not all zero.
+        span_id: 8 bytes, likewise.
+        parent_id: 8 bytes; empty where it has no parent.
+        parent_is_remote: its parent is in another process, as far as its flags say.
+        raw: the ``Span`` message. Only its ids and flags were read: the rest may still turn out to be no span.
+        origin: whose it is.
+    """
+
+    trace_id: bytes
+    span_id: bytes
+    parent_id: bytes
+    parent_is_remote: bool
+    raw: bytes
+    origin: Origin
+
+
+_new: Callable[[type[WireSpan], tuple[bytes, bytes, bytes, bool, bytes, Origin]], WireSpan] = tuple.__new__
+"""Half of what the constructor of a named tuple takes."""
+
+
+def kept(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
+    """Return a span with bytes of its own, so that its request can go."""
+    trace_id, span_id, parent_id, is_remote, start, end, _ = place
+    return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, body[start:end], origin))
+
+
+class Taken(NamedTuple):
+    """One request, taken apart.
+
+    Attributes:
+        body: where its spans stand.
+        places: of those that are valid, in their order, by whose they are.
+        rejected: what is wrong → how many spans are not valid for it; it quotes nothing of them.
+    """
+
+    body: bytes
+    places: Sequence[tuple[Origin, Sequence[SpanPlace]]]
+    rejected: Mapping[str, int]
+
+    @property
+    def spans(self) -> list[WireSpan]:
+        """Its valid spans, copied."""
+        return [kept(self.body, place, origin) for origin, places in self.places for place in places]
+
+
+def taken_apart(body: bytes) -> Taken:
+    """Return the spans of an ``ExportTraceServiceRequest``.
+
+    Raises:
+        UnreadableRequest: it is none.
+    """
+    rejected: dict[str, int] = {}
+    try:
+        found = walked(body, rejected)
+        if found is None:
+            rejected.clear()
+            found = walked(body := _rewritten(body), rejected)
+            assert found is not None  # it is as protobuf itself writes it
+        return Taken(body, [(_origin(one), one.spans) for one in found], rejected)
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error)) from None
+
+
+def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData:
+    """Return a span as we see it; spans of one origin share their resource. An end before the start is the start.
+
+    Args:
+        span: a valid one.
+        mended: counts what was not as it should be.
+
+    Raises:
+        UnreadableRequest: what follows the ids is no span.
+    """
+    resource = resource_of(span.origin)
+    try:
+        message = SpanOfPairs.FromString(span.raw)
+        data = span_data_of_message(message, span.origin.scope_name, resource)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise UnreadableRequest(type_name(error)) from None
+    if mended is not None and message.end_time_unix_nano < message.start_time_unix_nano:
+        mended["an end before its start"] += 1
+    return data
+
+
+def resource_of(origin: Origin) -> Mapping[str, Any]:
+    """Return the attributes of a resource, the same object for all spans of it.
+
+    Raises:
+        UnreadableRequest: it is none.
+    """
+    try:
+        return _resource(origin.resource)
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error)) from None
+
+
+def trace_state_of(span: WireSpan) -> str:
+    """Return the W3C ``tracestate`` header, empty where there is none."""
+    try:
+        return str(SpanHead.FromString(span.raw).trace_state, "utf-8", "replace")
+    except DecodeError:
+        return ""  # what follows the ids is no span; who decodes all of it is told
+
+
+def times_of(span: WireSpan) -> tuple[int, int] | None:
+    """Return start and end of a span in nanoseconds since the epoch; None if its bytes are gone, or hold no times."""
+    raw = span[4]
+    if len(raw) == TIMES_SIZE:  # a shortened span
+        return _TIMES(raw)
+    if not raw:
+        return None
+    try:
+        head = SpanHead.FromString(raw)
+    except DecodeError:
+        return None
+    start_ns, end_ns = head.start_time_unix_nano, head.end_time_unix_nano
+    return (start_ns, end_ns) if start_ns and end_ns else None
+
+
+def times_alone(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
+    """Return a span of which only start and end are kept."""
+    trace_id, span_id, parent_id, is_remote, start, end, _ = place
+    return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, times_in(body, start, end), origin))
+
+
+def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
+    """Return a ``Span`` message with more attributes: its own bytes, these appended.
+
+    Args:
+        raw: the message.
+        attributes: bool, int, float and text, and lists of them.
+    """
+    more = Span()
+    for name, value in attributes.items():
+        pair = more.attributes.add(key=safe_text(name))
+        _set(pair.value, value)
+    return raw + more.SerializeToString()
+
+
+def resource_message(attributes: Mapping[str, Any]) -> bytes:
+    """Return a ``Resource`` message: bool, int, float and text, and lists of them."""
+    made = Resource()
+    for name, value in attributes.items():
+        _set(made.attributes.add(key=safe_text(name)).value, value)
+    return bytes(made.SerializeToString())
+
+
+def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
+    """Return an ``ExportTraceServiceRequest`` of ``Span`` messages, grouped by origin in the order in which they came."""
+    request = RequestSkeleton()
+    resources: dict[tuple[bytes, str], Any] = {}
+    scopes: dict[Origin, Any] = {}
+    for origin, raw in spans:
+        if origin not in scopes:
+            whose = origin.resource, origin.resource_schema
+            if whose not in resources:
+                resources[whose] = request.resource_spans.add(resource=[whose[0]], schema_url=whose[1])
+            added = resources[whose].scope_spans.add(scope=[origin.scope], schema_url=origin.scope_schema)
+            scopes[origin] = added.spans
+        scopes[origin].append(raw)
+    return bytes(request.SerializeToString())
+
+
+def _rewritten(body: bytes) -> bytes:
+    """Return a request as SDKs write it: what we do not know is left out, and what comes in pieces is joined."""
+    request = RequestSkeleton.FromString(body)
+    request.DiscardUnknownFields()
+    for resource_spans in request.resource_spans:
+        resource_spans.resource[:] = [b"".join(resource_spans.resource)]
+        for scope_spans in resource_spans.scope_spans:
+            scope_spans.scope[:] = [b"".join(scope_spans.scope)]
+    return bytes(request.SerializeToString())
+
+
+def _origin(of: ScopePlace) -> Origin:
+    resource, scope, resource_schema, scope_schema, _ = of
+    is_small = len(resource) + len(scope) <= _CACHED_BYTES
+    return (_small_origin if is_small else _made_origin)(resource, scope, resource_schema, scope_schema)
+
+
+def _made_origin(resource: bytes, scope: bytes, resource_schema: str, scope_schema: str) -> Origin:
+    return Origin(resource, scope, InstrumentationScope.FromString(scope).name, resource_schema, scope_schema)
+
+
+_small_origin = lru_cache(_CACHED)(_made_origin)
+"""The same object for all that comes of it, whose bytes are hashed once, whatever is looked up by them."""
+
+
+def _resource(resource: bytes) -> Mapping[str, Any]:
+    return _small_resource(resource) if len(resource) <= _CACHED_BYTES else _decoded_resource(resource)
+
+
+def _decoded_resource(resource: bytes) -> Mapping[str, Any]:
+    return attributes_of(Resource.FromString(resource).attributes)
+
+
+_small_resource = lru_cache(_CACHED)(_decoded_resource)
+
+
+def _set(into: Any, value: Any) -> None:
+    if isinstance(value, bool):
+        into.bool_value = value
+    elif isinstance(value, int):
+        into.int_value = value
+    elif isinstance(value, float):
+        into.double_value = value
+    elif isinstance(value, str):
+        into.string_value = safe_text(value)
+    else:
+        for item in value:
+            _set(into.array_value.values.add(), item)

@@ -1,0 +1,467 @@
+"""The bytes of an OTLP request → the position of each span in it, and the ids of each, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from spanscore.core.codecs.otlp_span import IS_REMOTE
+
+__all__ = [
+    "TIMES_SIZE",
+    "RequestSkeleton",
+    "ScopePlace",
+    "SpanHead",
+    "SpanPlace",
+    "decoded",
+    "in_place",
+    "read_row",
+    "times_in",
+    "walked",
+]
+
+# --- skeleton -------------------------------------------------------------------------------------------------------
+
+# An export request of which only the bones are decoded: a resource, a scope and a span are bytes in it.
+#
+# The field numbers are those of opentelemetry-proto (``ExportTraceServiceRequest``, ``ResourceSpans``, ``ScopeSpans``,
+# ``Span``).
+# What is a message there is *repeated* bytes here: protobuf merges a message that comes twice, and that is what its bytes do
+# when they are joined.
+
+_BYTES, _TEXT, _FIXED32, _FIXED64 = (
+    FieldDescriptorProto.TYPE_BYTES,
+    FieldDescriptorProto.TYPE_STRING,
+    FieldDescriptorProto.TYPE_FIXED32,
+    FieldDescriptorProto.TYPE_FIXED64,
+)
+_ONE, _MANY = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
+_PACKAGE = "spanscore.skeleton"
+
+# Message → its fields: number, name, label, type, or the name of another message.
+_MESSAGES: dict[str, list[tuple[int, str, FieldDescriptorProto.Label.ValueType, Any]]] = {
+    "Request": [(1, "resource_spans", _MANY, "ResourceSpans")],
+    "ResourceSpans": [
+        (1, "resource", _MANY, _BYTES),
+        (2, "scope_spans", _MANY, "ScopeSpans"),
+        (3, "schema_url", _ONE, _TEXT),
+    ],
+    "ScopeSpans": [(1, "scope", _MANY, _BYTES), (2, "spans", _MANY, _BYTES), (3, "schema_url", _ONE, _TEXT)],
+    "SpanHead": [
+        (1, "trace_id", _ONE, _BYTES),
+        (2, "span_id", _ONE, _BYTES),
+        (3, "trace_state", _ONE, _BYTES),
+        (4, "parent_span_id", _ONE, _BYTES),
+        (7, "start_time_unix_nano", _ONE, _FIXED64),
+        (8, "end_time_unix_nano", _ONE, _FIXED64),
+        (16, "flags", _ONE, _FIXED32),
+    ],
+}
+
+
+def _file() -> FileDescriptorProto:
+    file = FileDescriptorProto(name="spanscore/skeleton.proto", package=_PACKAGE, syntax="proto3")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field, label, kind in fields:
+            added = message.field.add(number=number, name=field, label=label)
+            if isinstance(kind, str):
+                added.type, added.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+            else:
+                added.type = kind
+    return file
+
+
+_POOL = DescriptorPool()  # of its own: the one that all share knows the whole messages
+_POOL.AddSerializedFile(_file().SerializeToString())
+
+RequestSkeleton: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.Request"))
+"""``ExportTraceServiceRequest`` without what is in its spans."""
+SpanHead: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.SpanHead"))
+"""The ids, flags and times of a ``Span``."""
+
+
+# --- wire ids -------------------------------------------------------------------------------------------------------
+
+# The bytes of a span, in the body of its request → its ids, read where they are expected; else it is decoded as far as them.
+#
+# SDKs write the fields of a span in order, ids first; the Collector (0.159) writes them from the end, ids last.
+
+_ROW = Struct(">5s16sH8sH8s").unpack_from
+_FRONT = Struct(">H16sH8sH8s").unpack_from
+_END = Struct(">H8sH8sH16s").unpack_from
+_NAMED = Struct(">BxB8xB8x").unpack_from
+_IDS_SIZE, _FLAGS_SIZE, _READ_SIZE = 38, 6, 44
+_FIRST_TAG, _SECOND_TAG, _THIRD_TAG = 0x0A10, 0x1208, 0x2208
+"""Of the trace's id, the span's and its parent's, each with its right length."""
+_FIRST: Final = _FIRST_TAG.to_bytes(2)
+_PARENT: Final = _THIRD_TAG.to_bytes(2)
+_NAME_AT, _NAME, _NAMED_SIZE = 28, 0x2A, 20
+_KIND_SIZE, _PARENT_SIZE = 2, 10
+TIMES_SIZE: Final = _NAMED_SIZE - _KIND_SIZE
+"""Bytes of a span's start and end with their tags."""
+_KIND_AND_TIMES: Final = (0x30, 0x39, 0x41)
+"""The tags behind the name: a kind, of one byte, start and end."""
+_ROW_SIZE, _SPAN_TAG, _MORE = 47, 0x12, 0x80
+"""Of a span with its own tag, and its length in two bytes as most have it; the first of them says that another one follows."""
+_TOO_FAR: Final = 1 << 40
+"""Bytes: more than a request has."""
+_FLAG, _REMOTE_BIT = 0x85, 2
+"""The first byte of the flags' tag; of their own second one what is set only where the parent is known to be remote."""
+_LOCAL_FLAGS: Final = frozenset(bytes((_FLAG, 1, trace, told, 0, 0)) for trace in range(4) for told in (0, 1))
+"""What a span ends with whose parent is not known to be remote; ``trace`` are the W3C flags, of which two have a meaning."""
+_NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
+_NONE: Final = frozenset({_NO_TRACE, _NO_SPAN})
+"""Of ids, which are hashed sooner or later: looked up they cost less than compared."""
+_UNREADABLE: Final = "a span that cannot be read"
+
+
+class _Steps(dict[bytes, int]):
+    """How such a span begins, up to its trace's id → bytes to the next one; of the lengths that were seen, 16,256 at most."""
+
+    def __missing__(self, begin: bytes) -> int:
+        """Further than any request goes where none begins so: it is to be long enough, and its trace's id is to come first."""
+        tag, low, high, *first = begin
+        size = low + _MORE * high - _MORE
+        if tag != _SPAN_TAG or not high < _MORE <= low or bytes(first) != _FIRST or size < _READ_SIZE:
+            return _TOO_FAR
+        self[begin] = size + 3
+        return size + 3
+
+
+_STEPS: Final = _Steps()
+
+SpanPlace = tuple[bytes, bytes, bytes, bool, int, int, bytes | None]
+"""Where one valid span stands in the body of its request; a plain tuple, as it is made and taken apart for every span.
+
+The first four are those of ``WireSpan``; then start and end of its message, and the W3C ``tracestate``, None where that was not
+read.
+"""
+
+
+def read_row(body: bytes, at: int, end: int, into: list[SpanPlace]) -> int:
+    """Read spans that stand one after another as SDKs write most of them; return where one does not.
+
+    The way that nearly every span takes, so it is written for speed; ``in_place`` and ``decoded`` say what it is about.
+    """
+    steps, last, trace, parent = _STEPS, end - _ROW_SIZE, b"", b""
+    while at <= last:
+        begin, trace_id, second, span_id, third, parent_id = _ROW(body, at)
+        stop = at + steps[begin]
+        if second != _SECOND_TAG or stop > end or body[stop - _FLAGS_SIZE : stop] not in _LOCAL_FLAGS:
+            break
+        state = None
+        if third != _THIRD_TAG:
+            parent_id = state = _no_parent(body, at + 3, stop)
+        if trace_id != trace:  # of neighbours they are mostly the same, and are hashed once
+            if trace_id in _NONE:
+                break
+            trace = trace_id
+        if parent_id != parent:
+            if parent_id in _NONE:
+                break
+            parent = parent_id
+        if span_id in _NONE:
+            break
+        into.append((trace, span_id, parent, False, at + 3, stop, state))
+        at = stop
+    return at
+
+
+def in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
+    """Return a span with no parent, or one in the same process, whose ids are where they are expected; None where not."""
+    if end - start < _READ_SIZE:
+        return None
+    first, trace_id, second, span_id, third, parent_id = _FRONT(body, start)
+    flags = end - _FLAGS_SIZE
+    if first != _FIRST_TAG:
+        third, parent_id, second, span_id, first, trace_id = _END(body, end - _IDS_SIZE)
+        flags -= _IDS_SIZE
+    if first != _FIRST_TAG or second != _SECOND_TAG:
+        return None
+    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
+        return None
+    if third != _THIRD_TAG:
+        return _root_in_place(body, start, end, trace_id, span_id)
+    is_told = body[flags] == _FLAG and body[flags + 1] == 1
+    if body[flags + 3] & _REMOTE_BIT if is_told else body.find(_FLAG, start, end) >= 0:
+        return None
+    return None if parent_id == _NO_SPAN else (trace_id, span_id, parent_id, False, start, end, None)
+
+
+def _root_in_place(body: bytes, start: int, end: int, trace_id: bytes, span_id: bytes) -> SpanPlace | None:
+    if body[start : start + len(_FIRST)] != _FIRST or _no_parent(body, start, end):  # or its ids come last
+        return None
+    return trace_id, span_id, b"", False, start, end, b""
+
+
+def _no_parent(body: bytes, start: int, end: int) -> bytes:
+    """Return nothing for a span of whose parent and tracestate there is nothing, as its name follows its ids; else zeros.
+
+    Its kind and times are to follow the name: then the fields are in order, and neither comes later.
+    """
+    length = body[start + _NAME_AT + 1]
+    named = start + _NAME_AT + 2 + length
+    if body[start + _NAME_AT] != _NAME or length >= _MORE or named + _NAMED_SIZE > end:
+        return _NO_SPAN
+    if _NAMED(body, named) != _KIND_AND_TIMES or body.find(_PARENT, named, end) >= 0:
+        return _NO_SPAN
+    return b""
+
+
+def times_in(body: bytes, start: int, end: int) -> bytes:
+    """Return the fields of a span that hold its start and its end, as they are in its bytes; empty if they are elsewhere.
+
+    Args:
+        body: the request.
+        start: where a span that was read begins in it.
+        end: where the span ends.
+    """
+    at = start + _NAME_AT
+    if body[at] == _PARENT[0]:
+        at += _PARENT_SIZE
+    length = body[at + 1]
+    named = at + 2 + length
+    if body[at] != _NAME or length >= _MORE or named + _NAMED_SIZE > end or _NAMED(body, named) != _KIND_AND_TIMES:
+        return _times_anywhere(body[start:end])
+    return body[named + _KIND_SIZE : named + _NAMED_SIZE]
+
+
+def _times_anywhere(raw: bytes) -> bytes:
+    """As `times_in`, if the fields are in another order."""
+    head = SpanHead.FromString(raw)
+    times = SpanHead(start_time_unix_nano=head.start_time_unix_nano, end_time_unix_nano=head.end_time_unix_nano)
+    return bytes(times.SerializeToString())
+
+
+def decoded(body: bytes, start: int, end: int) -> SpanPlace | str:
+    """Return a span wherever its ids are, or why it is not valid, which quotes nothing of it."""
+    try:
+        head = SpanHead.FromString(body[start:end])
+    except DecodeError:
+        return _UNREADABLE
+    trace_id, span_id, parent_id = head.trace_id, head.span_id, head.parent_span_id
+    if wrong := _wrong(trace_id, span_id, parent_id) if start < end else _UNREADABLE:
+        return wrong
+    if parent_id == _NO_SPAN:
+        parent_id = b""
+    is_remote = bool(parent_id) and head.flags & IS_REMOTE == IS_REMOTE
+    return trace_id, span_id, parent_id, is_remote, start, end, head.trace_state
+
+
+def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
+    if len(trace_id) != len(_NO_TRACE):
+        return "a trace id that is not 16 bytes"
+    if len(span_id) != len(_NO_SPAN):
+        return "a span id that is not 8 bytes"
+    if len(parent_id) not in (0, len(_NO_SPAN)):
+        return "a parent's id that is not 8 bytes"
+    if trace_id == _NO_TRACE:
+        return "a trace id of zeros"
+    return "a span id of zeros" if span_id == _NO_SPAN else None
+
+
+# --- wire walk ------------------------------------------------------------------------------------------------------
+
+# A request as SDKs write it → where its messages stand in it: nothing is copied, and of a span its ids alone are looked at.
+#
+# Anything else (fields that we do not know, or that come twice though there is one of them) is for protobuf to make sense of.
+
+_FIRST_FIELD, _SECOND_FIELD, _SCHEMA = 0x0A, 0x12, 0x1A
+"""Tags of fields 1 to 3, each of which has a length; 3 is the schema's URL."""
+_SDKS, _COLLECTORS = (_FIRST_FIELD, _SECOND_FIELD), (_SECOND_FIELD, _FIRST_FIELD)
+"""How resource and scopes stand in a ``ResourceSpans``."""
+_ANOTHER_BYTE: Final = 0x80
+"""Of a byte of a number: another one follows."""
+_TWO_MORE: Final = _ANOTHER_BYTE + (_ANOTHER_BYTE << 7)
+_LONGEST: Final = 5
+"""Bytes of a length: protobuf has none of more than 2 GiB."""
+
+_Place = tuple[int, int]
+
+
+class ScopePlace(NamedTuple):
+    """One ``ScopeSpans``.
+
+    Attributes:
+        resource: the message, as bytes.
+        scope: likewise.
+        resource_schema: URL; empty where there is none.
+        scope_schema: likewise.
+        spans: those that are valid, in their order.
+    """
+
+    resource: bytes
+    scope: bytes
+    resource_schema: str
+    scope_schema: str
+    spans: Sequence[SpanPlace]
+
+
+def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
+    """Return what an ``ExportTraceServiceRequest`` is of; None where it is not as SDKs write it, or is none.
+
+    Args:
+        body: the request.
+        rejected: is told what is wrong → how many spans are not valid for it.
+    """
+    whole = _one_scope(body, rejected)
+    if whole is not None:
+        return [whole]
+    rejected.clear()
+    return _any_scopes(body, rejected)
+
+
+def _one_scope(body: bytes, rejected: dict[str, int]) -> ScopePlace | None:
+    """Return what a request of one scope is of, as nearly all are; None where it is not, or anything else stands in it.
+
+    SDKs write the resource and the scope before what is theirs, the Collector after it.
+    """
+    size = len(body)
+    start, end = _field(body, 0, size)
+    if end != size or body[0] != _FIRST_FIELD:
+        return None
+    first = _field(body, start, size)
+    if first[1] < 0:
+        return None
+    second = _field(body, first[1], size)
+    if second[1] != size:
+        return None
+    tags = body[start], body[first[1]]
+    if tags == _SDKS:
+        resource, inner = first, second
+    elif tags == _COLLECTORS:
+        inner, resource = first, second
+    else:
+        return None
+    return _scope(body, body[resource[0] : resource[1]], "", inner, rejected)
+
+
+def _scope(body: bytes, resource: bytes, schema: str, place: _Place, rejected: dict[str, int]) -> ScopePlace | None:
+    """Return one ``ScopeSpans``, whose spans are read; None where anything else stands in it."""
+    spans: list[SpanPlace] = []
+    of = _parts(body, *place, partial(_spans, spans, rejected))
+    return None if of is None or len(of[0]) > 1 else ScopePlace(resource, _message(body, of[0]), schema, of[2], spans)
+
+
+def _any_scopes(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
+    found: list[ScopePlace] = []
+    request = _parts(body, 0, len(body))
+    if request is None or request[1] or request[2]:
+        return None
+    for start, end in request[0]:
+        of = _parts(body, start, end)
+        if of is None or len(of[0]) > 1:
+            return None
+        resource = _message(body, of[0])
+        for place in of[1]:
+            scope = _scope(body, resource, of[2], place, rejected)
+            if scope is None:
+                return None
+            found.append(scope)
+    return found
+
+
+_Parts = tuple[list[_Place], list[_Place], str]
+"""Where first and second fields stand, and the third; a plain tuple, as some are made for each request."""
+
+
+def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Parts | None:
+    """Return where the fields of a message stand; None where there are others than the three, or they do not end with it.
+
+    Args:
+        read: reads second fields that come one after another, and returns where they end; then they are not returned.
+    """
+    first: list[_Place] = []
+    second: list[_Place] = []
+    schemas: list[_Place] = []
+    while at < end:
+        tag = body[at]
+        if tag == _SECOND_FIELD and read is not None:
+            at = read(body, at, end)
+            if at < 0:
+                return None
+            continue
+        start, at = _field(body, at, end)
+        if at < 0:
+            return None
+        if tag == _SECOND_FIELD:
+            second.append((start, at))
+        elif tag == _FIRST_FIELD:
+            first.append((start, at))
+        elif tag == _SCHEMA and not schemas:
+            schemas.append((start, at))
+        else:
+            return None
+    if not schemas:
+        return first, second, ""
+    schema = _text(_message(body, schemas))
+    return None if schema is None else (first, second, schema)
+
+
+def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int, end: int) -> int:
+    """Read spans that stand one after another; return where something else does, -1 where one does not end with its message."""
+    while (at := read_row(body, at, end, into)) < end and body[at] == _SECOND_FIELD:
+        if at + 2 < end and body[at + 1] >= _ANOTHER_BYTE > body[at + 2]:  # a length as most spans have
+            start, at = at + 3, at + 3 + (body[at + 1] & 0x7F | body[at + 2] << 7)
+        else:
+            start, at = _field(body, at, end)
+        if not start <= at <= end:
+            return -1
+        place = in_place(body, start, at) or decoded(body, start, at)
+        if isinstance(place, str):
+            rejected[place] = rejected.get(place, 0) + 1
+        else:
+            into.append(place)
+    return at
+
+
+def _field(body: bytes, at: int, end: int) -> _Place:
+    """Return where the field there begins, behind its tag and length, and ends; an end of -1 where there is none."""
+    if at + 4 > end:
+        return _long_field(body, at, end)
+    low = body[at + 1]
+    if low < _ANOTHER_BYTE:
+        start = at + 2
+        stop = start + low
+    elif (high := body[at + 2]) < _ANOTHER_BYTE:
+        start = at + 3
+        stop = start + low - _ANOTHER_BYTE + (high << 7)
+    elif (last := body[at + 3]) < _ANOTHER_BYTE:
+        start = at + 4
+        stop = start + low + (high << 7) + (last << 14) - _TWO_MORE
+    else:
+        return _long_field(body, at, end)
+    return start, stop if stop <= end else -1
+
+
+def _long_field(body: bytes, at: int, end: int) -> _Place:
+    """As ``_field``, whatever its length."""
+    size, start = 0, at + 1
+    for number, byte in enumerate(body[start : min(end, start + _LONGEST)]):
+        size |= (byte & 0x7F) << 7 * number
+        if byte < _ANOTHER_BYTE:
+            start += number + 1
+            return start, start + size if start + size <= end else -1
+    return start, -1
+
+
+def _message(body: bytes, places: Sequence[_Place]) -> bytes:
+    if not places:
+        return b""
+    start, end = places[0]
+    return body[start:end]
+
+
+def _text(message: bytes) -> str | None:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,291 @@
+"""A ``Span`` or log record of OTLP → SpanData or the event of its span; attributes stay bytes until they are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
+from sys import getsizeof, intern
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore import semconv
+from spanscore.core.codecs.sdk import STATUS, failure, metadata_of, structured
+from spanscore.core.span import SpanData
+
+__all__ = [
+    "IS_REMOTE",
+    "KINDS",
+    "MAY_HOLD_CONTENT",
+    "SAYS_REMOTE",
+    "ContentRecord",
+    "SpanOfPairs",
+    "attributes_in",
+    "attributes_of_pairs",
+    "content_in_logs",
+    "emitted",
+    "event_bytes",
+    "log_records",
+    "record_of",
+    "span_data_of_message",
+]
+
+# --- otlp pairs -----------------------------------------------------------------------------------------------------
+
+# The attributes of a span on the wire: each is bytes until it is read, and a small one that came before is not read again.
+#
+# Services send the same operation, model and names with every span. What is left are a few long texts, of which the message
+# would
+# be made only to be thrown away.
+
+_REMEMBERED, _SMALL_BYTES = 4_096, 128
+"""How many pairs, and names of larger ones, are kept read, and up to which size of a pair."""
+_KEY, _VALUE, _TEXT = 0x0A, 0x12, 0x0A
+"""The tags of ``KeyValue.key``, ``KeyValue.value`` and ``AnyValue.string_value``."""
+_ONE_BYTE, _TWO_BYTES = 1 << 7, 1 << 14
+"""Below which a length is written in so many bytes."""
+_HEAD_BYTES = 6
+"""Of a value that is a text: twice a tag and a length of two bytes."""
+
+
+def _span_of_pairs() -> Any:
+    file = FileDescriptorProto()
+    Span.DESCRIPTOR.file.CopyToProto(file)
+    fields = next(message.field for message in file.message_type if message.name == Span.DESCRIPTOR.name)
+    attributes = next(field for field in fields if field.name == "attributes")
+    attributes.type = FieldDescriptorProto.TYPE_BYTES
+    attributes.ClearField("type_name")
+    pool = DescriptorPool()  # of its own: the one that all share knows the message as it is
+    for needed in Span.DESCRIPTOR.file.dependencies:
+        pool.AddSerializedFile(needed.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    return GetMessageClass(pool.FindMessageTypeByName(Span.DESCRIPTOR.full_name))
+
+
+SpanOfPairs: Final[Any] = _span_of_pairs()
+"""``Span``, each of whose ``attributes`` is bytes."""
+
+
+def attributes_in(pairs: Iterable[bytes]) -> dict[str, Any]:
+    """Return ``KeyValue`` messages, as bytes, as plain values; of a key that comes twice, the last.
+
+    The values are not to be changed: those of small messages are remembered.
+
+    Raises:
+        DecodeError: one of them is none.
+        UnicodeDecodeError: the text of a long one is none.
+    """
+    return dict([_small(pair) if len(pair) <= _SMALL_BYTES else _large(pair) for pair in pairs])
+
+
+def attributes_of_pairs(pairs: Iterable[Any]) -> dict[str, Any]:
+    """Return ``KeyValue`` messages as plain values; of a key that comes twice, the last."""
+    return {pair.key: pair.value.string_value or _value(pair.value) for pair in pairs}  # most are texts
+
+
+def _large(pair: bytes) -> tuple[str, Any]:
+    """Return name and value; of a text, as every SDK writes it, without making a message."""
+    at = pair[1] + 2
+    if pair.startswith(_text_head(len(pair) - at), at) and (name := _name(pair[:at])) is not None:
+        return name, pair[at + _HEAD_BYTES :].decode()
+    return _pair(pair)
+
+
+@lru_cache(_REMEMBERED)
+def _text_head(size: int) -> tuple[bytes, ...]:
+    """Return what stands before a text that ends so many bytes later; nothing where its length takes other than two bytes."""
+    text, value = size - _HEAD_BYTES, size - _HEAD_BYTES // 2
+    if text < _ONE_BYTE or value >= _TWO_BYTES:
+        return ()
+    return (bytes((_VALUE, value % _ONE_BYTE | _ONE_BYTE, value >> 7, _TEXT, text % _ONE_BYTE | _ONE_BYTE, text >> 7)),)
+
+
+@lru_cache(_REMEMBERED)
+def _name(key: bytes) -> str | None:
+    """Return the name in the first field of a pair; None where that is another, or a longer one."""
+    return intern(str(key[2:], "utf-8")) if key[0] == _KEY and key[1] < _ONE_BYTE else None
+
+
+def _pair(pair: bytes) -> tuple[str, Any]:
+    message = KeyValue.FromString(pair)
+    value = message.value
+    return intern(message.key), value.string_value or _value(value)  # by this name it is looked up, again and again
+
+
+_small = lru_cache(_REMEMBERED)(_pair)
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    held = getattr(value, kind)
+    if kind == "array_value":
+        return [_value(item) for item in held.values]
+    return attributes_of_pairs(held.values) if kind == "kvlist_value" else held
+
+
+# --- otlp span ------------------------------------------------------------------------------------------------------
+
+# A ``Span`` message of OTLP → SpanData.
+
+IS_REMOTE = 0x300
+"""Of a span's flags the bits that say that it is known where its parent is, and that it is in another process
+(opentelemetry-proto 1.1)."""
+SAYS_REMOTE = 0x100
+_SAMPLED = 1
+"""OTLP carries the W3C flags only from some SDKs; a span that was exported was sampled."""
+_FLAGS = 0xFF
+KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
+"""By OTLP's number; 0 is "unspecified", to be read as internal."""
+
+
+def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> SpanData:
+    """Return a valid ``SpanOfPairs`` as we see it. An end before the start is read as the start.
+
+    Raises:
+        DecodeError: one of its attributes is none.
+        UnicodeDecodeError: likewise.
+    """
+    attributes, events = attributes_in(span.attributes[:]), span.events
+    start_ns, parent_id, status = span.start_time_unix_nano, span.parent_span_id, span.status.code
+    return SpanData(
+        int.from_bytes(span.trace_id),
+        int.from_bytes(span.span_id),
+        int.from_bytes(parent_id) or None,
+        span.name,
+        start_ns=start_ns,
+        end_ns=max(start_ns, span.end_time_unix_nano),
+        scope=scope,
+        kind=KINDS[span.kind] if 0 <= span.kind < len(KINDS) else "internal",
+        status=STATUS[status] if 0 <= status < len(STATUS) else "unset",
+        attributes=structured(attributes),
+        metadata=metadata_of(attributes),
+        trace_flags=span.flags & _FLAGS | _SAMPLED,
+        trace_state=span.trace_state,
+        resource=resource,
+        failed_inside=attributes.get(semconv.RUN_STEP_ERROR) is True,
+        parent_is_remote=_parent_is_remote(span.flags) if parent_id else None,
+        events=(
+            *([(event.name, attributes_of_pairs(event.attributes)) for event in events] if events else ()),
+            *(failure(span.status.message) if status else ()),
+        ),
+    )
+
+
+def _parent_is_remote(flags: int) -> bool | None:
+    return flags & IS_REMOTE == IS_REMOTE if flags & SAYS_REMOTE else None
+
+
+# --- log content ----------------------------------------------------------------------------------------------------
+
+# Prompts and answers in log records: a record → the event of the span that it belongs to, as older writers put it there.
+#
+# Three forms are read: ``gen_ai.client.inference.operation.details``, whose attributes have the names that content has on
+# spans;
+# the older family ``gen_ai.user.message`` … ``gen_ai.choice``, whose body is a message; and the records of AWS's
+# distribution,
+# whose event is named as the instrumentation scope and whose body holds ``input`` and ``output`` with ``messages``.
+
+MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages")
+"""One of these stands in each request that holds such a record."""
+_MESSAGES: Final = frozenset({*semconv.MESSAGE_EVENTS, semconv.CHOICE_EVENT})
+_RECORD_BYTES: Final = 600
+"""What a record takes in memory beside its event's attributes."""
+
+Event = tuple[str, Mapping[str, Any]]
+"""Name and attributes."""
+
+
+class ContentRecord(NamedTuple):
+    """Content of one span that came in a log record.
+
+    Attributes:
+        ids: of trace and span.
+        scope: of the instrumentation that wrote it.
+        event: what it says, as an event of the span.
+        size: bytes that it takes in memory, roughly.
+    """
+
+    ids: tuple[int, int]
+    scope: str
+    event: Event
+    size: int
+
+
+def content_in_logs(body: bytes) -> list[ContentRecord]:
+    """Return the content in an ``ExportLogsServiceRequest``."""
+    records = log_records(ExportLogsServiceRequest.FromString(body))
+    found = (record_of(record, scope, attributes_of_pairs(record.attributes)) for scope, record in records)
+    return [record for record in found if record is not None]
+
+
+def log_records(request: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the records of a request, each with its scope; but for spanscore's own, as evaluation spans have what they hold."""
+    for resource_logs in request.resource_logs:
+        for scope_logs in resource_logs.scope_logs:
+            if scope_logs.scope.name != semconv.SCOPE:
+                for record in scope_logs.log_records:
+                    yield scope_logs.scope.name, record
+
+
+def record_of(record: Any, scope: str, held: Mapping[str, Any]) -> ContentRecord | None:
+    """Return the content in a ``LogRecord`` message; None if it holds none, or names no span.
+
+    Args:
+        record: the message.
+        scope: of the instrumentation that wrote it.
+        held: its attributes, as plain values.
+    """
+    ids = int.from_bytes(record.trace_id), int.from_bytes(record.span_id)
+    if not all(ids):
+        return None
+    body = attributes_of_pairs([*record.body.kvlist_value.values]) if record.body.HasField("kvlist_value") else None
+    text = record.body.string_value
+    event = _event_of(record.event_name, scope, held, text if body is None else body)
+    return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
+
+
+def emitted(record: Any, scope: str) -> ContentRecord | None:
+    """Return the content in a record of OpenTelemetry's SDK; None if it holds none, or names no span."""
+    ids = record.trace_id or 0, record.span_id or 0
+    held = record.attributes or {}
+    event = _event_of(record.event_name, scope, held, record.body) if all(ids) else None
+    return None if event is None else ContentRecord(ids, scope, event, _RECORD_BYTES + _memory_of(event[1]))
+
+
+def _memory_of(value: Any) -> int:
+    """Return the bytes that a plain value takes in memory: an empty map takes 64, and 4 on the wire."""
+    parts = (
+        chain(value, value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    )
+    return getsizeof(value) + sum(map(_memory_of, parts))
+
+
+def _event_of(event_name: str | None, scope: str, held: Mapping[str, Any], body: Any) -> Event | None:
+    """Return the span event that a log record would be; None if it holds no content."""
+    name = event_name or held.get(semconv.EVENT_NAME)
+    pairs = body if isinstance(body, Mapping) else {}
+    if name == semconv.DETAILS_EVENT:
+        return semconv.DETAILS_EVENT, {**held, **pairs}
+    if name in _MESSAGES:
+        return str(name), {**held, semconv.EVENT_CONTENT: body} if body else held
+    sides = {side: pairs[side] for side in semconv.BODY_SIDES if isinstance(pairs.get(side), Mapping)}
+    return (semconv.DETAILS_EVENT, sides) if name == scope and sides else None
+
+
+def event_bytes(event: Event) -> bytes:
+    """Return what makes a span have one event more if it is appended to the span's bytes; structures are JSON in it."""
+    span = Span()
+    more = span.events.add(name=event[0])
+    for name, value in event[1].items():
+        pair = more.attributes.add(key=name)
+        pair.value.string_value = value if isinstance(value, str) else json.dumps(value, default=str)
+    return bytes(span.SerializeToString())

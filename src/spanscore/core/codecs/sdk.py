@@ -1,0 +1,279 @@
+"""ReadableSpan ↔ SpanData; and facts that follow from a span's attribute names alone, found once per set of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import Link, Status
+
+from spanscore import semconv
+from spanscore.core.codecs.text import from_wire, jsonable, safe_text, to_wire, wire_value
+from spanscore.core.span import Attributes, SpanData, SpanStatus, UnreadContent
+
+__all__ = [
+    "STATUS",
+    "ByNames",
+    "WireAttributes",
+    "attributes_of",
+    "exported",
+    "failure",
+    "metadata_of",
+    "names_under",
+    "span_data",
+    "structured",
+    "structures",
+    "under",
+    "with_attributes",
+    "without_texts",
+]
+
+# --- by names -------------------------------------------------------------------------------------------------------
+
+# What follows from the names of a span's attributes alone, found once: a service sends few sets of names, again and again.
+
+T = TypeVar("T")
+_SETS: Final = 512
+_CHARS: Final = 2_000
+"""How many sets of names are remembered, and of how many characters at most each: who sends more may send others each time."""
+
+
+class ByNames(dict[tuple[str, ...], T]):
+    """Names, in their order, → what follows from them; to be asked as ``known[(*attributes,)]``. Any thread.
+
+    Args:
+        find: pure.
+    """
+
+    def __init__(self, find: Callable[[tuple[str, ...]], T]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, names: tuple[str, ...]) -> T:
+        """Find it, and remember it where that is not too much."""
+        found = self._find(names)
+        if sum(map(len, names)) <= _CHARS:
+            if len(self) >= _SETS:
+                self.clear()
+            self[names] = found
+        return found
+
+
+# --- sdk ------------------------------------------------------------------------------------------------------------
+
+# ReadableSpan ↔ ours: an ended span of any instrumentation → SpanData, and content → what a span can hold on the wire.
+
+STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
+"""By OpenTelemetry's number."""
+
+
+def span_data(readable: ReadableSpan) -> SpanData:
+    """Return an ended span as we see it. Content is parsed when it is first read; what is no JSON stays text.
+
+    Raises:
+        ValueError: the span has no ids; the SDK makes none such.
+    """
+    ids, parent = readable.get_span_context(), readable.parent
+    if ids is None:
+        raise ValueError(f"span {readable.name!r} has no context")
+    scope, attributes = readable.instrumentation_scope, attributes_of(readable)
+    return SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=None if parent is None else parent.span_id,
+        name=readable.name,
+        start_ns=readable.start_time or 0,
+        end_ns=readable.end_time or readable.start_time or 0,
+        scope=scope.name if scope is not None else "",
+        kind=readable.kind.name.lower(),
+        status=STATUS[readable.status.status_code.value],
+        attributes=structured(attributes),
+        metadata=metadata_of(attributes),
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+        resource=readable.resource.attributes,
+        failed_inside=attributes.get(semconv.RUN_STEP_ERROR) is True,
+        parent_is_remote=None if parent is None else parent.is_remote,
+        events=(
+            *((event.name, event.attributes or {}) for event in readable.events),
+            *failure(readable.status.description),
+        ),
+    )
+
+
+def failure(description: str | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return the description of a span's status as the event of an exception, as which most writers have the same text."""
+    return (("exception", {semconv.EXCEPTION_MESSAGE: description}),) if description else ()
+
+
+def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:
+    """Return a copy of a span's attributes, a dict: of the SDK's own mapping each item costs two calls, whenever it is read."""
+    attributes: Any = readable.attributes
+    try:
+        return attributes.copy()  # type: ignore[no-any-return]  # the SDK's have it
+    except AttributeError:  # there are none, or a mapping of somebody's own
+        return dict(attributes or {})
+
+
+def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata that a span says its run was called with."""
+    named = _METADATA[(*attributes,)]
+    return {key: attributes[name] for key, name in named} if named else {}  # most have none
+
+
+def names_under(beginning: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return what follows in names that begin so, and the names."""
+    start = len(beginning)
+    return tuple([(name[start:], name) for name in names if name.startswith(beginning)])
+
+
+_METADATA = ByNames(partial(names_under, semconv.METADATA))
+
+
+def under(beginning: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes whose names begin so, by what follows; most have none, which one look at all names tells."""
+    if beginning not in "\n".join(attributes):
+        return {}
+    return {key: attributes[name] for key, name in names_under(beginning, attributes)}
+
+
+def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
+    """Return the same ended span with these attributes, too: they displace none of its own, whatever its limits are."""
+    return _WithAttributes(readable, attributes)
+
+
+class _WithAttributes(ReadableSpan):
+    """Made of what is public of the original; it knows what was dropped from that, which the constructor takes nowhere."""
+
+    def __init__(self, original: ReadableSpan, attributes: Mapping[str, Any]) -> None:
+        super().__init__(
+            name=original.name,
+            context=original.get_span_context(),
+            parent=original.parent,
+            resource=original.resource,
+            attributes={**attributes_of(original), **attributes},
+            events=original.events,
+            links=original.links,
+            kind=original.kind,
+            status=original.status,
+            start_time=original.start_time,
+            end_time=original.end_time,
+            instrumentation_scope=original.instrumentation_scope,
+        )
+        self._instrumentation_info = getattr(original, "_instrumentation_info", None)  # its property warns of its age
+        self._original = original
+
+    @property
+    def dropped_attributes(self) -> int:
+        return self._original.dropped_attributes
+
+    @property
+    def dropped_events(self) -> int:
+        return self._original.dropped_events
+
+    @property
+    def dropped_links(self) -> int:
+        return self._original.dropped_links
+
+
+_QUOTES_NOTHING = semconv.PLAIN_ATTRIBUTES | {semconv.OPENINFERENCE_KIND, semconv.SYSTEM}
+
+
+def without_texts(readable: ReadableSpan) -> ReadableSpan:
+    """Return an ended span of any instrumentation without what may quote a prompt or an answer.
+
+    Left are numbers, booleans, and texts of which it is known that they quote nothing: those of the conventions and of ours.
+    """
+    ours = (f"{semconv.SCOPE}.", semconv.METADATA)
+    kept = {
+        name: value
+        for name, value in attributes_of(readable).items()
+        if not semconv.is_content(name)
+        and (isinstance(value, int | float) or name in _QUOTES_NOTHING or name.startswith(ours))
+    }
+    return ReadableSpan(
+        name=readable.name,
+        context=readable.get_span_context(),
+        parent=readable.parent,
+        resource=readable.resource,
+        attributes=kept,
+        links=[Link(link.context) for link in readable.links],
+        kind=readable.kind,
+        status=Status(readable.status.status_code),
+        start_time=readable.start_time,
+        end_time=readable.end_time,
+        instrumentation_scope=readable.instrumentation_scope,
+    )
+
+
+def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes as a span can hold them: content as text or JSON text; what OTLP cannot carry is left out."""
+    present = [(name, value) for name, value in attributes.items() if value is not None]
+    return {safe_text(name): wired for name, value in present if (wired := _wire(name, value)) is not None}
+
+
+class WireAttributes(Attributes):
+    """Attributes as they came over the wire, with content as structures again, parsed when it is first read.
+
+    Attributes:
+        wire: as they came, for who has another way to read them; empty as soon as content was parsed.
+    """
+
+    __slots__ = ("wire",)
+
+    def __init__(self, wire: Mapping[str, Any]) -> None:
+        super().__init__(wire, partial(structures, wire))
+        self.wire: Mapping[str, Any] = wire
+
+    def _all(self) -> Mapping[str, Any]:
+        self.wire = {}
+        return super()._all()
+
+
+def structured(attributes: Mapping[str, Any]) -> WireAttributes:
+    """Return attributes from the wire with content as structures again, parsed when it is first read."""
+    return WireAttributes(attributes)
+
+
+def structures(wire: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
+    """Return the content of attributes from the wire, parsed.
+
+    Args:
+        unread: names of content under which a list need not be read before somebody asks for it.
+    """
+    content: dict[str, Any] = {}
+    for name, value in wire.items():
+        if name in unread and type(value) is str and value.startswith("["):
+            content[name] = _unread(UnreadContent, (value, from_wire))
+        elif semconv.is_content(name):
+            content[name] = _structure(name, value)
+    return content
+
+
+_unread: Callable[[type[UnreadContent], tuple[str, Callable[[str], Any]]], UnreadContent] = tuple.__new__
+"""Half of what the constructor of a named tuple takes."""
+
+
+def _wire(name: str, value: Any) -> Any:
+    if isinstance(value, str) and (_is_text(name) or name not in semconv.CONTENT_ATTRIBUTES):
+        return safe_text(value)
+    return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else wire_value(value)
+
+
+def _structure(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return jsonable(_lists(value))  # the SDK keeps structured values as tuples and mappings of its own
+    return value if _is_text(name) else from_wire(value)
+
+
+def _is_text(name: str) -> bool:
+    """Whether content is text by its convention: never read as JSON."""
+    return name == semconv.RETRIEVAL_QUERY or name.startswith(semconv.CONTENT_PREFIXES)
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _lists(inner) for key, inner in value.items()}
+    return [_lists(inner) for inner in value] if isinstance(value, (list, tuple)) else value

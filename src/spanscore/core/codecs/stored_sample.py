@@ -1,0 +1,572 @@
+"""Fields of a stored record, in the forms of ragas, OpenAI and LangChain → a sample, and a hash of its content."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from spanscore.core.codecs.messages import (
+    MADE,
+    TOOL,
+    USER,
+    bare_message,
+    call_part,
+    dict_message,
+    is_message,
+    joined,
+    message_text,
+    parts,
+    response_part,
+    role_of,
+    sample_messages,
+    text_message,
+)
+from spanscore.core.codecs.text import MAX_DEPTH, json_in
+from spanscore.core.printable import did_you_mean
+from spanscore.core.sample import Message, MultiTurnSample, Sample, SingleTurnSample
+from spanscore.errors import SampleError
+
+__all__ = [
+    "ID",
+    "KNOWN",
+    "Columns",
+    "call_id_in",
+    "columns_of",
+    "content_hash",
+    "conversation_of",
+    "documents_of",
+    "looks_like_messages",
+    "message_from",
+    "messages_from",
+    "plain",
+    "sample_of",
+    "side",
+    "text_of",
+    "tool_answer",
+    "unfolded",
+]
+
+# --- langchain dumps ------------------------------------------------------------------------------------------------
+
+# JSON that LangChain's values were dumped to → the forms our own codec renders them in. Nothing of LangChain is imported.
+#
+# {"lc": 1, "id": […, "HumanMessage"], "kwargs": {…}}     langchain_core.load.dumps        a message, a document, a prompt
+# {"type": "human", "data": {…}}                          message_to_dict                  a message
+# {"type": "human", "content": …, "additional_kwargs"}    model_dump                       a message
+# {"page_content", "metadata", "type": "Document"}        model_dump                       a document
+# {"graph", "update", "resume", "goto"}                   asdict                           a LangGraph Command
+
+_MESSAGES_KEY: Final = "messages"
+_COMMAND: Final = frozenset({"graph", "update", "resume", "goto"})
+_SUFFIXES: Final = ("MessageChunk", "Message")
+_PAIR: Final = 2
+_CALL_ID: Final = re.compile(r'"tool_call_id":\s*"([^"\\]+)"')
+"""A text inside of a dump has its quotes escaped."""
+
+
+def unfolded(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """Return a parsed dump with its messages, documents and commands in the codec's forms; a deeper level is a marker."""
+    kind = type(value)
+    if kind is not list and kind is not dict:
+        return value
+    if depth <= 0:
+        return {"type": kind.__name__}
+    if kind is list:
+        return [unfolded(inner, depth - 1) for inner in value]
+    fields = _message_fields(value)
+    return _unfolded(value, depth) if fields is None else _message(fields)
+
+
+def _unfolded(value: dict[str, Any], depth: int) -> Any:
+    if value.get("lc") == 1 and type(value.get("id")) is list:
+        return _constructed(value, depth)
+    if value.keys() == _COMMAND:
+        return _command(value, depth)
+    if value.get("type") == "Document" and type(value.get("page_content")) is str:
+        return _document(value)
+    if ("source" in value or "text" in value) and (message := bare_message(value)) is not None:
+        return message
+    return {key: unfolded(inner, depth - 1) for key, inner in value.items()}
+
+
+def side(value: Any, messages_name: str, value_name: str) -> dict[str, Any]:
+    """Return one side of a root, parsed and still folded: a conversation as messages, the rest as a value."""
+    shown = unfolded(value)
+    if shown is None:
+        return {}
+    messages = messages_from(shown)
+    if messages:
+        return {messages_name: messages}
+    talk = messages_from(shown.get(_MESSAGES_KEY), loose=True) if type(shown) is dict else []
+    if not talk:
+        return {value_name: shown}
+    rest = {key: inner for key, inner in shown.items() if key != _MESSAGES_KEY}
+    return {messages_name: talk, value_name: rest} if rest else {messages_name: talk}
+
+
+def messages_from(value: Any, *, loose: bool = False) -> list[dict[str, Any]]:
+    """Return an unfolded value that is one message or a list of nothing else as messages; ``[]`` for any other.
+
+    Args:
+        loose: where a key says so, plain texts are messages too.
+    """
+    one = message_from(value, loose=loose)
+    if one is not None:
+        return [one]
+    found = [message_from(item, loose=loose) for item in value] if type(value) is list else []
+    messages = [message for message in found if message is not None]
+    return messages if len(messages) == len(found) else []
+
+
+def message_from(value: Any, *, loose: bool = False) -> dict[str, Any] | None:
+    """Return an unfolded value as a message: a dict with a role, ``["user", text]``, loosely a text; None for any other."""
+    if type(value) is str:
+        return text_message(USER, value) if loose else None
+    if type(value) is list:
+        role = role_of(value[0]) if len(value) == _PAIR and type(value[1]) in (str, list) else None
+        return None if role is None else {"role": role, "parts": parts(value[1])}
+    known = is_message(value) and ("parts" in value or role_of(value["role"]) is not None)
+    return dict_message(value) if known else None
+
+
+def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
+    """Return what a tool gave back: its words or value, the documents in its artifact (or value), the id of the call."""
+    fields = _message_fields(value) if type(value) is dict else None
+    if fields is not None and _role(fields) == TOOL:
+        return (
+            joined(fields.get("content")),
+            documents_of(unfolded(fields.get("artifact"))),
+            _text(fields, "tool_call_id"),
+        )
+    if type(value) is dict and value.keys() == _COMMAND:
+        return _command_answer(value)
+    shown = unfolded(value)
+    return shown, documents_of(shown), None
+
+
+def call_id_in(dump: Any) -> str | None:
+    """Return the id of the call that the dump of a tool's message answers, unparsed; None of anything else."""
+    found = _CALL_ID.search(dump) if isinstance(dump, str) else None
+    return found[1] if found else None
+
+
+def documents_of(value: Any, depth: int = 3) -> list[dict[str, Any]]:
+    """Return the documents that an unfolded value is or holds, as ``gen_ai.retrieval.documents`` has them.
+
+    An empty page keeps LangChain's name for its text: an empty ``content`` means that the text is unknown.
+    """
+    if type(value) is dict and type(value.get("page_content")) is str:
+        known = {"id": value.get("id"), "content" if value["page_content"] else "page_content": value["page_content"]}
+        return [{key: inner for key, inner in known.items() if inner is not None}]
+    if depth <= 0 or is_message(value):
+        return []
+    inside = value.values() if type(value) is dict else value if type(value) is list else ()
+    return [found for inner in inside for found in documents_of(inner, depth - 1)]
+
+
+def _message_fields(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the fields of a dumped message, its ``type`` among them; None for anything else."""
+    if value.get("lc") == 1:
+        return _loadable_fields(value)
+    kind, data = value.get("type"), value.get("data")
+    if type(kind) is not str:
+        return None
+    if type(data) is dict and "content" in data and len(value) == _PAIR:
+        return {**data, "type": kind}
+    return value if "content" in value and "additional_kwargs" in value else None
+
+
+def _loadable_fields(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    named, fields = value.get("id"), value.get("kwargs")
+    name = named[-1] if type(named) is list and named else None
+    if type(name) is not str or not name.endswith(_SUFFIXES) or type(fields) is not dict:
+        return None
+    return fields if type(fields.get("type")) is str else {**fields, "type": name}
+
+
+def _role(fields: Mapping[str, Any]) -> str:
+    kind: str = fields["type"]
+    kind = next((kind.removesuffix(suffix) for suffix in _SUFFIXES if kind.endswith(suffix)), kind).lower()
+    said = fields.get("role")
+    return role_of(kind) or (said if type(said) is str else kind)
+
+
+def _message(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    role = _role(fields)
+    if role == "remove":
+        return None
+    named, content = _named(fields, role), fields.get("content")
+    if role == TOOL:
+        return {"role": TOOL, "parts": [response_part(fields, content)], **named}
+    listed = fields.get("tool_calls")
+    calls = [call_part(call) for call in listed if type(call) is dict] if type(listed) is list else []
+    return {"role": role_of(role) or role, "parts": [*parts(content, calls_apart=bool(calls)), *calls], **named}
+
+
+def _named(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+    more = fields.get("additional_kwargs")
+    made = _text(more, MADE) if type(more) is dict else None
+    shown = {"name": _text(fields, "name"), MADE: made, "id": _text(fields, "id") if role == USER else None}
+    return {key: value for key, value in shown.items() if value}
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str | None:
+    value = fields.get(key)
+    return value if type(value) is str else None
+
+
+def _constructed(value: Mapping[str, Any], depth: int) -> Any:
+    """Unfold what ``langchain_core.load`` dumped and is no message: what is unknown shows its class's name."""
+    named, fields = value["id"], value.get("kwargs")
+    if type(fields) is dict:
+        if type(fields.get("page_content")) is str:
+            return _document(fields)
+        if type(fields.get(_MESSAGES_KEY)) is list:  # a prompt
+            return unfolded(fields[_MESSAGES_KEY], depth - 1)
+    return {"type": named[-1] if named and type(named[-1]) is str else "object"}
+
+
+def _document(fields: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = fields.get("metadata")
+    return {
+        "page_content": fields["page_content"],
+        "id": fields.get("id"),
+        "metadata": metadata if type(metadata) is dict else {},
+    }
+
+
+def _command(value: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    known = ((name, value[name]) for name in ("resume", "update", "goto"))
+    return {"type": "Command", **{name: unfolded(inner, depth - 1) for name, inner in known if inner not in (None, [])}}
+
+
+def _command_answer(value: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]], str | None]:
+    update = value["update"]
+    listed = update.get(_MESSAGES_KEY) if type(update) is dict else None
+    answers = [tool_answer(one) for one in (listed if type(listed) is list else ()) if _is_tool_message(one)]
+    if not answers:
+        return unfolded(value), [], None
+    results = [result for result, _, _ in answers]
+    documents = [document for _, found, _ in answers for document in found]
+    return results[0] if len(results) == 1 else results, documents, answers[0][2]
+
+
+def _is_tool_message(value: Any) -> bool:
+    fields = _message_fields(value) if type(value) is dict else None
+    return fields is not None and _role(fields) == TOOL
+
+
+# --- stored messages ------------------------------------------------------------------------------------------------
+
+# Messages of a stored conversation → messages of a sample: those of ragas, of OpenAI's clients, and of LangChain.
+
+_OURS: Final[TypeAdapter[Message]] = TypeAdapter(Message)
+_LONGEST: Final = 30
+"""Characters of a role that an error shows."""
+
+
+def conversation_of(items: list[Any]) -> list[Message]:
+    """Return the messages of a conversation; system messages are no part of it.
+
+    Args:
+        items: messages of a sample, of LangChain or of ragas, or dicts with ``role`` or ``type``, and ``content``.
+
+    Raises:
+        SampleError: an item is no message; the error names its place and the role or type that is there.
+    """
+    return [message for place, item in enumerate(items) for message in _messages(place, item)]
+
+
+def looks_like_messages(value: Any) -> bool:
+    """Whether a value is a list of dicts with a role or a type, as messages are."""
+    return isinstance(value, list) and all(isinstance(one, dict) and ("role" in one or "type" in one) for one in value)
+
+
+def text_of(value: Any) -> Any:
+    """Return the text of a message or document of LangChain, an object or a document's dict; any other value as it is."""
+    page = value.get("page_content") if isinstance(value, dict) else getattr(value, "page_content", None)
+    if isinstance(page, str):
+        return page
+    message = None if isinstance(value, str | list | dict) else message_from(unfolded(_fields(value)))
+    return value if message is None else message_text(message)
+
+
+def _messages(place: int, item: Any) -> list[Message]:
+    try:
+        return [_OURS.validate_python(item)]
+    except ValidationError as error:
+        ours = error
+    fields = _fields(item)
+    if isinstance(fields, dict) and "role" not in fields and "additional_kwargs" not in fields and "data" not in fields:
+        fields = {"role": fields.get("type"), **fields}
+    if isinstance(fields, dict) and fields.get("tool_calls"):
+        fields = {"content": None, **fields}
+    message = message_from(unfolded(fields))
+    if message is None:
+        raise SampleError(f"user_input.{place}: {_what_is_there(item)}") from ours
+    return sample_messages([message])
+
+
+def _fields(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump() if callable(dump) else value
+
+
+def _what_is_there(item: Any) -> str:
+    wanted = "a message has content and a role (user, assistant, tool, system) or a type (human, ai, tool, system)"
+    if not isinstance(item, Mapping):
+        return f"{wanted}; this is a {type(item).__name__}"
+    kind = next((item[key] for key in ("role", "type") if key in item), None)
+    named = repr(kind[:_LONGEST]) if isinstance(kind, str) else "none"
+    return f"{wanted}; its role is {named}, its content is {'there' if 'content' in item else 'not there'}"
+
+
+# --- content hash ---------------------------------------------------------------------------------------------------
+
+# A sample's content → a name for it, in any process.
+
+
+def content_hash(sample: Sample) -> str:
+    """Return 32 hex digits that are the same for the same content of a sample."""
+    try:
+        text = sample.model_dump_json(exclude_none=True)
+    except Exception:  # noqa: BLE001  (half a surrogate pair, an object among a tool's arguments: pydantic cannot write them)
+        text = repr(sample)
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+# --- stored sample --------------------------------------------------------------------------------------------------
+
+# Fields of a stored record → a sample: ragas's field names of today and before 0.2; lists as text, as arrays, as objects.
+
+ID: Final = "id"
+"""Name of the column that identifies a record."""
+_FORMERLY = {
+    "question": "user_input",
+    "answer": "response",
+    "contexts": "retrieved_contexts",
+    "ground_truth": "reference",
+    "ground_truths": "reference",
+    "ground_truth_contexts": "reference_contexts",
+}
+"""ragas's names before 0.2 → today's."""
+_TEXTS = frozenset({"retrieved_contexts", "reference_contexts"})
+_LISTS = _TEXTS | {"retrieved_context_ids", "reference_context_ids", "reference_topics", "reference_tool_calls"}
+_SINGLE, _MULTI = frozenset(SingleTurnSample.model_fields), frozenset(MultiTurnSample.model_fields)
+KNOWN = _SINGLE | _MULTI | _FORMERLY.keys()
+"""Every field that is read; others of a record are left alone."""
+_AROUND: Final = " \t\r\n\u00a0\ufeff"
+"""Characters around a column's name that are no part of it."""
+_DEEPEST: Final = 100
+_SPANS = "resourceSpans"
+"""What a line of spans holds, which is taken for samples now and then."""
+
+
+class Columns(NamedTuple):
+    """The columns of a record.
+
+    Attributes:
+        read: field, or ``id`` → the name of its column.
+        unread: names of all other columns, in their order.
+    """
+
+    read: Mapping[str, Any]
+    unread: Sequence[Any]
+
+
+@lru_cache(maxsize=256)
+def columns_of(names: tuple[Any, ...]) -> Columns:
+    """Return which column holds which field. A name is trimmed and case-folded unless two columns would be one field."""
+    fields = KNOWN | {ID}
+    read = {name: name for name in names if name in fields}
+    folded = [(name.strip(_AROUND).casefold(), name) for name in names if isinstance(name, str) and name not in read]
+    alike = [field for field, _ in folded]
+    read |= {field: name for field, name in folded if field in fields - read.keys() and alike.count(field) == 1}
+    return Columns(read, tuple(name for name in names if name not in read.values()))
+
+
+def sample_of(record: Any, *, texts: bool = False) -> Sample:
+    """Return the sample of a record: a mapping, an object with ``to_dict`` (ragas's own samples), or a sample of ours.
+
+    A ``user_input`` that is a list of messages, or the text of one, makes a conversation. Unknown fields are left alone.
+
+    Args:
+        record: field → value. NaN and ``pandas.NA`` count as missing. Lists may be arrays, tuples, or text in the notation of
+            JSON or Python; any other text is a list of one text.
+        texts: every value is text, as in CSV: an empty text counts as missing.
+
+    Raises:
+        SampleError: it cannot be one; the message names field, fault and type, and quotes nothing.
+    """
+    if isinstance(record, SingleTurnSample | MultiTurnSample):
+        return record
+    held = _mapping(record)
+    named = {name: plain(value) for name, value in _rename_fields(held).items() if not (texts and value == "")}
+    fields = {name: _field(name, value) for name, value in named.items() if not _is_missing(value)}
+    kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
+    given = {name: value for name, value in fields.items() if name in kind.model_fields}
+    if not given:
+        raise SampleError(_lacks(held))
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise SampleError(_fault(error)) from None
+
+
+def plain(value: Any, depth: int = _DEEPEST) -> Any:
+    """Return arrays and tuples as lists, and NumPy's scalars as Python's; any other value as it is.
+
+    Raises:
+        SampleError: it is nested deeper than ``depth``.
+    """
+    if isinstance(value, str):
+        return value
+    made = getattr(value, "tolist", None)
+    value = made() if callable(made) else value
+    if not isinstance(value, list | tuple | dict):
+        return value
+    if depth <= 0:
+        raise SampleError(f"a field is nested deeper than {_DEEPEST} levels")
+    if isinstance(value, dict):
+        return {name: plain(inner, depth - 1) for name, inner in value.items()}
+    return [plain(inner, depth - 1) for inner in value]
+
+
+def _lacks(record: Mapping[Any, Any]) -> str:
+    if _SPANS in record:
+        return "it holds spans, and no sample; spanscore collect makes samples of them"
+    near = [hint for name in map(str, record) if (hint := did_you_mean(name, KNOWN))]
+    hint = f" ({near[0].removesuffix('?')})" if near else ""
+    return f"it has none of the fields of a sample{hint}; known fields: {', '.join(sorted(KNOWN))}"
+
+
+def _mapping(record: Any) -> Mapping[Any, Any]:
+    to_dict = getattr(record, "to_dict", None)
+    if not isinstance(record, Mapping) and callable(to_dict):
+        record = to_dict()
+    if not isinstance(record, Mapping):
+        raise SampleError(f"a sample is an object with fields, not a {type(record).__name__}")
+    return record
+
+
+def _rename_fields(record: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the known fields under today's names; a field that stands there under both names is today's."""
+    known = {name: record[column] for name, column in columns_of(tuple(record)).read.items()}
+    fields = {name: value for name, value in known.items() if name in _SINGLE | _MULTI}
+    for old, new in _FORMERLY.items():
+        if old in known and _is_missing(fields.get(new)):
+            fields[new] = _first(plain(known[old])) if old == "ground_truths" else known[old]
+    return fields
+
+
+def _first(value: Any) -> Any:
+    """ragas once had a list of right answers, and used the first."""
+    if isinstance(value, str):
+        value = _literal("reference", value) if value.lstrip().startswith("[") else value
+    return (value[0] if value else None) if isinstance(value, list) else value
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value stands for none: None, NaN, NaT, ``pandas.NA``."""
+    if value is None or hasattr(value, "__len__"):  # an array has no truth value
+        return value is None
+    try:
+        return bool(value != value)  # noqa: PLR0124
+    except TypeError:  # pandas.NA
+        return True
+
+
+def _field(name: str, value: Any) -> Any:
+    if name == "user_input" and isinstance(value, str):
+        value = _messages_in(value)
+    if name in _LISTS:
+        return _listed(name, value)
+    if name == "user_input" and isinstance(value, list):
+        return conversation_of(value)
+    if name == "rubrics":
+        value = _literal(name, value) if isinstance(value, str) else value
+        return {key: text for key, text in value.items() if text is not None} if isinstance(value, dict) else value
+    return text_of(value)
+
+
+def _listed(name: str, value: Any) -> Any:
+    """Return a list: of a text that is one in the notation of JSON or Python, or of the one text."""
+    if isinstance(value, str):
+        value = _list_in(name, value)
+    return [text_of(item) for item in value] if name in _TEXTS and isinstance(value, list) else value
+
+
+def _list_in(name: str, text: str) -> Any:
+    """Return the list that a text is.
+
+    Raises:
+        SampleError: it begins as a list of texts, and is none.
+    """
+    is_texts, inner = name in _TEXTS, text.strip().removeprefix("[")
+    if inner == text.strip():  # no bracket
+        return [text] if is_texts else text
+    try:
+        found = _literal(name, text)
+    except SampleError:
+        if not is_texts or inner.lstrip()[:1] in ("'", '"'):
+            raise
+        return [text]  # such as "[sic] …"
+    has_texts = isinstance(found, list) and (not found or any(isinstance(item, str) for item in found))
+    return found if has_texts or not is_texts else [text]  # such as "[1]"
+
+
+def _messages_in(text: str) -> Any:
+    """Return the messages that a text holds as JSON or Python; any other text, such as a question in brackets, as it is."""
+    shown = text.strip()
+    if not (shown.startswith("[") and shown.endswith("]") and shown[1:].lstrip().startswith("{")):
+        return text
+    found = _literal("user_input", text)
+    return found if looks_like_messages(found) else text
+
+
+def _literal(name: str, text: str) -> Any:
+    """Read a list or dict from a cell.
+
+    Raises:
+        SampleError: it is neither JSON nor Python; the printed form of a NumPy array, ``['a' 'b']``, is neither, and Python
+            would read its two texts as one.
+    """
+    try:
+        return json_in(text)
+    except ValueError:
+        pass
+    try:
+        if not _has_neighbouring_texts(text):
+            return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
+        pass
+    raise SampleError(f"{name}: the text is neither JSON nor a Python list (commas separate the items of a list)")
+
+
+def _has_neighbouring_texts(text: str) -> bool:
+    kinds = [
+        token.type
+        for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline)
+        if token.type not in (tokenize.NL, tokenize.NEWLINE)
+    ]
+    return any(one == other == tokenize.STRING for one, other in pairwise(kinds))
+
+
+def _fault(error: ValidationError) -> str:
+    """Return what is wrong and which type is there, by field: pydantic's own text quotes the value."""
+    faults = [
+        f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}, not {type(entry['input']).__name__}"
+        if entry["type"].endswith("_type")
+        else f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"
+        for entry in error.errors(include_url=False)
+    ]
+    return "; ".join(dict.fromkeys(faults))

@@ -1,0 +1,360 @@
+"""Any value → JSON → text on the wire, and back; the script of a text; ``Retry-After``. No payload makes it raise."""
+
+from __future__ import annotations
+
+import json
+import time as time_time
+import unicodedata
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from enum import Enum
+from itertools import islice
+from math import isfinite
+from typing import Any, Final
+from uuid import UUID
+
+from spanscore.core.log import bases_of, class_name, is_a, type_name
+
+__all__ = [
+    "WITHOUT_STOPS",
+    "Special",
+    "as_text",
+    "fits_wire",
+    "from_wire",
+    "is_cut",
+    "json_in",
+    "jsonable",
+    "nearest",
+    "plain_dict",
+    "plain_number",
+    "retry_after_s",
+    "safe_text",
+    "script_of",
+    "to_wire",
+    "wire_value",
+    "wire_values",
+]
+
+# --- json text ------------------------------------------------------------------------------------------------------
+
+# JSON text from a file → a value; every fault is one kind of error.
+
+
+def json_in(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        json.JSONDecodeError: it is no JSON, or is nested deeper than Python reads; its ``msg`` says which, and quotes nothing.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deep", "", 0) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # a number of too many digits
+        raise json.JSONDecodeError("a number is too long", "", 0) from error
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+# Any value → JSON-able value → text on the wire, and back. Nothing here raises for what a payload holds.
+#
+# On the wire a content attribute is one string. Text stays text, so that a backend shows it as it was said; a structure is
+# JSON. A text that would read back as a structure is written as a JSON string, so that reading is exact:
+#
+#     {"a": 1} → '{"a":1}' → {"a": 1}          "Paris" → 'Paris' → "Paris"          '{"a":1}' → '"{\"a\":1}"' → '{"a":1}'
+
+MAX_DEPTH = 16
+"""Levels of a value; deeper ones are markers. Real states measured 4 to 7."""
+MAX_NODES = 20_000
+"""Elements of a value; further ones are left out. Also what ends a list that contains itself twice."""
+MAX_CHARS = 4_000_000
+"""Characters of a value; further text is cut. Beyond the context of any model."""
+_WIRE_INT_BITS = 63
+_decoder = json.JSONDecoder(parse_constant=str)
+"""``json.loads`` with an argument makes a decoder each time, which takes longer than a message of 700 characters."""
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+"""``json.dumps`` with arguments makes an encoder each time, likewise."""
+_CUT_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+"""Values of JSON that are no text, number or structure: a limit may cut them in the middle."""
+_LONGEST_ESCAPE = 6
+_MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
+
+Special = Callable[[Any], Any]
+"""A foreign value → plain containers that ``jsonable`` knows, which it then goes on with."""
+
+
+def safe_text(text: str) -> str:
+    """Return the text as a plain ``str`` that UTF-8 can carry: a lone surrogate becomes a question mark."""
+    plain = text if type(text) is str else str.__str__(text)
+    if plain.isascii():
+        return plain
+    try:
+        plain.encode()
+    except UnicodeEncodeError:
+        return plain.encode("utf-8", "replace").decode()
+    return plain
+
+
+def wire_value(value: Any) -> Any:
+    """Return an attribute's value as OTLP can carry it: texts as UTF-8, integers of 64 bits; None for one it cannot.
+
+    What it cannot makes the exporter, mostly the application's own, print a traceback or drop the whole batch.
+    """
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, int):
+        return value if fits_wire(value) else None
+    if isinstance(value, (list, tuple)):
+        return [safe_text(item) if isinstance(item, str) else item for item in value]
+    return value
+
+
+def wire_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes as OTLP can carry them; None, and what it cannot, is left out."""
+    carried: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if value is None:
+            continue
+        if (type(value) is str and value.isascii()) or type(value) is float:  # most of a score
+            carried[name] = value
+        elif (carriable := wire_value(value)) is not None:
+            carried[name] = carriable
+    return carried
+
+
+def fits_wire(number: int) -> bool:
+    """Whether OTLP can carry an integer: 64 bits with its sign."""
+    return number.bit_length() <= _WIRE_INT_BITS
+
+
+def jsonable(value: Any, special: Mapping[type, Special] | None = None, *, within: int = 0) -> Any:
+    """Return the value as dicts with text keys, lists, texts, numbers, booleans and None: what JSON can carry exactly.
+
+    NaN and infinities become texts, bytes and unknown objects ``{"type": name}``; what is too deep or too much is left
+    out. Nothing of an unknown object is called.
+
+    Args:
+        special: type → how to unfold its values (subclasses included).
+        within: levels that are around it already.
+    """
+    return _Rendering(special or {}).render(value, MAX_DEPTH - within)
+
+
+def as_text(value: Any) -> str:
+    """Return a JSON-able value as text: a text as it is, anything else as compact JSON."""
+    return safe_text(value) if isinstance(value, str) else _dumps(value)
+
+
+def to_wire(value: Any) -> str:
+    """Return a content value as the one string an attribute can hold; ``from_wire`` gives the value back."""
+    if not isinstance(value, str):
+        return _dumps(value)
+    text = safe_text(value)
+    return text if from_wire(text) == text else json.dumps(text, ensure_ascii=False)
+
+
+def from_wire(text: str) -> Any:
+    """Return the structure a content attribute holds; text that is no whole JSON object, list or string as it is."""
+    if not text.startswith(("{", "[", '"')):
+        return text
+    try:
+        value, end = _decoder.raw_decode(text)
+        return value if end == len(text) else _decoder.decode(text)  # blanks may follow, and nothing else
+    except (ValueError, RecursionError):  # cut by an attribute limit, or never JSON
+        return text
+
+
+def is_cut(text: str) -> bool:
+    """Whether a text is the beginning of a JSON object or list that a length limit cut off."""
+    if len(text) == 1 or not text.startswith(("{", "[")):
+        return False
+    try:
+        _decoder.raw_decode(text)
+    except json.JSONDecodeError as error:
+        rest = text[error.pos :].strip()
+        in_escape = "escape" in error.msg and len(rest) < _LONGEST_ESCAPE
+        in_word = any(word.startswith(rest) for word in _CUT_WORDS)
+        return in_escape or in_word or not rest.strip(".eE+-…") or error.msg.startswith("Unterminated string")
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a copy of a dict as a plain one, in one step of C code; no method of a subclass runs."""
+    return value.copy() if type(value) is dict else dict(dict.items(value))
+
+
+def plain_number(value: Any) -> float | None:
+    """Return a number as a plain one; None for a boolean, for an integer that OTLP cannot carry and for any other value."""
+    if type(value) is int:  # most are such, and each question costs a call
+        return value if value.bit_length() <= _WIRE_INT_BITS else None
+    if is_a(value, float):
+        return float.__float__(value)
+    if is_a(value, bool) or not is_a(value, int):
+        return None
+    return whole if fits_wire(whole := int.__index__(value)) else None
+
+
+def nearest(known: Mapping[type, Any], kind: type) -> Any:
+    """Return what is known for a type or its nearest base, None where there is nothing.
+
+    Walks the method resolution order: ``isinstance`` on a pydantic class asks the *object* for attributes, which runs
+    the application's ``__getattr__``.
+    """
+    for base in bases_of(kind):
+        found = known.get(base)
+        if found is not None:
+            return found
+    return None
+
+
+def _dumps(value: Any) -> str:
+    try:
+        text = _write(value)
+        if not text.isascii():
+            text.encode()  # raises for a lone surrogate
+    except (ValueError, TypeError, RecursionError):
+        return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
+    return text
+
+
+class _Rendering:
+    """One run of ``jsonable``: what is left of its budget."""
+
+    __slots__ = ("_chars", "_nodes", "_special")
+
+    def __init__(self, special: Mapping[type, Special]) -> None:
+        self._special = special
+        self._nodes = MAX_NODES
+        self._chars = MAX_CHARS
+
+    def render(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        self._nodes -= 1
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            return self.text(value)
+        try:
+            return self._structure(value, kind, depth)
+        except Exception:  # noqa: BLE001 - one half-built foreign object is no reason to lose its neighbours
+            return {"type": class_name(kind)}
+
+    def _structure(self, value: Any, kind: type, depth: int) -> Any:
+        if kind in _OFTEN:  # a class of the application's has bases, which are asked one by one
+            return _PLAIN[kind](self, value, depth)
+        unfold = nearest(self._special, kind)
+        if unfold is not None and depth > 0:
+            return self.render(unfold(value), depth - 1)
+        plain = nearest(_PLAIN, kind)
+        return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
+
+    def text(self, value: str, depth: int = 0) -> str:
+        if type(value) is str and len(value) <= self._chars and value.isascii():  # most are
+            self._chars -= len(value)
+            return value
+        text = safe_text(value)[: max(0, self._chars)]
+        self._chars -= len(text)
+        return text
+
+    def mapping(self, value: dict[Any, Any], depth: int) -> Any:
+        if depth <= 0:
+            return {"type": "dict"}
+        shown: dict[str, Any] = {}
+        for key, inner in plain_dict(value).items():
+            if self._nodes <= 0 or self._chars <= 0:
+                break
+            # First: a text that takes all there is must not take its own name.
+            name = self.text(key) if type(key) is str else self._key(key)
+            shown[name] = self.render(inner, depth - 1)
+        return shown
+
+    def sequence(self, value: Any, depth: int) -> Any:
+        if depth <= 0:
+            return {"type": type_name(value)}
+        shown: list[Any] = []
+        # In one step of C code: another thread may still be appending, and a subclass may override ``__iter__``.
+        kind = type(value)
+        for inner in value.copy() if kind is list else list(nearest(_BUILT_IN_BASE, kind).__iter__(value)):
+            if self._nodes <= 0:
+                break
+            shown.append(self.render(inner, depth - 1))
+        return shown
+
+    def _key(self, key: Any) -> str:
+        if is_a(key, str):
+            return self.text(key)
+        simple = self.render(key, 0)
+        return simple if isinstance(simple, str) else _dumps(simple)
+
+    def integer(self, value: int, depth: int) -> Any:
+        plain = int.__index__(value)
+        return plain if plain.bit_length() <= _MAX_INT_BITS else {"type": "int"}
+
+    def number(self, value: float, depth: int) -> Any:
+        plain = float.__float__(value)
+        return plain if isfinite(plain) else json.dumps(plain)  # NaN, Infinity, -Infinity
+
+
+_SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque)
+_PRINTED: tuple[type, ...] = (UUID, Decimal, datetime, date, time, timedelta)
+_BUILT_IN_BASE: Mapping[type, Any] = {kind: kind for kind in (*_SEQUENCES, *_PRINTED)}
+_OFTEN = frozenset({dict, list, int, float})
+"""What nobody gives a way of its own to unfold."""
+_PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
+    dict: _Rendering.mapping,
+    **dict.fromkeys(_SEQUENCES, _Rendering.sequence),
+    str: _Rendering.text,
+    int: _Rendering.integer,
+    float: _Rendering.number,
+    Enum: lambda run, member, depth: run.render(member._value_, depth - 1),
+    bytes: lambda _, value, __: {"type": "bytes", "size": bytes.__len__(value)},
+    **dict.fromkeys(_PRINTED, lambda run, value, _: run.text(str(nearest(_BUILT_IN_BASE, type(value)).__str__(value)))),
+}
+
+
+# --- script ---------------------------------------------------------------------------------------------------------
+
+# A text → the script in which it is written, which says how its sentences end.
+
+WITHOUT_STOPS: Final = frozenset({"THAI", "LAO", "KHMER", "TIBETAN"})
+"""Scripts in which a blank ends a sentence, as a full stop does elsewhere."""
+_LOOKED_AT: Final = 400
+"""Letters: more change no majority, and each costs a look-up."""
+
+
+def script_of(text: str) -> str:
+    """Return the script of most letters of a text by its name in Unicode, such as ``LATIN``, ``CJK`` or ``DEVANAGARI``.
+
+    Japanese is ``HIRAGANA``, also if most of its letters are Chinese. A text without a letter is ``LATIN``.
+    """
+    if text.isascii():
+        return "LATIN"
+    letters = islice(filter(str.isalpha, text), _LOOKED_AT)
+    counts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in letters)
+    if counts["HIRAGANA"]:
+        counts["HIRAGANA"] += counts.pop("CJK", 0) + counts.pop("KATAKANA", 0)
+    return max(counts, key=counts.__getitem__, default="LATIN")
+
+
+# --- retry after ----------------------------------------------------------------------------------------------------
+
+# ``Retry-After``: how long somebody wants to be left alone, in either form that RFC 9110 allows.
+
+
+def retry_after_s(told: str) -> float | None:
+    """Return seconds, 0 or more: a number of them, or until a date; None for anything else."""
+    try:
+        seconds = float(told)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(told).timestamp() - time_time.time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if isfinite(seconds) else None

@@ -1,0 +1,186 @@
+"""A fault → at most one log line per cause in a process; and a look at foreign values that runs no line of their code."""
+
+from __future__ import annotations
+
+import logging
+import sysconfig
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from traceback import walk_tb
+from typing import Any, Final, TypeGuard, TypeVar
+from uuid import UUID
+
+__all__ = [
+    "bases_of",
+    "class_name",
+    "defines",
+    "is_a",
+    "log_internal_error",
+    "log_once",
+    "module_of",
+    "plain_text",
+    "raised_by_user",
+    "said_by",
+    "type_name",
+]
+
+# --- foreign --------------------------------------------------------------------------------------------------------
+
+# What is asked of things that are not ours, without running a line of their code.
+#
+# ``type(x).__name__`` asks the metaclass, ``isinstance`` asks ``x.__class__``, ``str(error)`` asks the error: any of them may
+# hang the thread that asks, and with it everything that thread is for, or raise ``SystemExit`` into the application.
+
+T = TypeVar("T")
+
+_name_of: Final[Callable[[type], str]] = type.__dict__["__name__"].__get__
+_module_of: Final[Callable[[type], Any]] = type.__dict__["__module__"].__get__
+_dict_of: Final[Callable[[type], Mapping[str, Any]]] = type.__dict__["__dict__"].__get__
+bases_of: Final[Callable[[type], tuple[type, ...]]] = type.__dict__["__mro__"].__get__
+"""The method resolution order of a class."""
+
+
+def class_name(kind: type) -> str:
+    """Return a class's name."""
+    return str.__str__(_name_of(kind))  # a class may be named by a subclass of str
+
+
+def type_name(thing: object) -> str:
+    """Return the name of a thing's class."""
+    return class_name(type(thing))
+
+
+def module_of(kind: type) -> str:
+    """Return the module that a class says it is from; empty where it says none."""
+    module = _module_of(kind)
+    return str.__str__(module) if is_a(module, str) else ""
+
+
+def defines(kind: type, name: str) -> bool:
+    """Whether a class or one of its bases has such a member."""
+    return any(name in _dict_of(base) for base in bases_of(kind))
+
+
+def is_a(thing: object, *kinds: type[T]) -> TypeGuard[T]:
+    """Whether a thing is an instance of one of the classes, by its type and not by what it says of itself."""
+    return issubclass(type(thing), kinds)
+
+
+def plain_text(value: object) -> str | None:
+    """Return a text, a number or a UUID as text; None for any other value, which would have to be asked for one."""
+    printer = next((printer for kind, printer in _PRINTERS.items() if is_a(value, kind)), None)
+    return None if printer is None else printer(value)
+
+
+_PRINTERS: Final[Mapping[type, Callable[[Any], str]]] = {
+    str: str.__str__,
+    bool: bool.__repr__,
+    int: int.__repr__,
+    float: float.__repr__,
+    UUID: UUID.__str__,
+}
+
+
+def said_by(error: BaseException) -> str | None:
+    """Return an error's text; None where another's code would have to give it: a ``__str__``, or that of an argument."""
+    printer: Any = next(base for base in bases_of(type(error)) if "__str__" in _dict_of(base))
+    held = next((fields for known, fields in _PRINTED.items() if known is printer), None)
+    if held is None or not all(type(argument) in _PLAIN for argument in _arguments_of(error)):
+        return None
+    if not all(type(_dict_of(printer)[field].__get__(error)) in _PLAIN for field in held):
+        return None
+    return str.__str__(printer.__str__(error))
+
+
+_arguments_of: Final[Callable[[BaseException], tuple[Any, ...]]] = BaseException.__dict__["args"].__get__
+_PLAIN: Final = (str, int, float, bool, bytes, type(None))
+"""Looked for by identity first: a class may compare, or hash, by code of its own."""
+_PRINTED: Final[Mapping[type[BaseException], tuple[str, ...]]] = {
+    BaseException: (),
+    KeyError: (),
+    ImportError: ("msg",),
+    OSError: ("errno", "strerror", "filename", "filename2"),
+}
+"""Who prints an error → what it prints beside the arguments."""
+
+
+# --- log ------------------------------------------------------------------------------------------------------------
+
+# A fault → at most one log line per cause in a process, and a line that quotes nothing.
+#
+# Messages of exceptions quote prompts, and so do tracebacks: a line names the error's class and the line of code it came
+# from.
+
+_LIBRARIES = (str(Path(__file__).parents[1]), sysconfig.get_paths()["stdlib"])
+_log = logging.getLogger("spanscore")
+_faults: set[str] = set()
+_MAX_CAUSES = 100
+"""Different causes, and different faults, that are logged; a process that has more has said enough."""
+_AGAIN_AFTER_S = 3600.0
+"""A cause that stays is logged again after this: who reads logs of today does not see yesterday's."""
+_logged_at: dict[str, float] = {}
+
+
+def log_once(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | None = None) -> None:
+    """Log what the operator must act upon: the first time, and at most hourly again. Any thread; never raises.
+
+    Args:
+        cause: what tells it from other causes.
+        text: what happened and what to do, without content or keys.
+        level: of ``logging``.
+        now_s: seconds on any steady clock; None = the system's.
+    """
+    if cause not in _logged_at and len(_logged_at) >= _MAX_CAUSES:
+        return
+    now = monotonic() if now_s is None else now_s
+    before = _logged_at.setdefault(cause, now)  # atomic: of several threads that meet a cause at once, one logs it
+    if before is not now and now - before < _AGAIN_AFTER_S:
+        return
+    _logged_at[cause] = now
+    _say(level, "spanscore: %s", text)  # who speaks, as a line may be shown without its logger's name
+
+
+def log_internal_error(what: str, error: BaseException) -> None:
+    """Say once that something of ours failed. Any thread; never raises.
+
+    Args:
+        what: what spanscore could not do.
+        error: why; the same class from the same line is the same fault, wherever it was met.
+    """
+    origin = _origin(error)
+    if origin in _faults or len(_faults) >= _MAX_CAUSES:
+        return
+    _faults.add(origin)
+    _say(logging.WARNING, "spanscore could not %s (%s); the application is not affected, said once", what, origin)
+
+
+def _say(level: int, line: str, *words: str) -> None:
+    try:
+        _log.log(level, line, *words)
+    except BaseException as error:  # (a filter or handler of the application's logging; there is no one left to tell)
+        if threading.current_thread() is threading.main_thread() and not isinstance(error, Exception):
+            raise  # a signal's; on a thread of ours it would end that thread
+
+
+def raised_by_user(error: BaseException) -> str:
+    """Return class, file and line of an error: of the last line that is neither ours nor an installed library's, if any is."""
+    return _origin(error, _is_of_user)
+
+
+def _origin(error: BaseException, counts: Callable[[str], bool] = lambda file: True) -> str:
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    own = [place for place in places if counts(place[0])] or places
+    if not own:
+        return type_name(error)
+    file, line = own[-1]
+    return f"{type_name(error)} at {_name_of_log(file)}:{line}"
+
+
+def _is_of_user(file: str) -> bool:
+    return not (file.startswith((*_LIBRARIES, "<")) or "site-packages" in file)
+
+
+def _name_of_log(file: str) -> str:
+    return file.replace("\\", "/").rpartition("/")[2]

@@ -1,0 +1,147 @@
+"""Text and tables for people: control characters escaped, columns that fit, and suggestions for misspelt names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+__all__ = ["Fitting", "did_you_mean", "format_count", "names_listed", "printable", "printable_lines"]
+
+# --- meant ----------------------------------------------------------------------------------------------------------
+
+# A name that nobody knows → what was meant by it.
+
+
+def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (), most: int = 1) -> str:
+    """Return ``did you mean 'faithfulness'?``; empty where nothing is near.
+
+    Args:
+        known: names among which it is looked for what is spelt alike.
+        likely: what was meant by all that is known; then it is not looked for.
+        most: of what is spelt alike.
+    """
+    near = likely or get_close_matches(name, [*known], n=most)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+# --- printable ------------------------------------------------------------------------------------------------------
+
+# Text of somebody else's → the same as it may be shown: a control character stands there as its escape.
+#
+# A terminal obeys what a file holds: ``ESC ]`` renames its window, ``ESC [`` moves the cursor over what was said before, a
+# bidi
+# override shows a word backwards. Each becomes what Python would write for it: ``\x1b``, ``\u202e``.
+
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_SEPARATORS = "\u2028\u2029"
+_INVISIBLE = "\U000e0000-\U000e007f"
+_SURROGATES = "\ud800-\udfff"
+_ELSE = f"{_BIDI}{_SEPARATORS}{_INVISIBLE}{_SURROGATES}\ufeff"
+_IN_A_LINE = re.compile(f"[\x00-\x1f\x7f-\x9f{_ELSE}]")
+_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_ELSE}]")
+_BYTE = 0x100
+_PLANE = 0x1_0000
+
+
+def printable(text: str) -> str:
+    """Return one line, whatever the text holds: line breaks and tabs are escaped, too."""
+    return _IN_A_LINE.sub(_escape, text)
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 score", "2,300 scores"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def names_listed(names: Iterable[str]) -> str:
+    """Return names with commas between, on one line."""
+    return ", ".join(map(printable, names))
+
+
+def printable_lines(text: str) -> str:
+    """Return a text whose line breaks and tabs are meant; all other control characters are escaped."""
+    return _IN_LINES.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < _BYTE:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < _PLANE else f"\\U{code:08x}"
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+# Rows → a table that fits a width without breaking a word, or, where none does, one short list per row.
+
+_BORDER = 3
+"""Columns that a cell takes besides its text: a space either side and a line."""
+_GAP = 2
+"""The same, without lines between the cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """A table for rich that never folds a word; longer text than a column breaks at spaces.
+
+    Attributes:
+        headers: one per column.
+        rows: cells as text; a line break starts a new line.
+        title: above it.
+    """
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        columns = list(zip(self.headers, *self.rows, strict=True))
+        words = [max(map(_longest_word, column)) for column in columns]
+        lines = options.max_width - sum(words) > _BORDER * len(words)
+        room = options.max_width - (_BORDER * len(words) + 1 if lines else _GAP * len(words))
+        if room < sum(words):
+            yield "\n".join(self._lists())
+        else:
+            yield self._table(_widths(columns, words, room), lines=lines)
+
+    def _table(self, widths: Sequence[int], *, lines: bool) -> Any:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        drawn = box.HEAVY_HEAD if lines else box.SIMPLE_HEAD
+        gap = (0, 1) if lines else (0, _GAP - 1, 0, 0)  # and the blank that divides
+        table = Table(title=self.title or None, title_justify="left", box=drawn, padding=gap)
+        table.pad_edge = table.show_edge = lines
+        for header, width in zip(self.headers, widths, strict=True):
+            table.add_column(header, width=width)  # left to itself, rich cuts words in narrow columns
+        for row in self.rows:
+            table.add_row(*map(Text, row))
+        return table
+
+    def _lists(self) -> Iterator[str]:
+        if self.title:
+            yield self.title
+        for name, *cells in self.rows:
+            yield name
+            for header, cell in zip(self.headers[1:], cells, strict=True):
+                if cell:
+                    yield f"  {header}: {', '.join(cell.splitlines())}"
+
+
+def _longest_word(cell: str) -> int:
+    return max(map(len, cell.split()), default=0)
+
+
+def _widths(columns: Sequence[Sequence[str]], words: Sequence[int], room: int) -> list[int]:
+    """Give each column its longest word, and what is left to the first ones that have longer lines."""
+    left, widths = room - sum(words), []
+    for column, word in zip(columns, words, strict=True):
+        line = max(len(line) for cell in column for line in (cell.splitlines() or [""]))
+        more = min(line - word, left)
+        widths.append(word + more)
+        left -= more
+    return widths

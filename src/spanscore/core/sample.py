@@ -1,0 +1,359 @@
+"""Samples and annotations: what a metric scores, and what a person said of a unit. Field names are those of ragas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from spanscore import semconv
+from spanscore.core.log import is_a
+from spanscore.core.score import Label, Outcome
+from spanscore.core.span import UnitKey
+
+__all__ = [
+    "AIMessage",
+    "AnnotatedSample",
+    "Annotation",
+    "HumanMessage",
+    "HumanValue",
+    "JudgeResult",
+    "Message",
+    "MultiTurnSample",
+    "Sample",
+    "Samples",
+    "SingleTurnSample",
+    "ToolCall",
+    "ToolMessage",
+    "UnitId",
+    "by_value",
+    "missing_fields",
+]
+
+# --- sample ---------------------------------------------------------------------------------------------------------
+
+# Samples: what a metric scores. Field names are those of ragas, so its data sets load unchanged.
+#
+# ``retrieved_contexts is None`` means that no retrieval happened, or that the texts are unknown; ``[]`` that it found
+# nothing.
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Frozen):
+    """A tool the model asked for.
+
+    Attributes:
+        args: argument name → value.
+        id: matches the ``tool_call_id`` of the answer, where the provider gave one.
+    """
+
+    name: str
+    args: dict[str, Any] = Field(default_factory=dict)
+    id: str | None = None
+
+
+class HumanMessage(_Frozen):
+    """What the user said."""
+
+    type: Literal["human"] = "human"
+    content: str
+    metadata: dict[str, Any] | None = None
+
+
+class AIMessage(_Frozen):
+    """What the model answered, asked of its tools, or both; empty content is a message that only calls tools."""
+
+    type: Literal["ai"] = "ai"
+    content: str = ""
+    tool_calls: list[ToolCall] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ToolMessage(_Frozen):
+    """What a tool gave back."""
+
+    type: Literal["tool"] = "tool"
+    content: str
+    tool_call_id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+Message: TypeAlias = Annotated[HumanMessage | AIMessage | ToolMessage, Field(discriminator="type")]
+
+
+class SingleTurnSample(_Frozen):
+    """One question and its answer, with what was retrieved for it.
+
+    Attributes:
+        user_input: the question.
+        response: the answer.
+        retrieved_contexts: texts in rank order; None = no retrieval happened, or the texts are unknown; ``[]`` = the retrieval
+            found nothing.
+        retrieved_context_ids: ids of the retrieved documents in rank order. They are known even if the texts are unknown, or
+            stand in one text together; None = a document has no id.
+        reference: the right answer.
+        reference_contexts: the texts that should have been found.
+        rubrics: grade or criterion → description.
+    """
+
+    user_input: str | None = None
+    response: str | None = None
+    retrieved_contexts: list[str] | None = None
+    retrieved_context_ids: list[str | int] | None = None
+    reference: str | None = None
+    reference_contexts: list[str] | None = None
+    reference_context_ids: list[str | int] | None = None
+    rubrics: dict[str, str] | None = None
+
+
+class MultiTurnSample(_Frozen):
+    """A conversation.
+
+    Attributes:
+        user_input: the messages in order; never empty of meaning: a tool message follows a call of it.
+        reference: what the conversation should have achieved.
+        reference_tool_calls: the calls that should have been made, in order.
+        reference_topics: the topics that are allowed.
+        rubrics: grade or criterion → description.
+
+    Raises:
+        pydantic.ValidationError: the conversation is impossible; the error says which message makes it so, and why.
+    """
+
+    user_input: list[Message]
+    reference: str | None = None
+    reference_tool_calls: list[ToolCall] | None = None
+    reference_topics: list[str] | None = None
+    rubrics: dict[str, str] | None = None
+
+    @field_validator("user_input")
+    @classmethod
+    def _conversation_can_be(cls, messages: list[Message]) -> list[Message]:
+        caller: AIMessage | None = None
+        for position, message in enumerate(messages):
+            if isinstance(message, ToolMessage):
+                _check_answers_a_call(position, message, messages[:position], caller)
+            else:
+                caller = message if isinstance(message, AIMessage) and message.tool_calls else None
+        return messages
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the conversation as JSON, as a judge is shown it: no text in it can pose as another turn."""
+        return [shown for message in self.user_input if (shown := _message(message))]
+
+    def pretty(self) -> str:
+        """Return the conversation as text for a reader, a line each: ``Human:``, ``AI:``, ``Tools:``, ``ToolOutput:``."""
+        return "\n".join(block for message in self.user_input for block in _blocks(message))
+
+
+def _check_answers_a_call(
+    position: int, message: ToolMessage, before: Sequence[Message], caller: AIMessage | None
+) -> None:
+    if not any(isinstance(m, AIMessage) for m in before):
+        raise ValueError(f"message {position} is a tool result, but no assistant message stands before it")
+    if caller is None:
+        raise ValueError(
+            f"message {position} is a tool result, but message {position - 1} ({before[-1].type}) calls no tool: "
+            "a tool result follows the assistant message that called it, or another tool result"
+        )
+    known = {call.id for call in caller.tool_calls or () if call.id}
+    if message.tool_call_id and known and message.tool_call_id not in known:
+        raise ValueError(
+            f"message {position} answers tool call {message.tool_call_id!r}, which no message before it made; "
+            f"the calls before it are {sorted(known)}"
+        )
+
+
+Sample: TypeAlias = SingleTurnSample | MultiTurnSample
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a dialect makes of one unit: either sample, both, or the outcome that says why there is none.
+
+    Attributes:
+        multi_turn: present when the unit has tool calls or several human turns.
+        outcome: None when there is a sample; else ``no_sample`` (or another) with a reason.
+        searched: field → where it was looked for, for the error of a missing one.
+        source: how the less sure of question and answer was found (``dialects.turn.Source``); None where no search was made.
+        unused_documents: documents that were retrieved and are no contexts; None if no run retrieved any, or if their texts
+            are unknown.
+        interrupted: there is none yet: the turn waits, and the run that resumes it will have its sample.
+    """
+
+    single_turn: SingleTurnSample | None = None
+    multi_turn: MultiTurnSample | None = None
+    outcome: Outcome | None = None
+    reason: str | None = None
+    searched: tuple[tuple[str, str], ...] = ()
+    source: str | None = None
+    unused_documents: int | None = None
+    interrupted: bool = False
+
+    @classmethod
+    def of(cls, sample: Sample) -> Samples:
+        """Return the one sample that a user has made."""
+        return cls(multi_turn=sample) if isinstance(sample, MultiTurnSample) else cls(single_turn=sample)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what the unit's span tells of how its sample was made; empty where there is none."""
+        if self.outcome is not None:
+            return {}
+        attributes = {semconv.SAMPLE_SOURCE: self.source, semconv.UNUSED_DOCUMENTS: self.unused_documents}
+        return {name: value for name, value in attributes.items() if value is not None}
+
+
+def by_value(sample: Sample) -> Sample:
+    """Return a copy that later edits of the sample's lists and dicts do not reach."""
+    copy: Sample = _copied(sample, {})
+    return copy
+
+
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
+    """Copy models, lists and dicts; a value that holds itself, as a copy that does. Whatever else it is, is shared."""
+    if id(value) in copies:
+        return copies[id(value)]
+    if is_a(value, _Frozen):
+        inside = {name: _copied(getattr(value, name), copies) for name in type(value).model_fields}
+        return value.model_copy(update=inside)
+    if type(value) is list:
+        items = copies[id(value)] = []
+        items += [_copied(item, copies) for item in value]
+        return items
+    if type(value) is dict:
+        entries = copies[id(value)] = {}
+        entries |= {key: _copied(item, copies) for key, item in value.items()}
+        return entries
+    return value
+
+
+def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:
+    """Return those of the required fields that are None on the sample (an empty text or list is there)."""
+    return [name for name in required if getattr(sample, name, None) is None]
+
+
+def _message(message: Message) -> dict[str, Any] | None:
+    """Return role, content and tool calls; None for an assistant that says nothing."""
+    if not isinstance(message, AIMessage):
+        return {"role": "user" if isinstance(message, HumanMessage) else "tool", "content": message.content}
+    said = {"content": message.content} if message.content else {}
+    calls = [{"name": call.name, "args": call.args} for call in message.tool_calls or ()]
+    done = {**said, **({"tool_calls": calls} if calls else {})}
+    return {"role": "assistant", **done} if done else None
+
+
+def _blocks(message: Message) -> list[str]:
+    if isinstance(message, HumanMessage):
+        return [f"Human: {message.content}"]
+    if isinstance(message, ToolMessage):
+        return [f"ToolOutput: {message.content}"]
+    said = [f"AI: {message.content}"] if message.content else []
+    if not message.tool_calls:
+        return said
+    return [*said, "Tools:", *(f"  {call.name}: {call.args}" for call in message.tool_calls)]
+
+
+# --- annotation -----------------------------------------------------------------------------------------------------
+
+# Annotation: what somebody said of a unit; and one line of a file of labels, with what the judge said of the same sample.
+
+HumanValue: TypeAlias = bool | float | str
+"""Passes or not; a number on a metric's scale; or a word of a declared scale."""
+
+
+class UnitId(NamedTuple):
+    """What names a unit outside of this process: hex digits, 32 of its trace and 16 of its span."""
+
+    trace_id: str
+    span_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """What somebody said of a unit.
+
+    Attributes:
+        annotator: who: a low-cardinality name of a person, a team or a way of asking.
+        comment: content; None where nothing was said.
+        when_ns: when it was said, since 1970; None where nobody knows.
+        unit: what was labelled; None where only ``key`` tells.
+        key: the unit's own key in the application (``spanscore.feedback_key``); None where ids tell.
+        revision: 0, or how often the same annotator changed the same label of the unit, as far as the process knows.
+        quality: [0, 1], 1 is good; None where no scale tells.
+    """
+
+    name: str
+    value: HumanValue
+    annotator: str = semconv.ANNOTATOR_HUMAN
+    comment: str | None = None
+    when_ns: int | None = None
+    unit: UnitKey | None = None
+    key: str | None = None
+    revision: int = 0
+    quality: float | None = None
+
+    def without_comment(self) -> Annotation:
+        """Return the label as it leaves where content does not."""
+        return replace(self, comment=None)
+
+    @property
+    def text(self) -> str | None:
+        """What it says in a word: ``pass`` or ``fail``, or that of its scale; None of a number."""
+        if isinstance(self.value, bool):
+            return "pass" if self.value else "fail"
+        return self.value if isinstance(self.value, str) else None
+
+    @property
+    def id(self) -> str:
+        """32 hex digits, the same for the same label in any process; the span's id is the first 16 of them.
+
+        A time of its own tells two equal votes apart; where nobody gave one the revision does, as far as it is known.
+        """
+        whose = self.key if self.unit is None else f"{self.unit.trace_id:032x}/{self.unit.span_id:016x}"
+        said = f"{self.name}/{self.annotator}/{self.value!r}"
+        when = f"r{self.revision}" if self.when_ns is None else str(self.when_ns)
+        return blake2b(f"label/{whose}/{said}/{when}".encode(), digest_size=16).hexdigest()
+
+
+class JudgeResult(NamedTuple):
+    """What a judge said of a labelled sample.
+
+    Attributes:
+        value: on the metric's scale; None where only the verdict is known.
+        label: the verdict; None where only the value is known.
+        evaluator_version: of the score; empty where nobody knows.
+    """
+
+    value: float | None
+    label: Label | None
+    evaluator_version: str
+
+
+class AnnotatedSample(NamedTuple):
+    """One line of a file of labels.
+
+    Attributes:
+        line: in the file, from 1; of ragas's annotations the place.
+        sample: None where the line tells only whose label it is.
+        human: what the human said.
+        judged: metric → what its judge said; empty where the line has no ``scores``.
+        group: session or trace: what must not be torn apart by a split. None where neither is known.
+        probability: with which it was drawn to be labelled, (0, 1]; None = not told.
+        id: the line's own name; None where it has none.
+        label: all that the line tells of the label; None of ragas's annotations.
+    """
+
+    line: int
+    sample: Sample | None
+    human: HumanValue
+    judged: Mapping[str, JudgeResult]
+    group: str | None = None
+    probability: float | None = None
+    id: str | int | None = None
+    label: Annotation | None = None

@@ -1,0 +1,49 @@
+"""Terminal: rich's console, on which what a file or a model holds cannot act; all that is shown in one goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shutil import get_terminal_size
+from typing import Any, Final
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from spanscore.core.printable import printable, printable_lines
+
+__all__ = ["Terminal", "as_plain"]
+
+_WIDTH: Final = 110
+"""Columns at most, and where no terminal says how many it has."""
+_NARROWEST: Final = 20
+
+
+class Terminal(Console):
+    """A console that shows control characters of a text as their escapes; its own, for colours, are no text.
+
+    Of a rich ``Text``, rich itself has left out the bell and what moves back when it comes here.
+    """
+
+    def print_line(self, text: str) -> None:
+        """Print a text as one line without markup, however long it is: a line break in a name begins no line."""
+        self.print(Text(printable(text)), soft_wrap=True)
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Return a plain text as rich's, escaped before it is measured."""
+        return super().render_str(printable_lines(text), **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of something to be shown; what was no plain text is escaped here."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
+
+
+def as_plain(shown: Any) -> str:
+    """Return what is shown as text without colours, as wide as the terminal: what ``print`` writes."""
+    width = get_terminal_size((_WIDTH, 24)).columns  # COLUMNS first, then the terminal
+    fitting = min(max(width, _NARROWEST), _WIDTH)
+    console = Terminal(width=fitting, color_system=None, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(shown)
+    return capture.get()

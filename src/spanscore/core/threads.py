@@ -1,0 +1,415 @@
+"""Threads of spanscore: daemons, pools, serial and interruptible calls; and the hook that restarts parts after a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from threading import Lock, Semaphore, Thread
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from weakref import ref
+
+from spanscore.core.log import log_internal_error, log_once
+
+__all__ = [
+    "AbandonedError",
+    "DaemonPool",
+    "Forkable",
+    "JobQueue",
+    "SerialThread",
+    "before_fork",
+    "gevent_monkey",
+    "reset_in_child",
+    "run_interruptibly",
+    "run_without_loop",
+    "start_daemon",
+]
+
+# --- fork -----------------------------------------------------------------------------------------------------------
+
+# The one place that hears of a fork. In a child each part is as new: what was open is the parent's to count, end and export.
+#
+# Parts are made as new in the order in which they registered, so what a part is built on comes before it.
+
+Part = TypeVar("Part")
+
+
+class Forkable(Protocol):
+    """What can be made as new."""
+
+    def reset(self) -> None:
+        """Forget everything, re-make locks: a thread that held one at the fork does not exist in the child."""
+
+
+def reset_in_child(part: Part, reset: Callable[[Part], object]) -> None:
+    """Have ``reset(part)`` called in every child that is forked while the part lives. Any thread."""
+    _in_child.add(part, reset)
+
+
+def before_fork(part: Part, wait: Callable[[Part], object]) -> None:
+    """Have ``wait(part)`` called before every fork while the part lives; the fork comes when it returns. Any thread."""
+    _before.add(part, wait)
+
+
+class _Calls:
+    """What is done to living parts, in the order in which they came. No lock: a fork might find it held."""
+
+    def __init__(self) -> None:
+        self._living: dict[int, tuple[ref[Any], Callable[[Any], object]]] = {}
+
+    def add(self, part: Part, call: Callable[[Part], object]) -> None:
+        weak = ref(part, lambda dead: self._living.pop(id(dead), None))
+        self._living[id(weak)] = weak, call
+
+    def make(self) -> None:
+        for weak, call in list(self._living.values()):
+            part = weak()
+            try:
+                if part is not None:
+                    call(part)
+            except Exception as error:  # noqa: BLE001  (the other parts need their call all the same)
+                log_internal_error("handle a fork", error)
+
+
+_before, _in_child = _Calls(), _Calls()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before.make, after_in_child=_in_child.make)
+
+
+# --- threads --------------------------------------------------------------------------------------------------------
+
+# Threads of ours: all daemons, so that none holds up the application's exit.
+#
+# After ``gevent.monkey.patch_all()`` a ``Thread`` is a greenlet of the host's thread. For nearly all of ours that is right: a
+# blocking call yields to the host and shares its connections. Two kinds are native threads there: an event loop, as asyncio
+# keeps one running loop per native thread and each ``asyncio.run`` of the host would fail beside it, and computations, as
+# they
+# never yield.
+
+T = TypeVar("T")
+
+_host_hub: list[Any] = []
+"""gevent's hub of the thread that started the first thread of ours: the host's. Our greenlets run there."""
+
+
+def start_daemon(work: Callable[..., object], name: str, *arguments: object, native: bool = False) -> Thread | None:
+    """Start a thread that ends with its work, or with the process.
+
+    Args:
+        native: a thread of the operating system also under gevent. It cannot be joined there.
+
+    Returns:
+        The thread. None: no thread can be started now, as the system has no room for one, which is logged, or as the
+        interpreter is exiting (from Python 3.12 on). Whoever needs the thread tries again with its next work.
+    """
+    thread = Thread(target=work, args=arguments, name=name, daemon=True)
+    try:
+        if (monkey := gevent_monkey()) is None:
+            thread.start()
+        else:
+            _start_under_gevent(thread, monkey, native)
+    except RuntimeError as error:
+        if "shutdown" not in str(error):
+            log_once(
+                "no thread",
+                f"the thread {name} cannot be started: is the limit of processes (pids) or of memory reached? It is tried"
+                " again with the next unit; units wait meanwhile, and further ones are refused when their room is full",
+            )
+        return None
+    return thread
+
+
+class JobQueue(Generic[T]):
+    """First in, first out between threads. Under gevent ``queue.SimpleQueue`` fails between a native thread and a greenlet."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[T] = deque()
+        self._count = Semaphore(0)
+
+    def put(self, job: T) -> None:
+        """Append a job. Does not block."""
+        self._jobs.append(job)
+        self._count.release()
+
+    def get(self, timeout: float | None = None) -> T:
+        """Take the oldest job, as soon as there is one.
+
+        Raises:
+            TimeoutError: there was none for ``timeout`` seconds.
+        """
+        if not self._count.acquire(timeout=timeout):
+            raise TimeoutError
+        return self._jobs.popleft()
+
+
+def gevent_monkey() -> Any | None:
+    """Return the module ``gevent.monkey`` if it has patched ``threading``, else None."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey if monkey is not None and monkey.is_module_patched("threading") else None
+
+
+def _start_under_gevent(thread: Thread, monkey: Any, native: bool) -> None:
+    gevent: Any = sys.modules["gevent"]
+    here = gevent.get_hub()
+    if not _host_hub:
+        _host_hub.append(here)
+    if native:
+        monkey.get_original("_thread", "start_new_thread")(thread.run, ())
+    elif here is _host_hub[0]:
+        thread.start()
+    else:
+        _host_hub[0].loop.run_callback_threadsafe(gevent.spawn, thread.start)
+
+
+# --- pool -----------------------------------------------------------------------------------------------------------
+
+# DaemonPool: a thread pool that never holds up the exit; and ``run_without_loop``, for a coroutine that needs no loop.
+
+P = ParamSpec("P")
+
+
+class DaemonPool(ThreadPoolExecutor):
+    """Runs jobs on daemon threads. The standard library joins its own at interpreter exit, for however long a job takes:
+    a metric that computes for an hour, or a judge's name resolution, would hold the application's exit up that long.
+
+    A subclass because asyncio takes nothing else as a default executor; only the type is used.
+
+    Args:
+        threads: at most so many at once.
+        name: what their names begin with.
+        idle_s: a thread that had nothing to do for so long ends; the next job starts another.
+        native: threads of the operating system also under gevent, for computations.
+    """
+
+    def __init__(self, threads: int, name: str, *, idle_s: float = 30.0, native: bool = False) -> None:
+        super().__init__(threads)  # starts none
+        self._most = threads
+        self._name = name
+        self._idle_s = idle_s
+        self._native = native
+        self._jobs: JobQueue[tuple[Future[Any], Callable[[], Any]] | None] = JobQueue()
+        self._guard = Lock()
+        self._running = 0
+        self._unfinished = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job that is submitted now would wait for another one to end. Any thread."""
+        return self._unfinished >= self._most
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run a call on a thread of the pool. Any thread; does not block.
+
+        Raises:
+            RuntimeError: no thread runs, and none can be started.
+        """
+        future: Future[T] = Future()
+        with self._guard:
+            if self._unfinished >= self._running < self._most:
+                self._start()
+            self._unfinished += 1
+        self._jobs.put((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End idle threads now, and each other one after its job, without waiting for it. A later job starts another."""
+        self._idle_s = 0.0
+        for _ in range(self._running):
+            self._jobs.put(None)
+
+    def _start(self) -> None:
+        if start_daemon(self._work, f"{self._name}-{self._running}", native=self._native) is not None:
+            self._running += 1
+        elif not self._running:
+            raise RuntimeError("no thread can be started")
+
+    def _work(self) -> None:
+        while True:
+            todo = None
+            with suppress(TimeoutError):
+                todo = self._jobs.get(timeout=self._idle_s)
+            if todo is None:
+                with self._guard:
+                    if self._unfinished < self._running or not self._unfinished:
+                        self._running -= 1
+                        return
+                continue
+            _do(*todo)
+            with self._guard:
+                self._unfinished -= 1
+
+
+def _do(future: Future[Any], job: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(job())
+    except BaseException as error:  # noqa: BLE001  (handed to the caller, who waits)
+        future.set_exception(error)
+
+
+def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing, without a loop, on the caller's thread.
+
+    Raises:
+        RuntimeError: it did wait for something.
+    """
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    work.close()
+    raise RuntimeError("a cpu_bound metric awaited something: declare it cpu_bound=False")
+
+
+# --- serial ---------------------------------------------------------------------------------------------------------
+
+# SerialThread: calls that may block for long, and know no deadline, one after another on a thread of their own.
+
+
+class SerialThread:
+    """Runs calls one after another on a thread that starts with the first, at the latest. Any thread.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = Lock()
+        self._queue: JobQueue[Callable[[], bool] | None] = JobQueue()
+        self._waiting: dict[Callable[[], bool], Future[bool]] = {}
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, if it does not run."""
+        with self._lock:
+            self._start()
+
+    def do(self, work: Callable[[], bool]) -> Future[bool]:
+        """Run work after what came before; the same work that still waits is not done twice. Does not block.
+
+        The answer is False where no thread can be started.
+        """
+        with self._lock:
+            if work in self._waiting:
+                return self._waiting[work]
+            future: Future[bool] = Future()
+            if self._start():
+                self._waiting[work] = future
+                self._queue.put(work)
+            else:
+                future.set_result(False)
+            return future
+
+    def stop(self) -> None:
+        """Let the thread end after what it has."""
+        with self._lock:
+            if self._thread is not None:
+                self._queue.put(None)
+                self._thread = None
+
+    def _start(self) -> bool:
+        if self._thread is None:
+            self._thread = start_daemon(self._work, self._name)
+        return self._thread is not None
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            with self._lock:
+                future = self._waiting.pop(work)
+            future.set_running_or_notify_cancel()
+            try:
+                future.set_result(work())
+            except Exception as error:  # noqa: BLE001  (handed to the caller, who waits)
+                future.set_exception(error)
+
+
+# --- interruptible --------------------------------------------------------------------------------------------------
+
+# A call on a thread that ends when the coroutine that waits for it is cancelled.
+#
+# A thread of Python cannot be ended from outside. Left alone, a metric that computes for minutes after its timeout keeps one
+# of
+# two threads and half of the process: of 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s. So an
+# exception is raised in the thread, which takes effect at its next instruction of Python; a call into C ends first. The
+# function
+# of CPython's API that does it is called here alone; ``tests/core/test_interruptible.py`` holds its promises.
+
+
+class AbandonedError(BaseException):
+    """Nobody waits for a call any more. No ``Exception``: a metric's own handlers do not take it for a fault."""
+
+
+async def run_interruptibly(executor: Executor | None, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a call on a thread, in a copy of this context, and end it there if this coroutine is cancelled.
+
+    Args:
+        executor: None = the loop's own.
+        call: what is called with the rest of the arguments.
+    """
+    context = copy_context()
+    interruptible = _Interruptible(lambda: context.run(call, *args, **kwargs))
+    try:
+        return await asyncio.get_running_loop().run_in_executor(executor, interruptible.run)
+    except asyncio.CancelledError:
+        interruptible.end()
+        raise
+
+
+class _Interruptible(Generic[T]):
+    """A call that any thread can end."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._guard = threading.Lock()
+        self._thread: int | None = None
+        self._is_ended = False
+
+    def run(self) -> T:
+        """Call it. After this has returned or raised, no exception reaches the thread.
+
+        Raises:
+            AbandonedError: it was ended.
+        """
+        with self._guard:
+            if self._is_ended:
+                raise AbandonedError
+            self._thread = threading.get_ident()
+        try:
+            try:
+                return self._call()
+            finally:
+                self._leave()
+        except AbandonedError:  # also one that came in the last moment, before the thread was left
+            self._leave()
+            raise
+
+    def end(self) -> None:
+        """Raise AbandonedError in the thread that runs it, or as soon as one does. Does not wait."""
+        with self._guard:
+            if self._thread is not None and not self._is_ended:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._thread), ctypes.py_object(AbandonedError)
+                )
+            self._is_ended = True
+
+    def _leave(self) -> None:
+        """Let no exception reach the thread from now on: one that has not come yet comes here.
+
+        It is not taken back through the API: CPython 3.11 then takes one to be pending for ever, and each thread of the process
+        that is profiled or traced stops at its next call.
+        """
+        with self._guard:
+            self._thread = None
+        for _ in range(2):
+            pass  # an exception that is pending is raised at a jump

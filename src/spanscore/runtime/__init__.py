@@ -1,1 +1,0 @@
-"""What every part runs on: the one loop, daemon threads, the way between threads, the log."""

@@ -1,0 +1,248 @@
+"""OTLP bytes → spans that are still bytes, and back: what protobuf's own decoding says of a request, and no less."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from tests.core.codecs.requests import IS_REMOTE, a_request, backwards, make_span, only, sent, shuffled
+from tests.core.codecs.test_otlp import below_a_parent, ended, plain
+
+from spanscore.core.codecs.otlp_request import (
+    Origin,
+    UnreadableRequest,
+    from_json,
+    request_of,
+    span_data_of,
+    taken_apart,
+    trace_state_of,
+    with_attributes,
+)
+from spanscore.core.codecs.otlp_scan import RequestSkeleton
+from spanscore.core.codecs.sdk import span_data
+
+
+def parent_last(raw: bytes) -> bytes:
+    span = Span.FromString(raw)
+    parent = span.parent_span_id
+    span.ClearField("parent_span_id")
+    return span.SerializeToString() + Span(parent_span_id=parent).SerializeToString()
+
+
+ORDERS: dict[str, Callable[[bytes], bytes]] = {
+    "in order": bytes,
+    "its parent last": parent_last,
+    "backwards": backwards,
+    **{f"shuffled {seed}": lambda raw, seed=seed: shuffled(raw, seed) for seed in range(8)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize(
+    "fields_of_it",
+    [
+        {},
+        {"flags": 0},
+        {"flags": IS_REMOTE},
+        {"parent_span_id": b""},
+        {"parent_span_id": bytes(8)},
+        {"parent_span_id": b"", "flags": IS_REMOTE},
+        {"trace_state": "ot=th:0"},
+        {"trace_state": "a=" + "b" * 300, "flags": IS_REMOTE},
+        {"attributes": {"text": '\x85\x01"\b and \n\x10' * 9}, "flags": 0},
+        {"attributes": {}, "name": "", "kind": 0, "start_time_unix_nano": 0, "end_time_unix_nano": 0},
+    ],
+)
+def test_a_span_is_read_as_protobuf_reads_it_in_whatever_order_its_fields_come(
+    order: Callable[[bytes], bytes], fields_of_it: dict[str, Any]
+) -> None:
+    message = make_span(**fields_of_it)
+    raw = order(message.SerializeToString())
+    has_parent = message.parent_span_id not in {b"", bytes(8)}
+
+    span = only(raw)
+
+    assert span[:5] == (
+        message.trace_id,
+        message.span_id,
+        message.parent_span_id if has_parent else b"",
+        has_parent and message.flags == IS_REMOTE,
+        raw,
+    )
+    assert trace_state_of(span) == message.trace_state
+
+
+def test_what_the_python_sdk_sends_is_read_as_the_spans_that_it_was() -> None:
+    readable = [below_a_parent(text="a", number=2**62, ranges=[0.0, 1.0]), ended(), ended({"x": True})]
+
+    spans = taken_apart(encode_spans(readable).SerializeToString()).spans
+
+    assert [plain(span_data_of(span)) for span in spans] == [plain(span_data(one)) for one in readable]
+    assert [trace_state_of(span) for span in spans] == [span_data(one).trace_state for one in readable]
+    assert [span.parent_is_remote for span in spans] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"trace_id": b"t"}, "a trace id that is not 16 bytes"),
+        ({"trace_id": bytes(16)}, "a trace id of zeros"),
+        ({"span_id": b"s" * 500}, "a span id that is not 8 bytes"),
+        ({"span_id": bytes(8)}, "a span id of zeros"),
+        ({"parent_span_id": b"p"}, "a parent's id that is not 8 bytes"),
+    ],
+)
+@pytest.mark.parametrize("order", ["in order", "backwards"])
+def test_a_span_that_is_not_valid_is_rejected_alone(wrong: dict[str, bytes], reason: str, order: str) -> None:
+    bad, well = (ORDERS[order](span.SerializeToString()) for span in (make_span(**wrong), make_span()))
+
+    taken = taken_apart(sent(well, bad, well))
+
+    assert ([span.raw for span in taken.spans], taken.rejected) == ([well, well], {reason: 1})
+
+
+@pytest.mark.parametrize("raw", [b"", b"\n", b"\n\x10short", b"\xff" * 12, b"\x0b" * 200])
+def test_bytes_that_are_no_span_are_rejected_alone(raw: bytes) -> None:
+    taken = taken_apart(sent(raw, make_span().SerializeToString()))
+
+    assert (len(taken.spans), taken.rejected) == (1, {"a span that cannot be read": 1})
+
+
+@pytest.mark.parametrize("body", [b"secret", b"\n\x05secret", b"\n\xff\xff\xff\xff\x7f", b"\n\x04\n\xffab"])
+def test_what_is_no_request_is_refused_and_not_quoted(body: bytes) -> None:
+    with pytest.raises(UnreadableRequest, match=r"^no ExportTraceServiceRequest \(DecodeError\)$"):
+        taken_apart(body)
+
+
+def test_what_turns_out_to_be_no_span_when_it_is_decoded_is_an_error_of_ours() -> None:
+    span = only(make_span().SerializeToString()[:38] + b"*\x50secret" + b"\x85\x01" + bytes(4))
+
+    with pytest.raises(UnreadableRequest, match=r"^no ExportTraceServiceRequest \(DecodeError\)$"):
+        span_data_of(span)
+
+
+def test_spans_of_one_origin_share_their_resource() -> None:
+    raw = make_span().SerializeToString()
+
+    first, second = (span_data_of(span) for span in taken_apart(sent(raw, raw)).spans)
+
+    assert first.resource is second.resource
+    assert first.resource == {"service.name": "bot"}
+    assert first.scope == "some.scope"
+
+
+def test_a_resource_that_is_too_big_to_keep_is_read_all_the_same() -> None:
+    (span,) = taken_apart(sent(make_span().SerializeToString(), service="b" * 100_000)).spans
+
+    assert span_data_of(span).resource == {"service.name": "b" * 100_000}
+
+
+def test_a_resource_that_comes_in_two_pieces_is_one_as_protobuf_has_it() -> None:
+    request = RequestSkeleton.FromString(a_request(make_span()).SerializeToString())
+    request.resource_spans[0].resource.append(b"\n\n\n\x01k\x12\x05\n\x03abc")
+    body = request.SerializeToString()
+
+    (span,) = taken_apart(body).spans
+
+    merged = ExportTraceServiceRequest.FromString(body).resource_spans[0].resource
+    assert span_data_of(span).resource == {pair.key: pair.value.string_value for pair in merged.attributes}
+    assert len(merged.attributes) == 2
+
+
+def test_an_end_before_its_start_is_the_start_and_is_counted() -> None:
+    mended: Counter[str] = Counter()
+    early, well = (only(make_span(end_time_unix_nano=end).SerializeToString()) for end in (3, 7))
+
+    assert [span_data_of(span, mended).end_ns for span in (early, well)] == [5, 7]
+    assert mended == {"an end before its start": 1}
+
+
+def test_attributes_are_appended_and_the_rest_stays_as_it_came() -> None:
+    raw = shuffled(make_span().SerializeToString(), 3)
+
+    more = with_attributes(raw, {"yes": True, "n": -3, "share": 0.5, "text": "half \ud83d", "list": ["a", 1.5]})
+
+    assert more.startswith(raw)
+    assert dict(span_data_of(only(more)).attributes) == {
+        "gen_ai.operation.name": "chat", "yes": True, "n": -3, "share": 0.5, "text": "half ?", "list": ["a", 1.5],
+    }  # fmt: skip
+
+
+def test_spans_are_sent_on_under_their_origins_in_the_order_in_which_they_came() -> None:
+    first = a_request(make_span(name="1"), make_span(name="2"))
+    second = a_request(make_span(name="3"), scope="other")
+    third = a_request(make_span(name="4"), service="shop")
+    one, two, three, four = (
+        span for request in (first, second, third) for span in taken_apart(request.SerializeToString()).spans
+    )
+
+    made = ExportTraceServiceRequest.FromString(
+        request_of([(span.origin, span.raw) for span in (one, three, four, two)])
+    )
+
+    first.resource_spans[0].scope_spans.extend(second.resource_spans[0].scope_spans)
+    first.resource_spans.extend(third.resource_spans)
+    assert made == first
+
+
+def test_a_json_request_is_the_same_request_as_protobuf() -> None:
+    line = (
+        '{"resourceSpans":[{"resource":{},"newField":1,"schemaUrl":"u","scopeSpans":[{"scope":{"name":"s"},"spans":[{"traceId":"'
+        '5B8EFFF798038103D269B633813FC60C","spanId":"EEE19B7EC3C1B174","parentSpanId":null,"name":"x","kind":2,"events":null,'
+        '"links":[{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"zz"}],"startTimeUnixNano":"1"}]}]}]}'
+    )
+
+    request = ExportTraceServiceRequest.FromString(from_json(line.encode()))
+
+    (span,) = request.resource_spans[0].scope_spans[0].spans
+    assert (request.resource_spans[0].schema_url, request.resource_spans[0].scope_spans[0].scope.name) == ("u", "s")
+    assert span == Span(
+        trace_id=bytes.fromhex("5B8EFFF798038103D269B633813FC60C"), span_id=bytes.fromhex("EEE19B7EC3C1B174"), name="x", kind=2,
+        links=[Span.Link(trace_id=bytes.fromhex("5B8EFFF798038103D269B633813FC60C"), span_id=b"?")], start_time_unix_nano=1,
+    )  # fmt: skip
+
+
+def test_half_an_emoji_in_json_costs_a_question_mark_and_not_the_span() -> None:
+    body = '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%s","spanId":"%s","name":"cut \\ud83d"}]}]}]}'
+
+    (span,) = taken_apart(from_json((body % ("ab" * 16, "cd" * 8)).encode())).spans
+
+    assert span_data_of(span).name == "cut ?"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"null", b"\xff", b"3", b'{"resourceSpans":3}', b'{"resourceSpans":[3]}', b"[" * 100_000,
+     b'{"resourceSpans":[{"scopeSpans":"x"}]}', b'{"resourceSpans":[{"scopeSpans":[{"spans":"abc"}]}]}',
+     b'{"resourceSpans":[{"resource":{"attributes":5}}]}', b'{"resourceSpans":' + b"9" * 5_000 + b"}"],
+    ids=lambda body: body[:50].decode("latin-1"),
+)  # fmt: skip
+def test_json_that_is_no_request_is_refused_and_not_quoted(body: bytes) -> None:
+    with pytest.raises(UnreadableRequest, match=r"^no ExportTraceServiceRequest \(\w+\)$"):
+        from_json(body)
+
+
+def test_the_codec_of_the_wire_loads_no_langchain_and_no_exporter() -> None:
+    script = "import sys, spanscore.core.codecs.otlp_request; print(*sys.modules)"
+
+    loaded: Sequence[str] = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout.split()
+
+    assert [name for name in loaded if name.startswith(("langchain", "grpc", "opentelemetry.exporter"))] == []
+
+
+def test_the_origin_of_a_span_is_told_with_its_schemas() -> None:
+    span = only(make_span().SerializeToString())
+
+    resource, scope = a_request().resource_spans[0].resource, a_request().resource_spans[0].scope_spans[0].scope
+    assert span.origin == Origin(
+        resource.SerializeToString(), scope.SerializeToString(), "some.scope", "https://resource", "https://scope"
+    )
