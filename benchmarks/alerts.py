@@ -19,11 +19,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.monitoring import budget
 from spanscore.monitoring.alert import PATIENCE
 from spanscore.monitoring.drops import KEPT
 from spanscore.monitoring.recorded import EDGE, LITTLE_VARIED
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]

@@ -20,13 +20,13 @@ import numpy as np
 
 from benchmarks import alerts
 from benchmarks.alerts import CONTINUOUS, DAY, PASS_FAIL, Flags, Floats, Law, Rule, Sums, Window, sliding
+from spanscore.config.monitoring import AlertSettings, Monitoring, OffsetBaseline
 from spanscore.metrics.catalog.registry import create
 from spanscore.monitoring.baselines import Baseline
 from spanscore.monitoring.budget import OFFSET_SCORES
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
-from spanscore.settings.alerting import AlertSettings, Monitoring, OffsetBaseline
 
 __all__ = ["LAWS", "WORLDS", "Month", "month", "rows"]
 

@@ -20,13 +20,13 @@ from random import Random
 from statistics import mean, stdev
 from typing import NamedTuple
 
+from spanscore.config.judging import Budget, Spent
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.errors import JudgeBudgetSpent
 from spanscore.judges.effects.purse import Purse, Reservation
 from spanscore.monitoring.estimates import MeanInterval, mean_interval
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rates import RateSampler
-from spanscore.settings.budget import Budget, Spent
 
 __all__ = ["Day", "Report", "days", "report"]
 

@@ -40,8 +40,8 @@ from tests.topic.scenes import Load
 
 from benchmarks.dashboard_pictures import Answers, pictures
 from spanscore import OnlineScorer
+from spanscore.config.monitoring import Monitoring
 from spanscore.monitoring.rules import RULES, rule_files
-from spanscore.settings.alerting import Monitoring
 
 SCRAPED_EACH_S = 2
 WINDOW, STEP_S, RATE_INTERVAL = "1m", 5, "20s"

@@ -26,9 +26,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanscore import OnlineScorer
+from spanscore.config.reading import read_settings
 from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.service.topic import Topic
-from spanscore.settings.reading import read_settings
 
 UNITS = (1_000, 2_000, 4_000, 8_000)
 SPANS = 50

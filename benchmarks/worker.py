@@ -36,10 +36,10 @@ from tests.servers import kafka
 
 from benchmarks.otlp_load import SPANS_PER_TRACE, Requests
 from spanscore import OnlineScorer
+from spanscore.config.reading import read_settings
 from spanscore.service.confluent_kafka_member import PREFETCH
 from spanscore.service.kafka_source import KafkaSource
 from spanscore.service.lifetime import spare_collections
-from spanscore.settings.reading import read_settings
 
 __all__ = ["main"]
 

@@ -7,10 +7,10 @@ from html import escape
 from math import log
 from pathlib import Path
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.metrics import AspectCritic
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.estimates import interval, mean, moments
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 HERE = Path(__file__).parent
 WIDTH = 720

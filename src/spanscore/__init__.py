@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spanscore.config.capture import Extract as Extract
+    from spanscore.config.sampling import Rule as Rule
     from spanscore.core.codecs.langchain import sample_from_messages as sample_from_messages
     from spanscore.core.context import references as references
     from spanscore.core.context import session as session
@@ -33,19 +35,17 @@ if TYPE_CHECKING:
     from spanscore.receivers.processor.processor import ScoringSpanProcessor as ScoringSpanProcessor
     from spanscore.replay.explaining import explain as explain
     from spanscore.scorer import OnlineScorer as OnlineScorer
-    from spanscore.settings.capture import Extract as Extract
-    from spanscore.settings.sampling import Rule as Rule
 
 _PUBLIC = {
     "AIMessage": "spanscore.core.sample",
     "ConfigurationError": "spanscore.errors",
-    "Extract": "spanscore.settings.capture",
+    "Extract": "spanscore.config.capture",
     "HumanMessage": "spanscore.core.sample",
     "JudgeError": "spanscore.errors",
     "MultiTurnSample": "spanscore.core.sample",
     "OnlineScorer": "spanscore.scorer",
     "Outcome": "spanscore.core.score",
-    "Rule": "spanscore.settings.sampling",
+    "Rule": "spanscore.config.sampling",
     "SampleError": "spanscore.errors",
     "Score": "spanscore.core.score",
     "SingleTurnSample": "spanscore.core.sample",

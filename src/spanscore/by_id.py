@@ -13,11 +13,11 @@ from spanscore.core.sample import Annotation, HumanValue, UnitId
 from spanscore.line.given import seconds_since_1970_ns, text_of, uuid_of, value_of
 
 if TYPE_CHECKING:
+    from spanscore.config.sampling import Rule
     from spanscore.doors import Doors
     from spanscore.line.build import Line
     from spanscore.line.closing import Closing
     from spanscore.line.preview import Preview
-    from spanscore.settings.sampling import Rule
 
 __all__ = ["UnitsById"]
 

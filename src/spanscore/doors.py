@@ -20,6 +20,7 @@ from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.submitted import SubmittedSamples
 
 if TYPE_CHECKING:
+    from spanscore.config.units import Units
     from spanscore.receivers.callback.attachment import Attachment
     from spanscore.receivers.callback.memory import RunMemory
     from spanscore.receivers.otlp.external_scores import ExternalScores
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from spanscore.receivers.otlp.streams import TableCounts
     from spanscore.receivers.processor.external_spans import ExternalSpans
     from spanscore.receivers.stored import StoredUnits
-    from spanscore.settings.units import Units
 
 __all__ = ["Doors"]
 

@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 from spanscore.by_id import UnitsById
+from spanscore.config.capture import Capture, Extract
+from spanscore.config.collect import Collect
+from spanscore.config.durable import RemoteScoring, Spool
+from spanscore.config.judging import Budget, JudgeSettings
+from spanscore.config.monitoring import Compare, JudgeCheck, Monitoring
+from spanscore.config.outputs import Limits, Outputs
+from spanscore.config.sampling import Sampling
+from spanscore.config.tree import ScorerSettings
+from spanscore.config.units import Sessions, Units
 from spanscore.core.plugins import Entry
 from spanscore.core.sample import Sample
 from spanscore.core.threads import reset_in_child
@@ -23,21 +32,6 @@ from spanscore.otel.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
 from spanscore.receivers.callback.neighbours import neighbours
 from spanscore.runs_taken import RunsTaken
-from spanscore.settings.alerting import Monitoring
-from spanscore.settings.budget import Budget
-from spanscore.settings.capture import Capture, Extract
-from spanscore.settings.collect import Collect
-from spanscore.settings.compare import Compare
-from spanscore.settings.judge_check import JudgeCheck
-from spanscore.settings.judging import JudgeSettings
-from spanscore.settings.limits import Limits
-from spanscore.settings.outputs import Outputs
-from spanscore.settings.remote_scoring import RemoteScoring
-from spanscore.settings.sampling import Sampling
-from spanscore.settings.sessions import Sessions
-from spanscore.settings.spool import Spool
-from spanscore.settings.tree import ScorerSettings
-from spanscore.settings.units import Units
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider

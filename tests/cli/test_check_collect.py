@@ -78,7 +78,7 @@ def test_what_keeps_cases_from_their_file_is_told(folder: Path, collect: str, co
         ("no_such_pkg:redact", "there is no module 'no_such_pkg'"),
         ("redact", "One from outside is written 'my_pkg.privacy:redact'"),
         ("tests.cli.test_collect:Path.home", "has no Path.home"),
-        ("{tests.settings.test_arrival:Unusual: {instaed: x}}", "has no parameter 'instaed': did you mean 'instead'?"),
+        ("{tests.config.test_arrival:Unusual: {instaed: x}}", "has no parameter 'instaed': did you mean 'instead'?"),
     ],
 )
 def test_a_redactor_that_is_none_is_wrong(folder: Path, redactor: str, told: str) -> None:

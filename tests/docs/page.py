@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 from spanscore import OnlineScorer
 from spanscore.cli.main import app
-from spanscore.settings.tree import Configuration
+from spanscore.config.tree import Configuration
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]

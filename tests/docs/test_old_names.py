@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _MAY_NAME_THEM = (
     "CHANGELOG.md",
-    "src/spanscore/settings/renamed.py",
+    "src/spanscore/config/messages.py",
     "tests/docs/test_old_names.py",
-    "tests/settings/test_ready_forms.py",
+    "tests/config/test_ready_forms.py",
 )
 _ONE_WORD = re.compile(r"[A-Za-z][a-z]+")
 """A key, an argument or a class of one word, which is a word of English, too."""

@@ -15,9 +15,9 @@ import yaml
 from docs.reference.build import written
 from docs.reference.telemetry import ATTRIBUTES
 from jsonschema import Draft202012Validator
+from tests.config.test_from_config import WRONG
 from tests.docs.page import PAGES, blocks
 from tests.live import QUESTION, Grounded, a_line, rag
-from tests.settings.test_from_config import WRONG
 from tests.sinks.builders import failed, undefined
 from tests.sinks.builders import score as make_score
 from tests.sinks.builders import unit as a_scored_unit
@@ -30,13 +30,13 @@ from spanscore.cli._schema import schema, sections
 from spanscore.cli._schema_keys import keys_in
 from spanscore.cli.main import app
 from spanscore.config import Capture
+from spanscore.config.durable import ValueInFile
+from spanscore.config.messages import file_fields
+from spanscore.config.reading import read_settings
+from spanscore.config.tree import Configuration
 from spanscore.core.score import Outcome
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.semconv import attributes, instruments
-from spanscore.settings.kafka import ValueInFile
-from spanscore.settings.reading import read_settings
-from spanscore.settings.ready_forms import file_fields
-from spanscore.settings.tree import Configuration
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
 

@@ -20,8 +20,8 @@ from tests.servers.prometheus import Prometheus
 from tests.servers.server import poll
 from tests.yaml_files import read_yaml
 
+from spanscore.config.monitoring import AlertSettings
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
-from spanscore.settings.alerting import AlertSettings
 
 FASTER = 60
 BASELINE = 0.9

@@ -19,10 +19,10 @@ from tests.end_to_end.webhook import Webhook
 from tests.servers import alertmanager, prometheus
 from tests.servers.server import poll
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.monitoring import promql
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 SHORTENED = Monitoring(
     interval=1.0,

@@ -30,10 +30,10 @@ from typer.testing import CliRunner
 
 from spanscore import OnlineScorer
 from spanscore.cli.main import app
+from spanscore.config.monitoring import AlertSettings
 from spanscore.core.codecs.otlp import json_line
 from spanscore.core.sample import AnnotatedSample, SingleTurnSample
 from spanscore.monitoring.rules import RULES, rule_files
-from spanscore.settings.alerting import AlertSettings
 
 BASELINE, MIN_DROP = 0.7, 0.1
 """What the judge says before it is taught; people say .45, and so does it afterwards: by the numbers, a drop."""

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.fitting.classroom import Pupil, labels, polite
 
+from spanscore.config.reading import read_settings
 from spanscore.core.prompt import Example
 from spanscore.core.sample import Annotation
 from spanscore.errors import ConfigurationError
 from spanscore.judges.render import render
 from spanscore.metrics import AspectCritic, Rubrics
 from spanscore.metrics.catalog.configured import metrics_of
-from spanscore.settings.reading import read_settings
 
 
 @pytest.fixture

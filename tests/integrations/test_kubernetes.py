@@ -19,8 +19,8 @@ from tests.yaml_files import read_yaml
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
+from spanscore.config.tree import Configuration
 from spanscore.monitoring.kubernetes import PORT, SCRAPED
-from spanscore.settings.tree import Configuration
 
 FOLDER = INTEGRATIONS / "kubernetes"
 CHART = FOLDER / "chart"

@@ -10,6 +10,7 @@ pytest.importorskip("langchain_openai")
 
 from langchain_openai import ChatOpenAI
 
+from spanscore.config.judging import Budget
 from spanscore.core.sample import SingleTurnSample
 from spanscore.judges import judge
 from spanscore.judges.asker import Asker, asked_by
@@ -17,7 +18,6 @@ from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import recorded_calls
 from spanscore.metrics import AspectCritic
 from spanscore.protocols import Judge
-from spanscore.settings.budget import Budget
 
 PRICES = {"gpt-4o*": (2.5, 10.0, 1.25)}
 USD = Budget(usd=100.0, per="30d")

@@ -14,6 +14,7 @@ from tests.judges.langchain.wire import Exchanged, Wire, chat
 from tests.judges.models import ProviderError
 from tests.servers.openai_api import embedded
 
+from spanscore.config.judging import Budget
 from spanscore.core.context import is_judging
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
@@ -24,7 +25,6 @@ from spanscore.judges.effects.purse import Purse
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.record import recorded_calls
 from spanscore.metrics import ResponseRelevancy
-from spanscore.settings.budget import Budget
 from spanscore.testing import ScriptedEmbeddings
 
 

@@ -13,8 +13,8 @@ from tests.live import a_trace
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Budget, Extract, JudgeSettings, Rule, RuleCondition, Sampling, Sessions
+from spanscore.config.tree import SHORT_FORMS, Configuration, ScorerSettings
 from spanscore.metrics import ExactMatch
-from spanscore.settings.tree import SHORT_FORMS, Configuration, ScorerSettings
 
 SIGNATURE = dict(inspect.signature(OnlineScorer).parameters)
 ARGS = inspect.getdoc(OnlineScorer).partition("Args:\n")[2].partition("\nRaises:")[0]  # type: ignore[union-attr]

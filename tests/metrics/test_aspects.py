@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
+from spanscore.config.reading import read_settings
 from spanscore.core.prompt import ASPECTS
 from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic
 from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.cost import cost_of
-from spanscore.settings.reading import read_settings
 from spanscore.testing import ScriptedJudge
 
 FINE = SingleTurnSample(user_input="When did the bridge open?", response="The bridge opened in 1931.")

@@ -15,6 +15,7 @@ from tests.sinks.memory import FixedCounts
 from tests.yaml_files import read_yaml
 
 from spanscore import semconv
+from spanscore.config.monitoring import Monitoring
 from spanscore.core.job import Weights
 from spanscore.core.score import BINARY, Outcome, Scale, Score
 from spanscore.monitoring import promql
@@ -24,7 +25,6 @@ from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 from spanscore.monitoring.silence import EVALUATED
 from spanscore.otel.instrument_table import APPLICABLE
 from spanscore.otel.instruments import Telemetry
-from spanscore.settings.alerting import Monitoring
 
 PROBABILITIES, OF_TRAFFIC, TIMES = (0.1, 0.3, 1.0), (0.7, 0.2, 0.1), (0.8, 1.2, 2.0)
 """Rules take some units more often, and these are the ones to which the metric applies more often than to others."""

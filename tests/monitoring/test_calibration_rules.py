@@ -15,6 +15,7 @@ from tests.sinks.memory import FixedCounts
 from tests.yaml_files import read_yaml
 
 from spanscore import semconv
+from spanscore.config.monitoring import Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch, StringPresence
 from spanscore.monitoring import calibration_rules as rules
@@ -27,7 +28,6 @@ from spanscore.monitoring.names import series
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.otel.instrument_table import MOMENTS
 from spanscore.otel.instruments import Telemetry
-from spanscore.settings.alerting import Monitoring
 
 COUNTS = {(True, True): 150, (True, False): 12, (False, True): 9, (False, False): 29}
 CALIBRATION = Calibration.of(AnnotatedPair(*verdicts) for verdicts, count in COUNTS.items() for _ in range(count))

@@ -9,10 +9,10 @@ from math import log, sqrt
 
 import pytest
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.metrics import ExactMatch
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, plans_of
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 HOUR_S, DAY_S = 3_600, 86_400
 HOURS = (1, 6, 24)

@@ -10,12 +10,11 @@ import yaml
 from tests.monitoring.test_rules import FAITHFUL, METRICS, write
 from tests.yaml_files import read_yaml
 
+from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.judge_check import judge_check_plans
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings.alerting import AlertSettings, Monitoring
-from spanscore.settings.judge_check import JudgeCheck
 
 DROPS = {"faithfulness": AlertSettings(baseline=0.85, min_drop=0.1)}
 JUDGE_CHECK = JudgeCheck(golden_set="labelled.jsonl", metrics=["faithfulness", "tone"])

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.score import BINARY, Scale
 from spanscore.monitoring import estimates
 from spanscore.monitoring.rules import RULES, rule_files
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 pytestmark = pytest.mark.server
 MINUTES = 60

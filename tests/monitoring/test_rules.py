@@ -13,6 +13,7 @@ import yaml
 from tests.monitoring.needed_rules import needed_for
 from tests.yaml_files import read_yaml
 
+from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic
@@ -22,8 +23,6 @@ from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.links import links_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings.alerting import AlertSettings, Monitoring
-from spanscore.settings.judge_check import JudgeCheck
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
 

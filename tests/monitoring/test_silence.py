@@ -13,11 +13,11 @@ import yaml
 from tests.monitoring import backfill
 from tests.monitoring.needed_rules import needed_for
 
+from spanscore.config.monitoring import Monitoring
 from spanscore.core.score import BINARY, Scale
 from spanscore.monitoring import promql
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.monitoring.silence import SILENT_SECONDS, silences
-from spanscore.settings.alerting import Monitoring
 
 pytestmark = pytest.mark.server
 STEP_S = 240

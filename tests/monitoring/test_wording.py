@@ -13,10 +13,10 @@ import pytest
 import yaml
 from tests.yaml_files import read_yaml
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.score import BINARY, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 HOSTILE = [
     "{{ $labels.job }}",

@@ -12,9 +12,9 @@ from tests.receivers.otlp.test_units import Served
 from tests.receivers.processor.traced import SCOPE, TURN, Exported, scoring
 
 from spanscore import semconv
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.codecs.otlp_request import WireSpan, taken_apart
 from spanscore.replay.reading import UnitReader
-from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.stored import StoredTrace
 
 OPERATIONS = ["invoke_agent", "chat", "chat", "execute_tool", "retrieval", "embeddings", "create_agent", None]

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from spanscore.cases.case import CollectedCase, FoundScore
+from spanscore.config.collect import condition_of
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.replay.cases import drawn, folded
-from spanscore.settings.conditions import condition_of
 
 
 def scores(value=None, label=None):

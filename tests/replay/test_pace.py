@@ -9,13 +9,13 @@ import pytest
 from tests.core.codecs.requests import make_span, sent
 from tests.live import Grounded
 
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.core.job import Decision
 from spanscore.core.span import Unit
 from spanscore.replay.reading import UnitReader
 from spanscore.replay.run import Replay, ReplayBounds
 from spanscore.replay.tally import ReplayTally
-from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.stored import StoredTrace
 
 

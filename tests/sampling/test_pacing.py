@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from spanscore.config.judging import Budget, Paid, Spent
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.sampling.pacing import BudgetPacer, largest_factor
 from spanscore.sampling.rates import RateSampler
-from spanscore.settings.budget import Budget, Paid, Spent
 
 MIDNIGHT = 20_000 * 86_400.0
 HOURLY = Budget(calls=100, per="1h")

@@ -11,13 +11,13 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from spanscore.config.serving import ServeSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan
 from spanscore.core.threads import start_daemon
 from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.service.door import Door
 from spanscore.service.listeners import Listeners
-from spanscore.settings.serving import ServeSettings
 
 ANYWHERE = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"}
 PROTOBUF = {"content-type": "application/x-protobuf"}

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.config.test_arrival import LEAVES, WIRE, unusual, values
 from tests.live import a_trace
-from tests.settings.test_arrival import LEAVES, WIRE, unusual, values
 
 from spanscore import OnlineScorer
+from spanscore.config.reading import read_settings
 from spanscore.service.listeners import Listeners
 from spanscore.service.run import door_of
-from spanscore.settings.reading import read_settings
 
 FORWARD = {"endpoint": "http://127.0.0.1:9"}
 TOKEN = str(Path(__file__).parents[1] / "data" / "judge_key.txt")

@@ -10,9 +10,9 @@ from tests.service.process import a_run
 
 from spanscore import OnlineScorer
 from spanscore.config import Spool
+from spanscore.config.serving import ServeSettings
+from spanscore.config.units import Units
 from spanscore.service.run import door_of
-from spanscore.settings.serving import ServeSettings
-from spanscore.settings.units import Units
 
 
 @pytest.fixture

@@ -22,13 +22,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from tests.servers.server import poll
 from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, listening
 
+from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
 from spanscore.service.answers import Answer, accepted
 from spanscore.service.door import GZIP, SMALL, TRACES, Door, ExportRequest
 from spanscore.service.http import answered
 from spanscore.service.limits import NotCompressedError, gunzipped
 from spanscore.service.listeners import stop_s_of
-from spanscore.settings.serving import ServeSettings
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 

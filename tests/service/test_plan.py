@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from spanscore.config.serving import ServeSettings
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint, told
-from spanscore.settings.serving import ServeSettings
 
 FORWARD = {"endpoint": "http://me:pass@127.0.0.1:14318"}
 

@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
+from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan, from_json, taken_apart
 from spanscore.otel.exporters import send_by_default_to
 from spanscore.receivers.otlp.arrived import Looked
@@ -24,7 +25,6 @@ from spanscore.receivers.otlp.unsampled import Sorting
 from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, ExportRequest
 from spanscore.service.proxy import Proxy
-from spanscore.settings.serving import ForwardSettings
 
 PARTLY = ExportTraceServiceResponse(
     partial_success=ExportTracePartialSuccess(rejected_spans=2, error_message="no")

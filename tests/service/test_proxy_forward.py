@@ -7,8 +7,8 @@ import pytest
 from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
+from spanscore.config.serving import ForwardSettings
 from spanscore.service.forward import Forwarder
-from spanscore.settings.serving import ForwardSettings
 
 
 @pytest.fixture

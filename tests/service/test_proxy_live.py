@@ -21,12 +21,12 @@ from tests.service.listening import PROTOBUF, Running, listening
 
 from spanscore import OnlineScorer
 from spanscore.config import Capture, Limits, Outputs
+from spanscore.config.serving import ForwardSettings
+from spanscore.config.units import Units
 from spanscore.core.threads import start_daemon
 from spanscore.metrics import ResponseRelevancy, SimpleCriteria
 from spanscore.protocols import Metric
 from spanscore.service.proxy import Proxy
-from spanscore.settings.serving import ForwardSettings
-from spanscore.settings.units import Units
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 SCORE = "spanscore.score.response_relevancy"

@@ -9,9 +9,9 @@ from tests.receivers.otlp.builders import a_wire_span
 from tests.receivers.otlp.test_units import Served
 
 from spanscore import semconv
+from spanscore.config.reading import read_settings
 from spanscore.core.codecs.otlp_request import WireSpan, request_of
 from spanscore.service.rekeyed_topic import RekeyedTopic
-from spanscore.settings.reading import read_settings
 
 NOW_MS = 1_700_000_000_000
 

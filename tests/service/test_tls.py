@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from tests.service.listening import PROTOBUF, Running, a_request, listening
 from tests.service.process import a_run
 
+from spanscore.config.serving import TlsSettings
 from spanscore.errors import ConfigurationError
 from spanscore.service.guard import certificate
-from spanscore.settings.serving import TlsSettings
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="there is no openssl, which makes the certificate")

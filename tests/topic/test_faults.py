@@ -14,10 +14,10 @@ from tests.servers.server import free_port, poll
 from tests.topic.applications import committed, send, traces
 from tests.topic.worker import Worker, configured, working
 
+from spanscore.config.reading import read_settings
 from spanscore.errors import SourceUnavailable
 from spanscore.service.commit_note import CommitNote
 from spanscore.service.confluent_kafka_member import GroupMember, Hearing
-from spanscore.settings.reading import read_settings
 
 pytestmark = pytest.mark.server
 

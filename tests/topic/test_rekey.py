@@ -21,9 +21,9 @@ from tests.topic.test_conversations import assert_adds_up, scores_of, talking
 from tests.topic.test_workers import number, scores, working_process
 from tests.topic.worker import Worker, configured, working
 
+from spanscore.config.reading import read_settings
 from spanscore.core.codecs.otlp_request import request_of, taken_apart
 from spanscore.service.kafka_source import KafkaSource
-from spanscore.settings.reading import read_settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(240)]
 

@@ -15,8 +15,8 @@ from tests.servers.kafka import Kafka
 from tests.servers.server import poll
 
 from spanscore import OnlineScorer, semconv
+from spanscore.config.reading import read_settings
 from spanscore.service.kafka_source import KafkaSource
-from spanscore.settings.reading import read_settings
 
 METRIC = "tests.service.metrics:Answered"
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from spanscore.cases.case import CollectedCase, FoundScore, case_sample
 from spanscore.cases.written_questions import WrittenQuestions
+from spanscore.config.collect import Collect
 from spanscore.core import loop
 from spanscore.core.files import LineFile
 from spanscore.core.job import Job
@@ -19,7 +20,6 @@ from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.printable import format_count
 from spanscore.core.score import Score
 from spanscore.core.threads import SerialThread
-from spanscore.settings.collect import Collect
 
 __all__ = ["FOLDED", "LOST", "WRITTEN", "CaseCollector", "CollectState"]
 

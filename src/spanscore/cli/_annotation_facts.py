@@ -10,11 +10,11 @@ from typing import Any
 
 import typer
 
+from spanscore.config.kinds import share_in
 from spanscore.core.sample import Annotation
 from spanscore.monitoring.annotators import KNOWN_ERROR, Agreement, AnnotatorError, agreement_of
 from spanscore.monitoring.labelled_cells import AnnotatedPair
 from spanscore.semconv import ANNOTATOR_HUMAN
-from spanscore.settings.kinds import share_in
 
 __all__ = ["AnnotationFacts", "annotation_facts", "error_rate_in"]
 

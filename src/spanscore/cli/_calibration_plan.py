@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spanscore.cli._evaluator_versions import present_evaluator_versions
+from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of
 from spanscore.monitoring.calibration_rules import refuse_unknown
 from spanscore.protocols import Metric
-from spanscore.settings.tree import Configuration
 
 __all__ = ["calibration_notes", "calibration_problems"]
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from spanscore.config.collect import Collect
+from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.line.build import exports_content
 from spanscore.line.collecting import check_conditions
 from spanscore.otel.spans_file import MAX_BYTES
 from spanscore.protocols import Metric
-from spanscore.settings.collect import Collect
-from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["collect_lines", "collect_problems", "file_problems", "spans_file_lines"]
 

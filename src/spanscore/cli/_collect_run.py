@@ -16,6 +16,8 @@ from spanscore.cases.case import CollectedCase
 from spanscore.cli._between import between
 from spanscore.cli._source_told import not_read, nothing_in
 from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
+from spanscore.config.collect import CaseCondition, condition_of
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.files import whole_file
 from spanscore.core.job import Job, SampledUnit
 from spanscore.core.printable import format_count, names_listed
@@ -31,8 +33,6 @@ from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader, reading
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.redactors import redactor_in
-from spanscore.settings.conditions import CaseCondition, condition_of
-from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore, Unread
 

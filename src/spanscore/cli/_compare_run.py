@@ -16,6 +16,9 @@ from rich.progress import track
 
 from spanscore import semconv
 from spanscore.cli._config_report import valid
+from spanscore.config.kinds import seconds_of
+from spanscore.config.monitoring import Compare
+from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.printable import Fitting, names_listed, printable
 from spanscore.core.terminal import Terminal
@@ -30,9 +33,6 @@ from spanscore.protocols import Metric
 from spanscore.report.releases import release_pair, release_scores, rows_by_value
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
-from spanscore.settings.compare import Compare
-from spanscore.settings.durations import seconds_of
-from spanscore.settings.tree import Configuration
 from spanscore.sources.named import time_of
 
 __all__ = ["TOO_LITTLE", "WORSE", "CompareRun"]

@@ -21,6 +21,10 @@ from spanscore.cli._parts import part_problems
 from spanscore.cli._remote_scoring_plan import remote_scoring_problems
 from spanscore.cli._session_plan import session_problems
 from spanscore.cli._spool_plan import spool_problems
+from spanscore.config.judging import AskedSettings, Budget, JudgeSettings
+from spanscore.config.messages import wrong_settings
+from spanscore.config.reading import AsWritten, examine_settings
+from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.core.printable import did_you_mean
 from spanscore.core.score import refuse_taken_name
@@ -35,12 +39,6 @@ from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.monitoring.drops import plans_of
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
-from spanscore.settings.budget import Budget
-from spanscore.settings.environment import AsWritten
-from spanscore.settings.faults import wrong_settings
-from spanscore.settings.judging import AskedSettings, JudgeSettings
-from spanscore.settings.reading import examine_settings
-from spanscore.settings.tree import Configuration
 
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.cli._sizes import Sizes
+from spanscore.config.judging import AskedSettings, Budget, Spent
+from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 from spanscore.judges.prices import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import entries, listed, prices_in
@@ -16,9 +18,6 @@ from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
 from spanscore.sampling.pacing import KEPT_BACK, largest_factor
-from spanscore.settings.budget import Budget, Spent
-from spanscore.settings.judging import AskedSettings
-from spanscore.settings.tree import Configuration
 
 __all__ = [
     "CostPlan",

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from spanscore.config.judging import AskedSettings
 from spanscore.judges import judge
-from spanscore.settings.judging import AskedSettings
 
 __all__ = ["meaning_of", "parameters_in", "plain", "summary_of"]
 

@@ -28,6 +28,8 @@ from spanscore.cli._config_report import ConfigReport, judge_problems, named_pro
 from spanscore.cli._interrupted import INTERRUPTED
 from spanscore.cli._quality_gate import QualityGate, exit_code
 from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
+from spanscore.config.reading import AsWritten
+from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.score import Outcome
 from spanscore.core.terminal import Terminal
 from spanscore.dataset import Result, Scoring, read_samples
@@ -44,8 +46,6 @@ from spanscore.metrics.catalog.configured import embedder_of, entries, judge_nam
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric, Redactor
 from spanscore.scoring.redactors import redactor_in
-from spanscore.settings.environment import AsWritten
-from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["ScoreRun", "WhoIsAway", "named_clocks"]
 

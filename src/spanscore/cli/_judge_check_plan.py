@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from spanscore.cli._cost_plan import CostPlan, usd_told
+from spanscore.config.kinds import duration
+from spanscore.config.monitoring import JudgeCheck
 from spanscore.core.printable import format_count
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.line.judge_check_cases import cases_of
@@ -13,8 +15,6 @@ from spanscore.monitoring.first_answers import FirstAnswers
 from spanscore.monitoring.judge_check import JudgeCheckPlan, watched_by
 from spanscore.monitoring.paired_runs import least_turned
 from spanscore.protocols import Metric
-from spanscore.settings.durations import duration
-from spanscore.settings.judge_check import JudgeCheck
 
 __all__ = ["judge_check_lines", "judge_check_problems"]
 

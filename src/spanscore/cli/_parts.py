@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.core.plugins import Registry
 from spanscore.dialects.registry import DIALECTS
@@ -15,7 +16,6 @@ from spanscore.otel.sums import checked_dimensions
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.redactors import REDACTORS
-from spanscore.settings.tree import Configuration
 from spanscore.sinks.registry import SINKS
 
 __all__ = ["part_problems"]

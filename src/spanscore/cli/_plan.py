@@ -30,6 +30,11 @@ from spanscore.cli._session_plan import session_lines, session_metrics_in
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._spool_plan import spool_lines
 from spanscore.cli._traffic import ExpectedTraffic
+from spanscore.config.capture import Extract
+from spanscore.config.credentials import without_credentials
+from spanscore.config.judging import JudgeSettings
+from spanscore.config.monitoring import AlertSettings
+from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.score import Scale
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
@@ -40,11 +45,6 @@ from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings
-from spanscore.settings.capture import Extract
-from spanscore.settings.credentials import without_credentials
-from spanscore.settings.judging import JudgeSettings
-from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 

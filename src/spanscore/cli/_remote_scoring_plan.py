@@ -8,13 +8,12 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from spanscore.cli._session_plan import session_metrics_in
+from spanscore.config.credentials import token_in_file
+from spanscore.config.durable import RemoteScoring, confluent_config
+from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 from spanscore.line.remote_scoring import left_to_the_other
 from spanscore.protocols import Metric
-from spanscore.settings.bearer import token_in_file
-from spanscore.settings.kafka import confluent_config
-from spanscore.settings.remote_scoring import RemoteScoring
-from spanscore.settings.tree import Configuration
 
 __all__ = ["remote_scoring_lines", "remote_scoring_problems"]
 

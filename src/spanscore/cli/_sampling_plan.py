@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spanscore.settings.sampling import Rule, head_shares
-from spanscore.settings.tree import ScorerSettings
+from spanscore.config.sampling import Rule, head_shares
+from spanscore.config.tree import ScorerSettings
 
 __all__ = ["rule_lines", "sampling_notes"]
 

@@ -12,13 +12,13 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import models_json_schema
 
 from spanscore.cli._docstrings import meaning_of, parameters_in, plain, summary_of
+from spanscore.config.judging import ShadowSettings
+from spanscore.config.messages import file_fields
+from spanscore.config.sampling import HeadSampling
+from spanscore.config.tree import Configuration
 from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins
-from spanscore.settings.judging import ShadowSettings
-from spanscore.settings.ready_forms import file_fields
-from spanscore.settings.sampling import HeadSampling
-from spanscore.settings.tree import Configuration
 
 __all__ = ["METRIC_OF_ONES_OWN", "Schema", "schema", "schema_file", "sections"]
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from spanscore.cli._schema import Schema
+from spanscore.config.judging import OF_SCORER
+from spanscore.config.kinds import DURATION, PERCENT, SIZE, duration
+from spanscore.config.tree import SHORT_FORMS, ScorerSettings
 from spanscore.metrics.catalog.configured import SHADOW
-from spanscore.settings.durations import DURATION, duration
-from spanscore.settings.judging import OF_SCORER
-from spanscore.settings.kinds import PERCENT
-from spanscore.settings.sizes import SIZE
-from spanscore.settings.tree import SHORT_FORMS, ScorerSettings
 
 __all__ = ["Key", "keys_in"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spanscore.cli._config_report import ConfigReport
+from spanscore.config.serving import ServeSettings
+from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.service import plan, worker_plan
-from spanscore.settings.serving import ServeSettings
-from spanscore.settings.tree import Configuration
 
 __all__ = ["service_lines", "with_services"]
 

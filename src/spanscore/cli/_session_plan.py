@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from spanscore.config.kinds import duration
+from spanscore.config.tree import Configuration, ScorerSettings
+from spanscore.config.units import Replicas, Sessions
 from spanscore.errors import ConfigurationError
 from spanscore.line.session_metrics import checked_session_metrics
 from spanscore.metrics.catalog.configured import per_session
 from spanscore.protocols import Metric
-from spanscore.settings.durations import duration
-from spanscore.settings.sessions import Replicas, Sessions
-from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["session_lines", "session_metrics_in", "session_problems"]
 

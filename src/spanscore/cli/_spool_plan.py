@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from spanscore.config.kinds import duration
+from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.files import check_disk
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.settings.durations import duration
-from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["spool_lines", "spool_problems"]
 

@@ -16,6 +16,7 @@ from rich.progress import track
 from rich.text import Text
 
 from spanscore import semconv
+from spanscore.config.kinds import seconds_of
 from spanscore.core.printable import Fitting
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
@@ -26,7 +27,6 @@ from spanscore.monitoring.hour_of_week import DAY_S, LEAST_DAYS, LearnedBaseline
 from spanscore.monitoring.names import label
 from spanscore.monitoring.prometheus_api import PrometheusApi
 from spanscore.monitoring.score_history import ScoredEvaluator, scored_days
-from spanscore.settings.durations import seconds_of
 
 __all__ = ["baseline"]
 

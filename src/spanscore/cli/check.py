@@ -21,14 +21,14 @@ from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
 from spanscore.cli._services import service_lines, with_services
 from spanscore.cli._sizes import Sizes, read_measured_costs
 from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
+from spanscore.config.kinds import duration
+from spanscore.config.messages import wrong_settings
 from spanscore.core.printable import Fitting
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
 from spanscore.monitoring.detectable import SmallestDrop
 from spanscore.report.rows import name_within
-from spanscore.settings.durations import duration
-from spanscore.settings.faults import wrong_settings
 
 __all__ = ["check"]
 

@@ -81,8 +81,8 @@ def _traces(store: TraceStore, trace_id: str, unread: list[Unread]) -> Iterator[
 def _explainer(config: Path | None, *, texts: bool) -> TraceExplainer:
     from spanscore.cli._config_report import valid
     from spanscore.cli._session_plan import session_metrics_in
+    from spanscore.config.tree import ScorerSettings
     from spanscore.replay.explaining import TraceExplainer
-    from spanscore.settings.tree import ScorerSettings
 
     if config is None:
         return TraceExplainer(ScorerSettings(), texts=texts)

@@ -15,6 +15,8 @@ from rich.text import Text
 
 from spanscore.cli._config_report import valid
 from spanscore.cli._plan import Volume, volumes_of
+from spanscore.config.monitoring import Monitoring
+from spanscore.config.tree import Configuration
 from spanscore.core.printable import Fitting
 from spanscore.core.terminal import Terminal
 from spanscore.errors import writing
@@ -24,8 +26,6 @@ from spanscore.monitoring.judge_check import judge_check_plans
 from spanscore.monitoring.kubernetes import operator_files
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import Monitoring
-from spanscore.settings.tree import Configuration
 
 __all__ = ["rules"]
 

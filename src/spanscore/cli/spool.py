@@ -10,8 +10,8 @@ import typer
 from rich import box
 from rich.table import Table
 
+from spanscore.config.kinds import seconds_of
 from spanscore.core.terminal import Terminal
-from spanscore.settings.durations import seconds_of
 from spanscore.spool.inspection import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
 
 __all__ = ["spool"]

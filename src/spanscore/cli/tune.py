@@ -14,6 +14,7 @@ from spanscore.cli._config_report import ConfigReport, named_problems, valid
 from spanscore.cli._evaluate_run import WhoIsAway, named_clocks
 from spanscore.cli._interrupted import INTERRUPTED
 from spanscore.cli._quality_gate import INCOMPLETE
+from spanscore.config.tree import Configuration
 from spanscore.core.codecs.annotation_file import read_annotations
 from spanscore.core.printable import did_you_mean, printable, printable_lines
 from spanscore.core.sample import AnnotatedSample
@@ -30,7 +31,6 @@ from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.protocols import Judge
 from spanscore.scoring.redactors import redactor_in
-from spanscore.settings.tree import Configuration
 
 __all__ = ["tune"]
 

@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
+from spanscore.config.kinds import seconds_of
 from spanscore.core.printable import printable_lines
 from spanscore.errors import SourceUnavailable
 from spanscore.service.processes import in_processes
 from spanscore.service.worker import checked, environment_of
 from spanscore.service.worker import worker as run
-from spanscore.settings.durations import seconds_of
 
 __all__ = ["worker"]
 

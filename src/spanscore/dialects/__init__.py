@@ -1,6 +1,6 @@
 """Units → samples, one file per way of writing spans."""
 
+from spanscore.config.capture import Extract
 from spanscore.dialects.genai import GenAIExtractor
-from spanscore.settings.capture import Extract
 
 __all__ = ["Extract", "GenAIExtractor"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from spanscore.config.capture import Extract
 from spanscore.core.codecs.text import jsonable
 from spanscore.core.log import type_name
 from spanscore.core.span import CUT, Unit
@@ -14,7 +15,6 @@ from spanscore.dialects.said import Said
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import Found, Source, answer_in, answer_text, question_in, question_text
 from spanscore.dialects.view import ModelRun, Side, View
-from spanscore.settings.capture import Extract
 
 __all__ = ["find_answer", "find_contexts", "find_question"]
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from spanscore import semconv
+from spanscore.config.capture import Extract
 from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, read_message, role_of
 from spanscore.core.codecs.sdk import WireAttributes
 from spanscore.core.codecs.text import as_text, from_wire, is_cut
@@ -31,7 +32,6 @@ from spanscore.dialects.view import (
     last_human_text,
     topmost,
 )
-from spanscore.settings.capture import Extract
 
 __all__ = ["GenAIExtractor"]
 

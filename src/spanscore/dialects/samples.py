@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from spanscore import semconv
+from spanscore.config.capture import Extract
 from spanscore.core.codecs.text import as_text, jsonable
 from spanscore.core.log import log_once
 from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample
@@ -19,7 +20,6 @@ from spanscore.dialects.extract import find_answer, find_contexts, find_question
 from spanscore.dialects.said import Said
 from spanscore.dialects.turn import Found, Source
 from spanscore.dialects.view import View
-from spanscore.settings.capture import Extract
 
 __all__ = ["no_sample", "samples_of"]
 

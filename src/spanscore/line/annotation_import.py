@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
+from spanscore.config.reading import read_settings
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.sample import Annotation
 from spanscore.line.build import exports_content
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
-from spanscore.settings.reading import read_settings
-from spanscore.settings.tree import ScorerSettings
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.registry import SINKS
 from spanscore.units.annotations import AnnotationBook, FeedbackScales

@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from spanscore.config.capture import Extract
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.log import type_name
 from spanscore.core.score import Outcome
 from spanscore.core.timebox import Timebox
 from spanscore.dialects.registry import DIALECTS
 from spanscore.protocols import SampleExtractor
-from spanscore.settings.capture import Extract
-from spanscore.settings.tree import ScorerSettings
 
 __all__ = ["dialects_of"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from spanscore.config.judging import Budget
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.purse import Purse
@@ -13,8 +15,6 @@ from spanscore.line.accounts import judges_of, models_of
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.protocols import Metric
 from spanscore.sampling.pacing import BudgetPacer
-from spanscore.settings.budget import Budget
-from spanscore.settings.tree import ScorerSettings
 
 __all__ = ["budget_of", "pacer_of", "purse_for", "purse_of", "shadow_purse_of"]
 

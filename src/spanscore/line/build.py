@@ -10,6 +10,7 @@ from math import inf
 from opentelemetry.trace import Tracer
 
 from spanscore import semconv
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.event_queue import DutyCycle, EventQueue
 from spanscore.core.job import Counted, Job, JobResult
 from spanscore.core.log import log_once
@@ -49,7 +50,6 @@ from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.redactors import redactor_in
 from spanscore.scoring.shadows import Shadows
 from spanscore.scoring.workers import Engine
-from spanscore.settings.tree import ScorerSettings
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.sinks.registry import SINKS

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from spanscore.config.tree import ScorerSettings
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.protocols import Metric
-from spanscore.settings.tree import ScorerSettings
 
 __all__ = ["checked_metrics", "checked_rates"]
 

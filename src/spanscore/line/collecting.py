@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from spanscore import semconv
 from spanscore.cases.collector import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
+from spanscore.config.collect import Collect
 from spanscore.core.printable import did_you_mean, format_count
 from spanscore.errors import ConfigurationError
 from spanscore.otel.instruments import Telemetry
 from spanscore.protocols import Metric
-from spanscore.settings.collect import Collect
 
 __all__ = ["check_conditions", "collect_rows", "collector_of", "read_collect_state"]
 

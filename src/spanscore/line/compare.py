@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from spanscore.config.tree import ScorerSettings
 from spanscore.otel.compared_values import ComparedValues
 from spanscore.protocols import Metric
-from spanscore.settings.tree import ScorerSettings
 from spanscore.units.compared_ledger import ComparedLedger
 from spanscore.units.ledger import Ledger
 

@@ -24,8 +24,8 @@ from spanscore.units.ledger import Ledger
 from spanscore.units.score_batch import ShadowBatch, has_span
 
 if TYPE_CHECKING:
+    from spanscore.config.sampling import FeedbackSampling
     from spanscore.line.build import Line
-    from spanscore.settings.sampling import FeedbackSampling
 
 __all__ = ["FeedbackJudging", "feedback_of"]
 

@@ -6,6 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from spanscore.config.judging import OF_SCORER, JudgeSettings
+from spanscore.config.kinds import SettingsPart
+from spanscore.config.messages import NEW_OPTIONS
+from spanscore.config.reading import read_settings
+from spanscore.config.tree import SHORT_FORMS, Configuration, MetricsEndpointSettings, ScorerSettings
 from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.configured import metrics_of, per_session
@@ -13,11 +18,6 @@ from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
 from spanscore.monitoring.pinned import refused_evaluator_versions
 from spanscore.protocols import Metric
-from spanscore.settings.judging import OF_SCORER, JudgeSettings
-from spanscore.settings.kinds import SettingsPart
-from spanscore.settings.reading import read_settings
-from spanscore.settings.renamed import NEW_OPTIONS
-from spanscore.settings.tree import SHORT_FORMS, Configuration, MetricsEndpointSettings, ScorerSettings
 
 __all__ = ["make_from_file", "override", "scorer_arguments"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from spanscore.config.durable import RemoteScoring, confluent_config
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.codecs.job import units_of
 from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.core.job import JobResult
@@ -21,9 +23,6 @@ from spanscore.remote_scoring.handover import Handover
 from spanscore.remote_scoring.otlp_carrier import OtlpCarrier
 from spanscore.remote_scoring.spooled_carrier import SpooledCarrier
 from spanscore.scoring.jobs import Pipeline
-from spanscore.settings.kafka import confluent_config
-from spanscore.settings.remote_scoring import RemoteScoring
-from spanscore.settings.tree import ScorerSettings
 from spanscore.units.ledger import Ledger
 
 __all__ = ["handing_over"]

@@ -21,6 +21,7 @@ from time import monotonic
 from typing import Final
 
 from spanscore import semconv
+from spanscore.config.monitoring import JudgeCheck
 from spanscore.core import loop
 from spanscore.core.codecs.annotation_file import passes
 from spanscore.core.files import ProcessLock
@@ -41,7 +42,6 @@ from spanscore.otel.sums import within
 from spanscore.protocols import Metric
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
-from spanscore.settings.judge_check import JudgeCheck
 
 __all__ = ["JudgeCheckRuns", "JudgeCheckStatus", "as_judges_see", "build_check_name", "judge_check_runs", "points_of"]
 

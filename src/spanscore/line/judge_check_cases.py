@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from spanscore.config.monitoring import JudgeCheck
 from spanscore.core.codecs.annotation_file import passes, read_annotations
 from spanscore.core.codecs.stored_sample import content_hash
 from spanscore.core.sample import HumanValue, Sample
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
-from spanscore.settings.judge_check import JudgeCheck
 
 __all__ = ["JudgeCheckCase", "cases_of"]
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from spanscore.config.sampling import Rule
 from spanscore.core.job import BASE
 from spanscore.core.printable import Fitting, format_count, printable, printable_lines
 from spanscore.sampling.preview import PreviewTally, TakenUnit, TakerCount
-from spanscore.settings.sampling import Rule
 
 __all__ = ["NOTHING", "Preview", "TakerPreview", "UnitCost", "UnitPreview", "preview_of"]
 

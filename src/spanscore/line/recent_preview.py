@@ -7,6 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from spanscore import semconv
+from spanscore.config.sampling import Rule
+from spanscore.config.tree import ScorerSettings
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.accounts import models_of
@@ -14,8 +16,6 @@ from spanscore.line.checked import checked_rates
 from spanscore.line.preview import NOTHING, Preview, UnitCost, preview_of
 from spanscore.sampling.preview import PreviewTally
 from spanscore.sampling.rates import DEFAULT_KEY
-from spanscore.settings.sampling import Rule
-from spanscore.settings.tree import ScorerSettings
 from spanscore.units.recent import RecentUnit
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.job import JobResult
 from spanscore.errors import ConfigurationError
 from spanscore.otel.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.remote_scoring.carrier import REMOTE_SCORING
 from spanscore.scoring.jobs import Pipeline
-from spanscore.settings.tree import ScorerSettings
 from spanscore.units.ledger import Ledger
 
 if TYPE_CHECKING:

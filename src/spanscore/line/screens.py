@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from spanscore.config.sampling import Rule
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 from spanscore.scoring.asked import asks_a_judge
-from spanscore.settings.sampling import Rule
 
 __all__ = ["check_screens"]
 

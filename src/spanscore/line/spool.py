@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from spanscore.config.durable import Spool
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.log import log_once
 from spanscore.errors import ConfigurationError
 from spanscore.line.delivery import Delivery
@@ -12,8 +14,6 @@ from spanscore.otel.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.queues import QUEUES
-from spanscore.settings.spool import Spool
-from spanscore.settings.tree import ScorerSettings
 
 if TYPE_CHECKING:  # SQLite is loaded where there is a spool
     from spanscore.spool.spool_file import SpoolFile

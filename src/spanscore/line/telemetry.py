@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spanscore import semconv
+from spanscore.config.tree import ScorerSettings
 from spanscore.line.accounts import Accounts, models_of
 from spanscore.otel.compared_values import ComparedValues
 from spanscore.otel.declared_sets import refuse_too_many
@@ -12,7 +13,6 @@ from spanscore.otel.instruments import Reading, Telemetry
 from spanscore.otel.points import Points
 from spanscore.otel.sums import checked_dimensions
 from spanscore.protocols import Counts, Metric
-from spanscore.settings.tree import ScorerSettings
 
 __all__ = ["telemetry_of"]
 

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from spanscore import semconv
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.job import SampledUnit
 from spanscore.core.sample import AIMessage, Samples, ToolCall
 from spanscore.core.score import Outcome
@@ -26,7 +27,6 @@ from spanscore.scoring.evaluation import absent_fields
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.redactors import redactor_in
-from spanscore.settings.tree import ScorerSettings
 
 if TYPE_CHECKING:
     from spanscore.line.build import Line

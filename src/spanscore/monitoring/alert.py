@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from spanscore.config.monitoring import Monitoring
 from spanscore.monitoring import promql
 from spanscore.monitoring.names import label
 from spanscore.monitoring.recorded import WINDOW
-from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "ALL",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.monitoring.alert import Alert, literal, of_metric
 from spanscore.monitoring.applicability import never_applies
 from spanscore.monitoring.changes import changed
@@ -15,7 +16,6 @@ from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed
 from spanscore.monitoring.silence import silence
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 __all__ = ["alerts_of"]
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
+from spanscore.config.kinds import seconds_of
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
 from spanscore.monitoring.hour_of_week import LearnedBaseline
-from spanscore.settings.durations import seconds_of
 
 __all__ = ["Profile", "profiles_text", "read_profile"]
 

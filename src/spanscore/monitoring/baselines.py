@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from spanscore.config.kinds import duration
+from spanscore.config.monitoring import AlertSettings, HourOfWeekBaseline, OffsetBaseline
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.baseline_file import read_profile
-from spanscore.settings.alerting import AlertSettings, HourOfWeekBaseline, OffsetBaseline
-from spanscore.settings.durations import duration
 
 __all__ = ["Baseline", "baseline_of"]
 

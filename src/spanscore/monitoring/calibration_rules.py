@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spanscore import semconv
+from spanscore.config.monitoring import Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
 from spanscore.monitoring.calibration import MORE, Calibration, Z
@@ -16,7 +17,6 @@ from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.names import label
 from spanscore.monitoring.recorded import WRITTEN, among
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "CORRECTED",

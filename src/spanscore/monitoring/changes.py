@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import OF_METRIC, Alert, labels_of, listed, of_metric
 from spanscore.monitoring.recorded import WRITTEN, steady_window
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 __all__ = ["WAS", "changed"]
 

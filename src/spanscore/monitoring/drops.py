@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.score import Scale
 from spanscore.monitoring import budget, promql, recorded
 from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, labels_of, listed, literal, of_metric, streams_of
@@ -16,7 +17,6 @@ from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_figures, told_by
 from spanscore.monitoring.wording import FOR_SEGMENT, figures_of, mean_of
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, Monitoring
 
 __all__ = ["KEPT", "DropPlan", "drop", "least_of", "plan_records", "plans_of", "threshold"]
 

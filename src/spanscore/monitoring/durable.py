@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spanscore import semconv
+from spanscore.config.monitoring import Monitoring
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, Alert, by_label, labels_of
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import steady_window
-from spanscore.settings.alerting import Monitoring
 
 __all__ = ["BRIEF_S", "GROWING", "OLD", "WAITED_S", "durable", "durable_records"]
 

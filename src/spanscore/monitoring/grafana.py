@@ -12,10 +12,10 @@ from hashlib import blake2b
 from math import ceil
 from typing import Any
 
+from spanscore.config.monitoring import Monitoring
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled
 from spanscore.monitoring.links import links_of, times_of
-from spanscore.settings.alerting import Monitoring
 
 __all__ = ["provisioned"]
 

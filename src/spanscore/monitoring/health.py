@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spanscore import semconv
+from spanscore.config.monitoring import Monitoring
 from spanscore.core.job import STATED, UNKNOWN
 from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
@@ -13,7 +14,6 @@ from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import steady_window
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "AT_REST",

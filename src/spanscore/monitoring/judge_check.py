@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanscore import semconv
+from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql, recorded
 from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, labels_of, literal, of_metric, streams_of
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, Monitoring
-from spanscore.settings.judge_check import JudgeCheck
 
 __all__ = [
     "JudgeCheckPlan",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from spanscore.config.kinds import seconds_of
+from spanscore.config.monitoring import Monitoring
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, Alert, Figure, literal
-from spanscore.settings.alerting import Monitoring
-from spanscore.settings.durations import seconds_of
 
 __all__ = ["links_of", "times_of"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from spanscore.config.monitoring import AlertSettings
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings
 
 __all__ = ["refused_evaluator_versions"]
 

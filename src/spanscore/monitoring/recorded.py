@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.config.monitoring import Monitoring
 from spanscore.monitoring import budget, promql
 from spanscore.monitoring.names import label
-from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "BASELINE",

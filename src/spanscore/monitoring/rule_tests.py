@@ -11,6 +11,8 @@ from math import ceil, sqrt
 from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
+from spanscore.config.kinds import seconds_of
+from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.job import STATED, UNKNOWN
 from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
@@ -26,8 +28,6 @@ from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, Monitoring
-from spanscore.settings.durations import seconds_of
 
 __all__ = ["RuleTest", "series_of", "unit_test", "unit_tests"]
 

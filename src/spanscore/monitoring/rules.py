@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled
@@ -29,8 +30,6 @@ from spanscore.monitoring.silence import silences
 from spanscore.monitoring.yaml_files import as_yaml
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import AlertSettings, Monitoring
-from spanscore.settings.judge_check import JudgeCheck
 
 __all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spanscore import semconv
+from spanscore.config.monitoring import Monitoring
 from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, by_label, labels_of, listed
@@ -17,7 +18,6 @@ from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import MIN_SCORES, steady_window
 from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
-from spanscore.settings.alerting import Monitoring
 
 __all__ = [
     "ABSENT",

@@ -11,6 +11,8 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final
 
+from spanscore.config.credentials import token_in_file
+from spanscore.config.durable import RemoteScoring
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
@@ -18,8 +20,6 @@ from spanscore.judges.suppress import suppress_tracing
 from spanscore.otel.otlp_client import BackendAnswer, OtlpClient
 from spanscore.remote_scoring.carrier import Told, UnitCopy
 from spanscore.remote_scoring.outgoing import Outgoing, WaitingCopy
-from spanscore.settings.bearer import token_in_file
-from spanscore.settings.remote_scoring import RemoteScoring
 
 __all__ = ["OtlpCarrier"]
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore import semconv
+from spanscore.config.tree import ScorerSettings
 from spanscore.core.codecs.otlp import json_line
 from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span_data_of
 from spanscore.core.log import type_name
@@ -22,7 +23,6 @@ from spanscore.line.unit_explainer import UnitExplainer
 from spanscore.protocols import Metric
 from spanscore.receivers.scopes import Role
 from spanscore.replay.reading import StoredUnit, UnitReader, reading_settings
-from spanscore.settings.tree import ScorerSettings
 from spanscore.sources.files import take_line
 from spanscore.sources.gathering import GatheredTraces
 from spanscore.sources.stored import StoredTrace

@@ -11,15 +11,14 @@ from opentelemetry._logs import NoOpLoggerProvider
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
+from spanscore.config.judging import Budget, JudgeSettings
+from spanscore.config.outputs import Outputs
+from spanscore.config.reading import read_settings
+from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.errors import ConfigurationError
 from spanscore.line.from_config import scorer_arguments
 from spanscore.protocols import Metric, Sink
 from spanscore.scorer import OnlineScorer
-from spanscore.settings.budget import Budget
-from spanscore.settings.judging import JudgeSettings
-from spanscore.settings.outputs import Outputs
-from spanscore.settings.reading import read_settings
-from spanscore.settings.tree import Configuration, ScorerSettings
 
 __all__ = ["ReplayScorer", "refuse_unready", "replay_scorer"]
 

@@ -20,7 +20,7 @@ from functools import partial
 from math import inf
 from typing import Final, Protocol
 
-from spanscore.settings.budget import Budget, Paid
+from spanscore.config.judging import Budget, Paid
 
 __all__ = ["KEPT_BACK", "BudgetPacer", "Spending", "largest_factor"]
 

@@ -9,11 +9,11 @@ from functools import partial
 from itertools import chain, islice, zip_longest
 from typing import Final
 
+from spanscore.config.sampling import HeadSampling, Rule
 from spanscore.core.job import BASE, Decision
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.sampling.rules import matches
-from spanscore.settings.sampling import HeadSampling, Rule
 
 __all__ = ["PreviewTally", "TakenUnit", "TakerCount"]
 

@@ -26,13 +26,13 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from spanscore.config.sampling import HeadSampling, Rule, head_shares
 from spanscore.core.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
 from spanscore.core.span import SamplingContext
 from spanscore.errors import ConfigurationError
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rules import matches
 from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold, upstream_of
-from spanscore.settings.sampling import HeadSampling, Rule, head_shares
 
 __all__ = ["DEFAULT_KEY", "RateSampler"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spanscore.config.sampling import Rule, RuleCondition
 from spanscore.core.codecs.text import jsonable
 from spanscore.core.span import SamplingContext
-from spanscore.settings.sampling import Rule, RuleCondition
 
 __all__ = ["matches"]
 

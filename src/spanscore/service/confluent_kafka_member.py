@@ -7,10 +7,10 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+from spanscore.config.durable import KafkaSettings, ValueInFile, confluent_config
+from spanscore.config.kinds import duration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.service.commit_note import CommitNote
-from spanscore.settings.durations import duration
-from spanscore.settings.kafka import KafkaSettings, ValueInFile, confluent_config
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Final
 
+from spanscore.config.serving import ForwardSettings
 from spanscore.otel.otlp_client import BackendAnswer, OtlpClient
 from spanscore.service.answers import PROTOBUF
-from spanscore.settings.serving import ForwardSettings
 
 __all__ = ["ForwardCounts", "Forwarder"]
 

@@ -7,9 +7,9 @@ import os
 import ssl
 from pathlib import Path
 
+from spanscore.config.credentials import bearer_token, token_in_file
+from spanscore.config.serving import ServeSettings, TlsSettings
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.settings.bearer import bearer_token, token_in_file
-from spanscore.settings.serving import ServeSettings, TlsSettings
 
 __all__ = ["BearerToken", "certificate", "token_of"]
 

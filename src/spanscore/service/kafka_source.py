@@ -16,6 +16,8 @@ from time import monotonic, time_ns
 from typing import Final
 
 from spanscore import semconv
+from spanscore.config.durable import confluent_config
+from spanscore.config.tree import Configuration
 from spanscore.core.job import TopicState
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
@@ -29,8 +31,6 @@ from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Heari
 from spanscore.service.rekeyed_topic import RekeyedTopic
 from spanscore.service.topic import Left, Topic
 from spanscore.service.worker_plan import is_keyed_by_conversation
-from spanscore.settings.kafka import confluent_config
-from spanscore.settings.tree import Configuration
 
 __all__ = ["KafkaSource"]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from spanscore.config.kinds import duration
 from spanscore.line.received_rows import received_rows
 from spanscore.line.spool_rows import spool_rows
 from spanscore.otel.exporters import own_endpoints
 from spanscore.scorer import OnlineScorer
-from spanscore.settings.durations import duration
 
 if TYPE_CHECKING:
     from spanscore.line.status import Status

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
+from spanscore.config.serving import ListenAddress, ServeSettings
 from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
 from spanscore.service.door import Door
@@ -18,7 +19,6 @@ from spanscore.service.http import OtlpHttp
 from spanscore.service.limits import READ_S, STOP_S
 from spanscore.service.plan import addresses
 from spanscore.service.uvicorn_server import HttpListener, loop_factory
-from spanscore.settings.serving import ListenAddress, ServeSettings
 
 __all__ = ["Listeners", "stop_s_of"]
 

@@ -8,10 +8,10 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from spanscore import semconv
+from spanscore.config.serving import ListenAddress, ServeSettings, listen_address
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.otel.exporters import own_endpoints
 from spanscore.service.guard import certificate, token_of
-from spanscore.settings.serving import ListenAddress, ServeSettings, listen_address
 
 __all__ = ["addresses", "mode_told", "problems", "refuse_own_endpoint", "told"]
 

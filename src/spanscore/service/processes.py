@@ -10,7 +10,7 @@ from multiprocessing.connection import wait
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from spanscore.settings.durations import duration
+from spanscore.config.kinds import duration
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
+from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan
 from spanscore.otel.otlp_client import BackendAnswer
 from spanscore.receivers.otlp.arrived import Looked
@@ -21,7 +22,6 @@ from spanscore.service.door import TRACES, ExportRequest
 from spanscore.service.forward import Forwarder
 from spanscore.service.outbox import Outbox
 from spanscore.service.split import rest_of
-from spanscore.settings.serving import ForwardSettings
 
 __all__ = ["Keeper", "Proxy"]
 

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from spanscore import semconv
+from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp_request import WireSpan, request_of, span_data_of, taken_apart
 from spanscore.core.codecs.text import as_text
 from spanscore.core.event_queue import steady_ns
@@ -26,7 +27,6 @@ from spanscore.receivers.otlp.streams import bounds_of
 from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
 from spanscore.service.offsets import PartitionOffsets
 from spanscore.service.topic import Left, read_message
-from spanscore.settings.tree import Configuration
 
 __all__ = ["RekeyedTopic"]
 

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
+from spanscore.config.messages import refuse_problems
+from spanscore.config.reading import read_settings
+from spanscore.config.serving import ServeSettings
+from spanscore.config.units import Units
 from spanscore.errors import ConfigurationError
 from spanscore.otel.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer
@@ -18,10 +22,6 @@ from spanscore.service.door import Door
 from spanscore.service.guard import token_of
 from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
-from spanscore.settings.faults import refuse_problems
-from spanscore.settings.reading import read_settings
-from spanscore.settings.serving import ServeSettings
-from spanscore.settings.units import Units
 
 if TYPE_CHECKING:
     from spanscore.receivers.otlp.spans import OtlpSpans

@@ -17,10 +17,10 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from spanscore.config.serving import TlsSettings
 from spanscore.service.guard import BearerToken
 from spanscore.service.limits import FIRST_BYTE_S, READ_S, STOP_S
 from spanscore.service.read_deadline import ReadDeadline
-from spanscore.settings.serving import TlsSettings
 
 __all__ = ["HttpListener", "loop_factory"]
 

@@ -12,16 +12,16 @@ from time import monotonic, sleep
 from typing import Final
 
 from spanscore import semconv
+from spanscore.config.kinds import duration
+from spanscore.config.messages import refuse_problems
+from spanscore.config.reading import read_settings
+from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.line.spool import spool_of as file_of
 from spanscore.scorer import OnlineScorer
 from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
 from spanscore.service.source import StreamSource
 from spanscore.service.worker_plan import problems, spool_of
-from spanscore.settings.durations import duration
-from spanscore.settings.faults import refuse_problems
-from spanscore.settings.reading import read_settings
-from spanscore.settings.tree import Configuration
 
 __all__ = ["checked", "environment_of", "wait_for_disk", "worker"]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from spanscore.config.durable import Spool, confluent_config
+from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.catalog.configured import per_session
-from spanscore.settings.kafka import confluent_config
-from spanscore.settings.spool import Spool
-from spanscore.settings.tree import Configuration
 
 __all__ = ["is_keyed_by_conversation", "problems", "reads", "spool_of", "told"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
+from spanscore.config.kinds import seconds_of
 from spanscore.errors import ConfigurationError
-from spanscore.settings.durations import seconds_of
 from spanscore.sources.asking import StoreClient
 from spanscore.sources.files import OtlpFiles
 from spanscore.sources.jaeger import JaegerStore

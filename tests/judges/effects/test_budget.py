@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 from tests.judges.models import QUESTION
 
+from spanscore.config.judging import Budget, Spent
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
@@ -17,7 +18,6 @@ from spanscore.judges.effects.budget import Budgeted, budgeted
 from spanscore.judges.effects.purse import BudgetState, Payment, Purse, attempt, paid_from
 from spanscore.judges.record import record
 from spanscore.protocols import Judge
-from spanscore.settings.budget import Budget, Spent
 
 NOON = 20_000 * 86_400.0 + 12 * 3600
 GOOD = '{"reason": "r", "verdict": 1}'

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from spanscore.config.judging import Budget
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.ask import replied
@@ -15,7 +16,6 @@ from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.effects.stack import stacked
 from spanscore.judges.record import recorded_calls
-from spanscore.settings.budget import Budget
 
 
 class BinaryAnswer(BaseModel):

@@ -14,13 +14,13 @@ import pytest
 from tests.judges.models import QUESTION
 from tests.scoring.virtual_time import now_s, run
 
+from spanscore.config.judging import Budget, Spent
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeBudgetSpent
 from spanscore.judges import Gated
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.purse import Purse
 from spanscore.sampling.pacing import BudgetPacer
-from spanscore.settings.budget import Budget, Spent
 
 MINUTE_S = 60
 PER_MINUTE = 600

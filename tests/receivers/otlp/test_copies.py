@@ -10,6 +10,8 @@ from tests.live import ANSWER, CONTEXT, Grounded, Slow, a_line, identity_holds
 from tests.service.backend import RawBackend
 
 from spanscore import semconv
+from spanscore.config.serving import ForwardSettings
+from spanscore.config.units import Units
 from spanscore.core.codecs.job import request_of_unit, units_of
 from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.core.job import Decision
@@ -17,8 +19,6 @@ from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
 from spanscore.service.door import TRACES, Door, ExportRequest
 from spanscore.service.proxy import Proxy
-from spanscore.settings.serving import ForwardSettings
-from spanscore.settings.units import Units
 
 ENDLESS = Units(idle_timeout=3_600)
 TAKEN = Decision(True, 0.25, 3 << 54, "gold users")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from spanscore.config.judging import Spent
 from spanscore.core.log import log_once
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall, known_sum
@@ -20,7 +21,6 @@ from spanscore.judges.prices import Price, cost_usd, dearest, price_of, prices_o
 from spanscore.judges.record import TOLD, failed_call, given_up, is_our_cancellation, record, recorded_calls
 from spanscore.judges.tokens import question_tokens
 from spanscore.protocols import Judge
-from spanscore.settings.budget import Spent
 
 __all__ = ["Priced", "asked_models", "estimated", "table_of", "with_cost"]
 

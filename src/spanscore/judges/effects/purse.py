@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+from spanscore.config.judging import Budget, BudgetUnit, Paid, Spent
 from spanscore.errors import JudgeBudgetSpent
-from spanscore.settings.budget import Budget, BudgetUnit, Paid, Spent
 
 __all__ = ["BudgetState", "Payment", "Purse", "Reservation", "attempt", "paid_from"]
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from spanscore.config.credentials import HOW_TO_GIVE
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges.keys import takes_key
-from spanscore.settings.credentials import HOW_TO_GIVE
 
 __all__ = ["ClientSettings", "client_settings"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from spanscore.config.judging import OF_SCORER, AskedSettings
+from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.errors import ConfigurationError
 from spanscore.judges import embedder, judge
 from spanscore.judges.langchain.embeddings import EmbedderLimits
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
-from spanscore.settings.judging import OF_SCORER, AskedSettings
-from spanscore.settings.tree import Configuration
 
 __all__ = [
     "PER",

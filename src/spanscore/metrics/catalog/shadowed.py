@@ -11,14 +11,13 @@ from typing import Any
 
 import pydantic
 
+from spanscore.config.judging import AskedSettings, Budget, ShadowSettings
+from spanscore.config.messages import told
+from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, embedder_of, listed
 from spanscore.metrics.catalog.registry import create
 from spanscore.protocols import Metric
-from spanscore.settings.budget import Budget
-from spanscore.settings.faults import told
-from spanscore.settings.judging import AskedSettings, ShadowSettings
-from spanscore.settings.tree import Configuration
 
 __all__ = ["shadow_budget_of", "shadow_settings", "shadows_of"]
 

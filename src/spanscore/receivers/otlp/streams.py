@@ -12,11 +12,11 @@ from functools import reduce
 from operator import add
 from typing import NamedTuple, Self
 
+from spanscore.config.units import Units
 from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.span import UnitKey
 from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.stream_clock import StreamClock
-from spanscore.settings.units import Units
 from spanscore.units.trace_nodes import Bounds, ClosedUnit
 from spanscore.units.traces import TraceTable
 

@@ -1,0 +1,341 @@
+"""Kinds of values in a configuration: durations, sizes, shares, names of parts; and the base class of every section."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from spanscore.core.plugins import Entry
+from spanscore.errors import ConfigurationError
+from spanscore.protocols import Filter, Metric, Queue, Redactor, SampleExtractor, Sink, SpanNormalizer
+
+__all__ = [
+    "DURATION",
+    "NUMBER",
+    "PERCENT",
+    "SIZE",
+    "AlsoWritten",
+    "AnyPath",
+    "Count",
+    "ExtractorPart",
+    "FilterFunction",
+    "FrozenDict",
+    "InnerShare",
+    "Items",
+    "MetricObjects",
+    "Named",
+    "NormalizerPart",
+    "PerMinute",
+    "PositiveSeconds",
+    "QueuePart",
+    "Rate",
+    "RedactorPart",
+    "Seconds",
+    "SettingsPart",
+    "Share",
+    "SinkPart",
+    "Size",
+    "Table",
+    "TaskCount",
+    "WebAddress",
+    "bytes_of",
+    "duration",
+    "is_web_address",
+    "seconds_in",
+    "seconds_of",
+    "share_in",
+]
+
+# --- durations ------------------------------------------------------------------------------------------------------
+
+# ``30s``, ``5m``, ``1h`` → seconds; and back, for people.
+
+DURATION = r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*"
+"""How one is written."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(text: str) -> float:
+    """Return a duration in seconds; a number without a unit is seconds.
+
+    Raises:
+        ValueError: it is none; the message says what is.
+    """
+    found = re.fullmatch(DURATION, text)
+    if found is None:
+        raise ValueError(f"{text!r} is no duration; write for example 30s, 500ms, 5m, 1h or a number of seconds")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest unit in which it is whole: ``6 h``."""
+    whole = (unit for unit in ("d", "h", "m") if seconds >= _UNITS[unit] and seconds % _UNITS[unit] == 0)
+    unit = next(whole, "s")
+    return f"{seconds / _UNITS[unit]:g} {unit}"
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------------
+
+# ``2MB``, ``500kB``, ``1MiB`` → bytes.
+
+SIZE = r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?[iI]?[bB])?\s*"
+"""How one is written."""
+
+_SIZE_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SPELLED = {unit.lower(): size for unit, size in _SIZE_UNITS.items()}
+
+
+def bytes_of(text: str) -> int:
+    """Return a size in bytes; a number without a unit is bytes.
+
+    Raises:
+        ValueError: it is none; the message says what is.
+    """
+    found = re.fullmatch(SIZE, text)
+    size = None if found is None else _SPELLED.get((found[2] or "B").lower())
+    if found is None or size is None:
+        raise ValueError(f"{text!r} is no size; write for example 2MB, 500kB, 1MiB or a number of bytes")
+    return round(float(found[1]) * size)
+
+
+# --- kinds ----------------------------------------------------------------------------------------------------------
+
+# What a value of the configuration can be, and what a section of it is.
+
+
+@dataclass(frozen=True, slots=True)
+class AlsoWritten:
+    """Another form in which the reader takes a value: no JSON Schema can be made of the validator that reads it.
+
+    Attributes:
+        type: as JSON Schema calls it.
+        pattern: of a text; None = any.
+    """
+
+    type: str
+    pattern: str | None = None
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON Schema of both."""
+        also = {"type": self.type} if self.pattern is None else {"type": self.type, "pattern": f"^{self.pattern}$"}
+        bounded = {_BOUNDS.get(name, name): value for name, value in handler(core).items()}
+        return {"anyOf": [bounded, also]}
+
+
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+"""What pydantic calls a bound that is checked behind a validator → what JSON Schema does."""
+
+
+def seconds_in(value: Any) -> Any:
+    """Return the seconds that a text such as ``5m`` stands for, and what is no text as it is."""
+    return seconds_of(value) if isinstance(value, str) else value
+
+
+_LONGEST_S: Final = 100 * 365 * 86_400.0
+"""What is longer was meant to be something else, and overflows the clocks and the PromQL that it goes into."""
+_MOST: Final = 10**15
+
+
+def share_in(value: Any) -> Any:
+    """Return the share that a text such as ``5%`` stands for, and what is none as it is."""
+    found = re.fullmatch(PERCENT, value) if isinstance(value, str) else None
+    return value if found is None else float(found[1]) / 100
+
+
+def _check_no_switch(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("is no number")  # noqa: TRY004  (pydantic reports a ValueError alone)
+    return value
+
+
+NUMBER: Final = BeforeValidator(_check_no_switch)
+"""Refuses true and false, which pydantic reads as 1 and 0."""
+PERCENT: Final = r"\s*(\d+(?:\.\d+)?|\.\d+)\s*%\s*"
+_ASPERCENT: Final = AlsoWritten("string", PERCENT)
+
+_DURATION = AlsoWritten("string", DURATION)
+Seconds = Annotated[float, BeforeValidator(seconds_in), Field(ge=0, le=_LONGEST_S), NUMBER, _DURATION]
+PositiveSeconds = Annotated[float, BeforeValidator(seconds_in), Field(gt=0, le=_LONGEST_S), NUMBER, _DURATION]
+Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1), NUMBER, _ASPERCENT]
+Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1), NUMBER, _ASPERCENT]
+InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1), NUMBER, _ASPERCENT]
+"""Neither none of it nor all."""
+Count = Annotated[int, Field(ge=1, le=_MOST), NUMBER]
+TaskCount = Annotated[int, Field(ge=1, le=10_000), NUMBER]
+"""Each is a task of the loop, some kB, from the start on."""
+PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
+
+
+def _bytes(value: Any) -> Any:
+    return bytes_of(value) if isinstance(value, str) else value
+
+
+def is_web_address(text: str) -> bool:
+    """Whether a text is an address that begins with http:// or https://."""
+    parts = urlsplit(text)
+    return parts.scheme in {"http", "https"} and bool(parts.netloc) and text.isprintable()
+
+
+def _web_address(text: str) -> str:
+    if not is_web_address(text):
+        raise ValueError(f"{text!r} is no address of the web; write one that begins with http:// or https://")
+    return text
+
+
+WebAddress = Annotated[
+    str, AfterValidator(_web_address), WithJsonSchema({"type": "string", "pattern": r"^[hH][tT][tT][pP][sS]?://[^/]"})
+]
+"""What a person may click on in a notification."""
+
+
+if TYPE_CHECKING:
+    AnyPath = str | Path
+else:
+    AnyPath = Annotated[
+        str, BeforeValidator(lambda path: str(path) if isinstance(path, Path) else path), Field(min_length=1)
+    ]
+"""Path of a file, seen from the working directory; a text, whatever was given."""
+
+Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST), NUMBER, AlsoWritten("string", SIZE)]
+"""In bytes."""
+
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+Items = Annotated[Sequence[T], AfterValidator(tuple)]
+"""Several values, in their order; a tuple, whatever was given."""
+
+
+class FrozenDict(dict[K, V]):
+    """A dict that cannot be changed; unlike ``MappingProxyType`` it can be copied, pickled and written as JSON."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a section of the configuration cannot be changed; make another with model_copy(update={…})")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __deepcopy__(self, _: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
+
+Table = Annotated[Mapping[K, V], AfterValidator(FrozenDict)]
+"""Names with values; read-only."""
+
+
+def _check_named(value: Any) -> Any:
+    named = {value: None} if isinstance(value, str) else value
+    if not isinstance(named, Mapping) or not all(isinstance(params, Mapping | None) for params in named.values()):
+        raise ValueError("write a name, alone or with its parameters: my_pkg:Name, or {'my_pkg:Name': {key: value}}")
+    return value
+
+
+def _check_part(value: Any) -> Any:
+    if isinstance(value, str | Mapping | list | tuple | int | float):  # as a file has it
+        return _check_named(value)
+    return value  # an object of the user's own
+
+
+def _objects(of: str, is_object: Callable[[Any], bool]) -> Any:
+    """Return the check of a field that Python alone can give."""
+
+    def check(value: Any) -> Any:
+        if not all(map(is_object, value if isinstance(value, list | tuple) else [value])):
+            raise ValueError(f"takes {of}, which only Python can give")
+        return tuple(value) if isinstance(value, list) else value
+
+    return AfterValidator(check)
+
+
+Named = Annotated[str | dict[str, dict[str, Any] | None], BeforeValidator(_check_named)]
+"""A part that is found by its name."""
+_NAMED_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [{"type": "object", "additionalProperties": True}, {"type": "null"}],
+                },
+            },
+        ]
+    }
+)
+if TYPE_CHECKING:
+    SinkPart = Sink | Entry
+    ExtractorPart = SampleExtractor | Entry
+    NormalizerPart = SpanNormalizer | Entry
+    QueuePart = Queue | Entry
+    RedactorPart = Redactor | Entry | None
+    MetricObjects = Sequence[Metric]
+    FilterFunction = Filter | None
+else:  # the objects are the user's own, of any class: pydantic has no schema of them, and a registry checks them
+    _Part = Annotated[Any, AfterValidator(_check_part), _NAMED_SCHEMA]
+    SinkPart = ExtractorPart = NormalizerPart = QueuePart = _Part
+    RedactorPart = Annotated[_Part | None, Field()]
+    MetricObjects = SkipJsonSchema[Annotated[Any, _objects("metrics", lambda value: hasattr(value, "name"))]]
+    FilterFunction = SkipJsonSchema[Annotated[Any, _objects("a function", lambda v: v is None or callable(v))]]
+
+
+if TYPE_CHECKING:
+    _Section = BaseModel
+else:
+
+    class _RaisesConfigurationError(type(BaseModel)):
+        """Turns the error of pydantic, where Python code makes a section, into a ``ConfigurationError``."""
+
+        def __call__(cls, *args: Any, **fields: Any) -> Any:
+            try:
+                return super().__call__(*args, **fields)
+            except ValidationError as error:
+                raise cls._refuse(error) from None
+
+    class _Section(BaseModel, metaclass=_RaisesConfigurationError):
+        """Sections inherit the metaclass. A type checker would take the signature of its ``__call__`` for theirs."""
+
+
+class SettingsPart(_Section):
+    """A section: keys with values, and no other keys.
+
+    A section of a configuration file and an argument of ``OnlineScorer`` are the same object.
+
+    Raises:
+        ConfigurationError: a key or a value is wrong; the message has a line for each, with what is allowed.
+    """
+
+    # An application that reads no file builds none of them: 2 ms of its start.
+    # A key of the judge is called ``model_kwargs``, which older pydantics would keep for themselves.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, protected_namespaces=())
+    section: ClassVar[str] = ""
+    """Where it stands in a configuration file: ``sampling.feedback``."""
+
+    @classmethod
+    def _refuse(cls, error: ValidationError) -> Exception:
+        from spanscore.config.messages import told  # only where something is wrong
+
+        lines = [
+            (f"{cls.section}.{line}" if place else f"{cls.section}: {line}") if cls.section else line
+            for place, line in told(error.errors(include_url=False), cls).items()
+        ]
+        return ConfigurationError("; ".join(lines))

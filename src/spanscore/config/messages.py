@@ -1,0 +1,527 @@
+"""A wrong setting → a line that a person can act on: the key, the value, the right form, and the new name of an old key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
+
+from spanscore.config.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
+from spanscore.core.printable import did_you_mean, printable
+from spanscore.errors import ConfigurationError, NotReadyError
+
+__all__ = [
+    "NEW_KEYS",
+    "NEW_OPTIONS",
+    "Place",
+    "file_fields",
+    "paths_in",
+    "place_of",
+    "ready_form",
+    "refuse_problems",
+    "renamed_key",
+    "section_at",
+    "told",
+    "written_place",
+    "wrong_settings",
+    "yaml_of",
+]
+
+# --- renamed --------------------------------------------------------------------------------------------------------
+
+# Names of release 0.2 → those of 0.3, by which a configuration that has an old one is told what to write.
+
+NEW_KEYS: Final[Mapping[str, str]] = {
+    "alerts.*.series": "alerts.*.evaluator_version",
+    "alerts.*.slack": "alerts.*.baseline_sd",
+    "attach": "outputs",
+    "canary": "judge_check",
+    "canary.file": "judge_check.golden_set",
+    "capture.response": "capture.extract.response",
+    "capture.retrieved_contexts": "capture.extract.retrieved_contexts",
+    "capture.steps": "capture.all_runs",
+    "capture.user_input": "capture.extract.user_input",
+    "dialects": "units.dialects",
+    "elsewhere": "remote_scoring",
+    "judge.attempts": "judge.max_attempts",
+    "judge.max_wait": "judge.queue_timeout",
+    "judge.share": "judge.replica_share",
+    "kafka.max_pinned": "kafka.max_open_age",
+    "kafka.revoke_grace": "kafka.revoke_timeout",
+    "labels": "feedback_scales",
+    "limits.hooks": "limits.hook_timeout",
+    "limits.inbox": "limits.event_queue_size",
+    "limits.inbox_bytes": "limits.event_queue_bytes",
+    "limits.queue": "limits.queue_size",
+    "monitoring.segments": "monitoring.dimensions",
+    "queue": "limits.job_queue",
+    "sampling.feedback.within": "sampling.feedback.max_age",
+    "sampling.upstream_probability": "sampling.head_sampling_rate",
+    "sessions.idle": "sessions.idle_timeout",
+    "sinks": "outputs.sinks",
+    "spans_to": "outputs.spans_to",
+    "units.foreign_scores": "units.external_scores",
+    "units.quiet": "units.idle_timeout",
+}
+"""Key of a configuration file → its present name; ``*`` stands for the name of a metric."""
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "capture_content": "capture.content",
+    "capture_context": "capture.context",
+    "capture_metadata": "capture.metadata",
+    "capture_metrics": "capture.metrics",
+    "feedback_sampling": "sampling.feedback",
+    "queue": "limits.job_queue",
+    "sampling_key": "sampling.key",
+    "session_metrics": "sessions.metrics",
+    "trace_judges": "judge.trace",
+}
+_SINCE_0_2: Final[Mapping[str, str]] = {
+    "attach": "outputs",
+    "canary": "judge_check",
+    "elsewhere": "remote_scoring",
+    "hooks_timeout": "limits.hook_timeout",
+    "inbox_bytes": "limits.event_queue_bytes",
+    "inbox_size": "limits.event_queue_size",
+    "keep": "sample_filter",
+    "labels": "feedback_scales",
+    "segments": "monitoring.dimensions",
+    "share": "judge.replica_share",
+    "steps": "capture.all_runs",
+    "upstream_probability": "sampling.head_sampling_rate",
+}
+NEW_OPTIONS: Final[Mapping[str, str]] = {**_FIELDS, **_SINCE_0_2}
+"""Argument of ``OnlineScorer`` in release 0.2 → its present name, or the field of a section that it is now.
+
+Arguments that became a field of the same name are found in the sections."""
+
+
+def renamed_key(place: Sequence[int | str]) -> str | None:
+    """Return the present name of a key that was called otherwise; None if it was not."""
+    parts = [str(part) for part in place if not isinstance(part, int)]
+    for path in (parts, [*parts[:1], "*", *parts[2:]]):
+        if new := NEW_KEYS.get(".".join(path)):
+            return ".".join(part if part != "*" else parts[1] for part in new.split("."))
+    return None
+
+
+# --- ready forms ----------------------------------------------------------------------------------------------------
+
+# A wrong setting → its right form with the value that was given, ready to paste.
+
+Place: TypeAlias = tuple[int | str, ...]
+"""Keys and positions, from the top of the tree down."""
+_LONGEST: Final = 100
+"""Characters of a form that is shown."""
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|\d+(?:\.\d+)?(?:%|[A-DF-Za-df-z]+)")
+"""A text that YAML reads as itself without quotes; words that it reads as something else aside."""
+_NOT_TEXT: Final = {"true", "false", "yes", "no", "on", "off", "null"}
+_MAPPING: Final = re.compile(r"\b(?:dict|Mapping)\[")
+_FOR_PYTHON: Final = get_args(SkipJsonSchema[int])[1]
+"""Note of a field that no JSON Schema has, as only Python can give it."""
+_SOME_METRIC: Final = "faithfulness"
+
+
+def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
+    """Return how a value is written; empty where that is not known.
+
+    A text under a key that is none is shown only where the key is known elsewhere: it may be a misspelt ``api_key``.
+
+    Args:
+        place: the setting that is wrong: a key that is none, or one with a value of another kind.
+        value: the value that was given.
+        tree: the settings.
+    """
+    found = _path_and_field(place, value, tree)
+    if found is None or any(map(may_be_credential, found[0])):
+        return ""
+    path, field = found
+    shown = without_credentials(value)
+    forms = list(_fitted(path, field, shown, tree))
+    if path == place and forms and isinstance(forms[0][1], list):  # it stands in its section already
+        forms = [(place[-1:], forms[0][1])]
+    form = " or ".join(_nested(target, fitted) for target, fitted in forms)
+    return printable(form) if len(form) <= _LONGEST else ""
+
+
+def section_at(tree: type[BaseModel], place: Place) -> type[BaseModel]:
+    """Return the section at a place; positions in lists and keys of the user's own lead to the one below them."""
+    for part in place:
+        if part in tree.model_fields:
+            tree = _model(tree.model_fields[str(part)].annotation) or tree
+    return tree
+
+
+def file_fields(section: type[BaseModel]) -> list[str]:
+    """Return the keys of a section that a file may have: those that only Python can give are left out."""
+    return [name for name, field in section.model_fields.items() if not _is_for_python(field)]
+
+
+def _is_for_python(field: FieldInfo) -> bool:
+    return any(type(note) is type(_FOR_PYTHON) for note in field.metadata)
+
+
+def paths_in(tree: type[BaseModel], above: str = "") -> Iterator[str]:
+    """Yield every key below a section, with the sections above it: ``sampling.rate``."""
+    for name in file_fields(tree):
+        yield f"{above}{name}"
+        annotation = tree.model_fields[name].annotation
+        inner = _model(annotation)
+        if inner is not None and get_origin(annotation) not in (Mapping, Sequence):
+            yield from paths_in(inner, f"{above}{name}.")
+
+
+def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Place, FieldInfo | None] | None:
+    """Return where the value belongs, and what may stand there; None as the field = anything."""
+    name, above = str(place[-1]), place[:-1]
+    section = section_at(tree, above)
+    if name in section.model_fields:
+        return place, section.model_fields[name]
+    if path := _ends_with(name, section):
+        return (*above, *path), _field(section, path)
+    path = _known_elsewhere(name, tree) or _spelt_alike(name, value, section, tree)
+    if path is not None:
+        return path, _field(tree, path)
+    if section is tree or get_close_matches(name, section.model_fields, n=1):
+        return None
+    free = _free_mapping(section, {name: value})
+    return None if free is None else ((*above, *free, name), None)
+
+
+def _spelt_alike(name: str, value: Any, section: type[BaseModel], tree: type[BaseModel]) -> tuple[str, ...] | None:
+    """Return the path of what is spelt alike and does not take a number as it is: there more is wrong than a letter."""
+    near = get_close_matches(name, [*section.model_fields, *_python_names(tree)])
+    near.sort(key=lambda other: other[0] != name[0])
+    if not near or not isinstance(value, bool | int | float):
+        return None
+    field = section.model_fields.get(near[0])
+    return None if field is not None and _fits(field, value) else _known_elsewhere(near[0], tree)
+
+
+def _known_elsewhere(name: str, tree: type[BaseModel]) -> tuple[str, ...] | None:
+    """Return the path of a key that stands elsewhere in the file, or is an argument of ``OnlineScorer``."""
+    if name in tree.model_fields:
+        return (name,)
+    known = _python_names(tree).get(name)
+    return tuple(known.split(".")) if known else _ends_with(name, tree)
+
+
+def _python_names(tree: type[BaseModel]) -> Mapping[str, str]:
+    names: Mapping[str, str] = getattr(tree, "python_names", {})
+    return names
+
+
+def _ends_with(name: str, section: type[BaseModel]) -> tuple[str, ...] | None:
+    return next((tuple(path.split(".")) for path in paths_in(section) if path.endswith(f".{name}")), None)
+
+
+def _free_mapping(section: type[BaseModel], entry: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the path of a mapping in a section that takes an entry, with a key of the user's own; None where none does.
+
+    A text is for ``metadata`` alone: under another key it may be a secret.
+    """
+    is_text = isinstance(next(iter(entry.values())), str)
+    paths = [tuple(path.split(".")) for path in paths_in(section)]
+    kinds = {path: str(_field(section, path).annotation) for path in paths if path[-1] == "metadata" or not is_text}
+    mappings = [path for path, kind in kinds.items() if _MAPPING.search(kind)]
+    takes_it = [path for path in mappings if _fits(_field(section, path), entry)]
+    return min(takes_it, key=lambda path: "Any" in kinds[path], default=None)
+
+
+def _field(section: type[BaseModel], path: Sequence[str]) -> FieldInfo:
+    return section_at(section, tuple(path[:-1])).model_fields[path[-1]]
+
+
+def _fitted(path: Place, field: FieldInfo | None, value: Any, tree: type[BaseModel]) -> Iterator[tuple[Place, Any]]:
+    """Yield the place and the form of a value that may stand there; two where a key has a brother of one value."""
+    if field is None or _fits(field, value):
+        yield path, value
+    elif _fits(field, [value]):
+        yield path, [value]
+    elif isinstance(value, Mapping):
+        return
+    elif (model := _model(field.annotation)) is not None and get_origin(field.annotation) not in (Mapping, Sequence):
+        yield from ((path, inner) for inner in _in_section(model, value))
+    else:
+        section, one = section_at(tree, path[:-1]), str(path[-1]).removesuffix("s")
+        if one in section.model_fields and _fits(section.model_fields[one], value):
+            yield (*path[:-1], one), value
+            yield path, {_SOME_METRIC: value}
+
+
+def _in_section(section: type[BaseModel], value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield a section with a value under its first key, or its first one of yes or no, or as a key of the user's own."""
+    fields = section.model_fields
+    names = [name for name, field in fields.items() if (field.annotation is bool) is isinstance(value, bool)]
+    is_plain = not isinstance(value, str) or _PLAIN.fullmatch(value)
+    if names and is_plain and _fits(fields[names[0]], value):
+        yield {names[0]: value}
+    elif isinstance(value, str) and (free := _free_mapping(section, {value: ""})):
+        yield _within([*free, value], "…")
+
+
+def _fits(field: FieldInfo, value: Any) -> bool:
+    kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except (ValueError, TypeError, ConfigurationError):
+        return False
+    return True
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a value is, or is made of; None for a plain value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _model(one))), None)
+
+
+def yaml_of(section: Mapping[str, Any]) -> str:
+    """Return keys with values as one line of YAML: ``sampling: {rate: 0.1}``."""
+    return _yaml(section)[1:-1]
+
+
+def _nested(path: Place, value: Any) -> str:
+    """Return a value as YAML under its keys, from the innermost list on."""
+    start = max((position + 1 for position, part in enumerate(path) if isinstance(part, int)), default=0)
+    return yaml_of(_within(list(map(str, path[start:])), value))
+
+
+def _within(path: Sequence[str], value: Any) -> Any:
+    return {path[0]: _within(path[1:], value)} if path else value
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return _yaml(value.model_dump(exclude_unset=True))
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_yaml(key)}: {_yaml(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_yaml, value))}]"
+    if isinstance(value, str) and (value == "…" or (_PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT)):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+# What pydantic says of a wrong setting → a line a person can act on.
+#
+# A line names the key, what was given and what is allowed. What was given under a key that is none is not shown: nobody knows
+# what it is, and whoever mistypes ``api_key`` has typed the key behind it.
+
+_LONGEST_VALUE = 100
+"""Characters of a wrong value that are shown."""
+_METRICS = (
+    "write a list of names, each alone or with its parameters: [response_relevancy, {faithfulness: {pass_at: 0.7}}]"
+)
+_RENAMED = {
+    "min_duration_s": "slower_than",
+    "equals": "metadata: {key: value}",
+    "api_key": HOW_TO_GIVE.removeprefix("write "),
+    "temperature": "model_kwargs: {temperature: 0}",
+    "max_tokens": "model_kwargs: {max_tokens: 500}",
+}
+"""Keys that were or could be → how it is written; what merely stands elsewhere in the tree is found there."""
+_METRIC = "write a name, alone or with its parameters: faithfulness, or faithfulness: {pass_at: 0.7}"
+_EXAMPLES = {
+    "alerts": "{faithfulness: {baseline: 0.9}}",
+    "budget": "[{usd: 5, per: 1d}]",
+    "per": "per: 1d",
+    "rate": "rate: 1",
+    "rules": "[{when: {status: error}, rate: 1}]",
+    "dimensions": "{user_tier: [gold, free]}",
+    "when": "when: {status: error}",
+}
+"""Key → how it is written."""
+
+
+def wrong_settings(path: str | Path, errors: Sequence[str]) -> ConfigurationError:
+    """Return the error that tells all that is wrong in a file."""
+    count = f"{len(errors)} wrong setting{'s' if len(errors) > 1 else ''}"
+    return ConfigurationError("\n".join([f"{path}: {count}", *(f"  {error}" for error in errors)]))
+
+
+def refuse_problems(path: str | Path, problems: Iterable[ConfigurationError]) -> None:
+    """Raise what is wrong in a file, and what this environment lacks for it; without a problem do nothing.
+
+    Raises:
+        NotReadyError: nothing is wrong; this environment lacks a library, a key or a file.
+        ConfigurationError: a setting is wrong; below the wrong settings the message names what is lacking.
+    """
+    wrong, lacking = list[str](), list[str]()
+    for problem in problems:
+        (lacking if isinstance(problem, NotReadyError) else wrong).append(str(problem))
+    if wrong:
+        raise ConfigurationError("\n".join([str(wrong_settings(path, wrong)), *lacking]))
+    if lacking:
+        raise NotReadyError("\n".join(lacking))
+
+
+def told(
+    entries: Iterable[Any], tree: type[BaseModel], as_written: Callable[[str], str] = lambda text: text
+) -> dict[Place, str]:
+    """Return place → line for pydantic's entries.
+
+    Args:
+        entries: of a ``ValidationError``.
+        tree: what it read.
+        as_written: makes of a value what may be shown; the lines may still quote it, but not cut.
+    """
+    lines: dict[Place, str] = {}
+    for entry in entries:
+        place = place_of(entry)
+        if place not in lines:
+            lines[place] = _line(entry, tree, f" (given: {_shown(entry, as_written)})")
+    return lines
+
+
+def place_of(entry: Any) -> Place:
+    """Return where it is, without what pydantic adds: which of the types that a metric's entry could have it tried."""
+    location: Place = entry["loc"]
+    return location[:2] if location[:1] == ("metrics",) else location
+
+
+def written_place(place: Place) -> str:
+    """Return a place as messages name it: ``sampling.rules.0.when``."""
+    return printable(".".join(map(str, place)))
+
+
+def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
+    place, kind = place_of(entry), _kind(entry)
+    if not place:  # what does not fit together in a whole section
+        return _wrong(entry)
+    key = written_place(place)
+    if place[0] == "metrics":  # pydantic says of it which types it could have
+        return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, entry['input'], given)}"
+    if kind == "extra_forbidden":
+        return f"{key}: {_unknown(place, entry['input'], tree)}"
+    if kind in ("model_type", "model_attributes_type"):
+        fields = file_fields(section_at(tree, place))
+        ready = ready_form(place, entry["input"], tree) if place else ""
+        such = f"such as {ready or f'{_last_name(place)}: {{{fields[0]}: …}}'}" if place else ""
+        return f"{key}: {_kind_of(entry['input'])}{given}; write keys with values, {such}. Keys are {', '.join(fields)}"
+    ready = ready_form(place, entry["input"], tree) if kind in ("dict_type", "mapping_type", "list_type") else ""
+    example = f"; write {ready}" if ready else _example(entry, place)
+    return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else given}{example}"
+
+
+def _unknown(place: Place, value: Any, tree: type[BaseModel]) -> str:
+    if new := renamed_key(place):
+        return f"is now {new}"
+    allowed = file_fields(section_at(tree, place[:-1]))
+    return f"no such setting{_meant(str(place[-1]), tree, allowed, ready_form(place, value, tree))}"
+
+
+def _of_metrics(place: Place, kind: str, value: Any, given: str) -> str:
+    if kind == "missing":
+        return f"is required; {_METRICS}"
+    if len(place) == 1:
+        return f"is no list{given}; {_METRICS}{_listed(value)}" if value else f"is empty; {_METRICS}"
+    if isinstance(value, Mapping) and len(value) > 1 and next(iter(value.values())) is None:
+        name, parameter = [printable(str(one)) for one in value][:2]
+        return f"{parameter} stands beside {name}; indent it further: {name}: {{{parameter}: …}}"
+    return f"names no metric{given}; {_METRIC}"
+
+
+def _listed(value: Any) -> str:
+    """Return names that were written without a list as one."""
+    if isinstance(value, Mapping):
+        entries = [{name: given} if given else name for name, given in value.items()]
+    else:
+        entries = [name for name in re.split(r"[\s,]+", value) if name] if isinstance(value, str) else []
+    return f"; here: {yaml_of({'metrics': entries})}" if entries else ""
+
+
+def _kind(entry: Any) -> str:
+    """Return pydantic's type of an error; of a value that is no sequence, it has two."""
+    kind: str = entry["type"]
+    return "list_type" if kind in ("sequence_str", "is_instance_of") else kind
+
+
+def _wrong(entry: Any) -> str:
+    kind = _kind(entry)
+    if kind not in _WORDS:
+        return str(entry["msg"].removeprefix("Value error, "))
+    return _WORDS[kind].format(**{name: _bound(bound) for name, bound in entry.get("ctx", {}).items()})
+
+
+def _bound(bound: Any) -> Any:
+    return f"{bound:,.16g}" if isinstance(bound, float | int) else bound
+
+
+_WORDS: Final[Mapping[str, str]] = {
+    "missing": "is required",
+    "bool_parsing": "is neither true nor false",
+    "bool_type": "is neither true nor false",
+    "dict_type": "is no mapping",
+    "mapping_type": "is no mapping",
+    "finite_number": "is no finite number",
+    "float_parsing": "is no number",
+    "float_type": "is no number",
+    "int_from_float": "is no whole number",
+    "int_parsing": "is no whole number",
+    "int_parsing_size": "is too large",
+    "int_type": "is no whole number",
+    "list_type": "is no list",
+    "literal_error": "is none of {expected}",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be {le} or less",
+    "string_type": "is no text",
+    "too_short": "is empty",
+}
+"""pydantic's type of an error → what is wrong."""
+
+
+def _example(entry: Any, place: Place) -> str:
+    """Return how it is written; empty where what is wrong says so."""
+    kind, name = _kind(entry), _last_name(place)
+    if kind in ("less_than", "less_than_equal") and next(iter(entry["ctx"].values())) == 1:
+        return "; 5 per cent are 0.05, or 5%"
+    if kind in ("string_type", "bool_parsing", "bool_type"):
+        return "; write it in quotes" if kind == "string_type" else "; write true or false"
+    if kind in ("dict_type", "mapping_type"):
+        return f"; write keys with values: {name}: {_EXAMPLES.get(name, '{key: value}')}"
+    if kind == "list_type" and name == place[-1]:
+        return f"; write {name}: {_EXAMPLES.get(name, '[…, …]')}"
+    if kind == "list_type":
+        return f"; write {written_place(place[-1:])}: […, …]"
+    return f"; write for example {_EXAMPLES[name]}" if kind == "missing" and name in _EXAMPLES else ""
+
+
+def _last_name(place: Place) -> str:
+    """Return the innermost key, in a list that of the list."""
+    return next((part for part in reversed(place) if isinstance(part, str)), "")
+
+
+def _kind_of(value: Any) -> str:
+    return "is empty" if value is None else "is a list" if isinstance(value, list) else "is a single value"
+
+
+def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str], ready: str) -> str:
+    """Return what was meant by a key that is not here: one with another name, one that stands elsewhere, or one of these.
+
+    ``ready``: how it is written, with its value; empty where that is not known.
+    """
+    if name in _RENAMED:
+        return f"; write {_RENAMED[name]}"
+    elsewhere = [path for path in paths_in(tree) if path.endswith(f".{name}")]
+    meant = did_you_mean(name, allowed, likely=elsewhere)
+    told = " ".join(filter(None, [meant, f"write {ready}." if ready else ""]))
+    return f"{f'; {told}' if told else '.'} Allowed here: {', '.join(allowed)}"
+
+
+def _shown(entry: Any, as_written: Callable[[str], str]) -> str:
+    if any(map(may_be_credential, place_of(entry))):
+        return "not shown"
+    text = printable(as_written(repr(without_credentials(entry["input"]))))
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

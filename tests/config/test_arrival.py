@@ -1,0 +1,288 @@
+"""Every key of a configuration file arrives: in a part of the scorer, or in the files that watch its scores.
+
+Each is set alone, to a value that nothing else has, and what is made of the file must differ. The options as they were given do
+not count: a key that is accepted and read by no part fails here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FunctionType, MethodType
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+import yaml
+from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from tests.live import a_trace
+from tests.servers.server import free_port
+
+from spanscore import OnlineScorer
+from spanscore.config.messages import file_fields
+from spanscore.config.reading import read_settings
+from spanscore.config.tree import Configuration, ScorerSettings
+from spanscore.config.units import Units
+from spanscore.metrics import Faithfulness
+from spanscore.monitoring.rules import rule_files
+
+CHEAP = ["exact_match", "string_presence"]
+"""They ask no judge, so that a rule may look at their scores; of every unit."""
+SPOOLS = TemporaryDirectory()
+"""Until the tests end."""
+BASE: dict[str, Any] = {
+    "metrics": ["faithfulness", "response_relevancy", *CHEAP],
+    "judge": {
+        "model": "openai:usual",
+        "fallback": [{"model": "openai:as-usual"}],
+        "prices": {"*usual": {"input": 50.0, "output": 2.0}},
+        "budget": [{"calls": 1_000, "per": "1h"}],
+    },
+    "embeddings": "openai:usual",
+    "sampling": {
+        "rates": dict.fromkeys(CHEAP, 1.0),
+        "rules": [{"when": {"score": {"metric": "exact_match", "below": 0.5}}, "rate": 0.9}],
+        "feedback": {"rate": 0.5},
+    },
+    "alerts": {"faithfulness": {"baseline": 0.85}},
+    "judge_check": {"golden_set": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},
+    "compare": {"by": "service.version"},
+    "spool": {"path": f"{SPOOLS.name}/spool.db"},
+    "collect": {"when": ["faithfulness<0.5"], "out": f"{SPOOLS.name}/cases.jsonl"},
+}
+"""An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""
+UNUSUAL: dict[str, Any] = {
+    "metrics": [{"faithfulness": {"pass_at": 0.4321}}, "response_relevancy", *CHEAP],
+    "capture.metadata": ["unusual"],
+    "judge.model": "openai:unusual",
+    "judge.base_url": "http://127.0.0.1:9/unusual",
+    "judge.api_key_env": "UNUSUAL_KEY",
+    "judge.api_key_file": str(Path(__file__).parents[1] / "data" / "judge_key.txt"),
+    "judge.fallback.*.model": "openai:unusual",
+    "judge.fallback.*.base_url": "http://127.0.0.1:9/unusual",
+    "judge.fallback.*.api_key_env": "UNUSUAL_KEY",
+    "judge.fallback.*.api_key_file": str(Path(__file__).parents[1] / "data" / "judge_key.txt"),
+    "judge.fallback.*.model_kwargs": {"temperature": 0.4321},
+    "judge.fallback.*.structured": "text",
+    "judge.cache": "memory",
+    "sessions.replicas": "sticky",
+    "redactor": {"tests.config.test_arrival:Unusual": {"instead": "unusual"}},
+    "collect.when": ["faithfulness<0.4321"],
+    "collect.out": f"{SPOOLS.name}/unusual.jsonl",
+    "collect.max_bytes": 43_210,
+    "spool.path": f"{SPOOLS.name}/unusual.db",
+    "spool.sync": "normal",
+    "judge.structured": "text",
+    "judge.model_kwargs": {"temperature": 0.4321},
+    "judge.prices.*.cached_input": 0.4321,
+    "judge.budget.*.metric": "faithfulness",
+    "embeddings": "openai:unusual",
+    "sampling.rates": {"faithfulness": 0.4321, **dict.fromkeys(CHEAP, 1.0)},
+    "sampling.head_sampling_rate.by_service": {"unusual": 0.4321},
+    "sampling.rules.*.when.score.metric": "string_presence",
+    "sampling.rules.*.when.status": "error",
+    "sampling.rules.*.when.metadata": {"tier": "unusual", "region": "eu"},
+    "capture.extract.user_input": "input.unusual",
+    "capture.extract.response": "output.unusual",
+    "capture.extract.retrieved_contexts": "output.unusual",
+    "capture.extract.retrieval_tools": ["unusual"],
+    "judge_check.golden_set": str(Path(__file__).parents[1] / "data" / "labelled_other.jsonl"),
+    "judge_check.metrics": ["faithfulness"],
+    "judge_check.name": "unusual",
+    "monitoring.dashboard_url": "https://unusual/",
+    "monitoring.trace_url": "https://unusual/traces",
+    "alerts.*.labels": {"team": "unusual"},
+    "alerts.*.evaluator_version": f"{Faithfulness('lexical').version}/usual/1",  # the one that it has; the default is any
+    "alerts.*.runbook": "https://unusual/runbook",
+    "alerts.*.baseline.hour_of_week": str(Path(__file__).parents[1] / "data" / "baseline.yaml"),
+    "alerts.*.baseline.offset": 172_800.0,
+    "feedback_scales": {"mood": ["bad", "unusual"]},
+    "monitoring.dimensions": {"tier": ["unusual"]},
+    "monitoring.services": ["unusual"],
+    "monitoring.calibrations": [str(Path(__file__).parents[1] / "data" / "calibration.json")],
+    "monitoring.windows": [4321.0],
+    "monitoring.interval": 45.0,
+    "units.scopes": ["unusual"],
+    "units.ignore_scopes": ["unusual"],
+    "units.kinds": ["agent"],
+    "outputs.sinks": ["spanscore.testing:MemorySink"],
+    "units.dialects": ["genai"],
+    "units.translations": ["openinference"],
+    "limits.job_queue": {"memory": {"capacity": 4_321}},
+}
+"""Where any number or text will not do."""
+
+
+class Unusual:
+    """A redactor with a parameter."""
+
+    def __init__(self, instead: str) -> None:
+        self.instead = instead
+
+    def __call__(self, text: str) -> str:
+        return text.replace("usual", self.instead)
+
+
+def leaves(tree: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield each key with what may stand there; ``*`` for an element of a list, or a key of the user's own."""
+    for name in file_fields(tree):
+        field = tree.model_fields[name]
+        inner = next(
+            (one for one in arguments(field.annotation) if isinstance(one, type) and issubclass(one, BaseModel)), None
+        )
+        many = any(get_origin(one) in (Sequence, Mapping) for one in arguments(field.annotation))
+        if inner is None or float in arguments(field.annotation):
+            yield f"{above}{name}", field
+        if inner is not None:
+            yield from leaves(inner, f"{above}{name}.{'*.' if many else ''}")
+
+
+def arguments(annotation: Any) -> list[Any]:
+    return [annotation, *(inner for one in get_args(annotation) for inner in arguments(one))]
+
+
+IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls", "limits.job_queue": "spool"}
+"""Keys that cannot stand beside another."""
+VARIES = object()
+LEAVES = dict(leaves(Configuration))
+SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve.", "kafka.", "worker."))}
+AWAY = {path for path in LEAVES if path.startswith("remote_scoring.")}
+"""They take the place of the parts that score; their tests are in tests/remote_scoring."""
+IN_PROCESS = {"scopes", "ignore_scopes", "kinds", "dialects", "translations"}
+WIRE = {f"units.{name}" for name in Units.model_fields if name not in IN_PROCESS}
+"""They take a server, and so tests of their own; all but those of the page in tests/service."""
+
+
+def unusual(path: str) -> Any:
+    """Return a value that is no default, and that nothing else has."""
+    field, nth = LEAVES[path], [*LEAVES].index(path)
+    default = [field.default is not True] if bool in arguments(field.annotation) else []
+    for value in (UNUSUAL.get(path), *default, 4_000 + nth, 40.5 + nth, 0.4 + nth / 1_000, f"unusual {nth}"):
+        if value is not None and allowed(value, field):
+            return value
+    raise AssertionError(f"say in UNUSUAL what {path} can be")
+
+
+def allowed(value: Any, field: FieldInfo) -> bool:
+    try:
+        TypeAdapter(Annotated[field.annotation, field]).validate_python(value, strict=not isinstance(value, str))
+    except ValidationError:
+        return False
+    return True
+
+
+def configured(path: str | None) -> dict[str, Any]:
+    """Return a configuration in which one key has an unusual value; None = none has."""
+    whole = deepcopy(BASE)
+    if path is not None:
+        *above, leaf = path.split(".")
+        section: Any = whole
+        for part in above:
+            section = _inside(section, part)
+        section[leaf] = unusual(path)
+        section.pop(IN_PLACE_OF.get(path), None)
+        whole.pop(IN_PLACE_OF.get(path), None)
+    if path == "spool.score_here":
+        del whole["sampling"]["feedback"]
+    return whole
+
+
+def _inside(section: Any, part: str) -> Any:
+    if part != "*":
+        if not isinstance(section.get(part, {}), dict | list):
+            section[part] = {}  # a plain value stands for a section that it can be, too
+        return section.setdefault(part, {})
+    return section[0] if isinstance(section, list) else next(iter(section.values()))
+
+
+def made_of(file: Path, path: str | None) -> dict[str, Any]:
+    """Return place → value of all that a configuration makes: the parts of a scorer, and the files that watch it."""
+    file.write_text(yaml.safe_dump(configured(path)))
+    settings = read_settings(file).settings
+    with OnlineScorer.from_config(file, tracer_provider=a_trace().provider) as scorer:
+        scorer._line.span_thread.ensure()
+        scorer._doors.attached(), scorer._doors.spans()
+        assert scorer.flush(10)
+        rules = rule_files(settings.alerts, [*scorer._line.metrics.values()], settings.monitoring)
+        return dict(values(scorer, "scorer", set())) | rules
+
+
+def values(thing: Any, at: str, known: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield place → value for what hangs on a thing, but for the options as they were given."""
+    if thing is None or isinstance(thing, bool | int | float | str | bytes):
+        yield at, thing
+    elif id(thing) not in known and not isinstance(thing, ScorerSettings | type):
+        known.add(id(thing))
+        for name, part in _parts(thing):
+            yield from values(part, f"{at}.{name}", known)
+
+
+def _parts(thing: Any) -> Collection[tuple[Any, Any]]:
+    """Return what hangs on a thing, by name; () for what is not ours."""
+    for kind, parts in PARTS.items():
+        if isinstance(thing, kind):
+            return parts(thing)
+    if type(thing).__module__.split(".")[0] not in ("spanscore", "langchain_openai"):
+        return ()
+    # Not __weakref__, which CPython 3.11.2 has of the class that a dataclass with slots was made of (gh-102069).
+    slots = [
+        name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if not name.startswith("__")
+    ]
+    own = {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
+    return {**own, **getattr(thing, "__dict__", {})}.items()
+
+
+def _closed_over(function: FunctionType) -> Collection[tuple[str, Any]]:
+    return [
+        *zip(function.__code__.co_freevars, (cell.cell_contents for cell in function.__closure__ or ()), strict=True)
+    ]
+
+
+PARTS: dict[Any, Callable[[Any], Collection[tuple[Any, Any]]]] = {
+    Mapping: lambda mapping: mapping.items(),
+    (list, tuple, set, frozenset): lambda many: [*enumerate(many)],
+    MethodType: lambda method: [("self", method.__self__)],
+    functools.partial: lambda call: [("args", call.args), ("keywords", call.keywords)],
+    FunctionType: _closed_over,
+    Path: lambda path: [("path", str(path))],
+    SecretStr: lambda secret: [("secret", secret.get_secret_value())],
+    type(blake2b()): lambda digest: [("digest", digest.hexdigest())],
+}
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("UNUSUAL_KEY", "unusual")
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the file makes in which nothing is unusual; ``VARIES`` for what differs from time to time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "none")
+        one, other = (made_of(tmp_path_factory.mktemp("usual") / "spanscore.yaml", None) for _ in range(2))
+    return {place: one[place] if one.get(place) == other.get(place) else VARIES for place in one | other}
+
+
+@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE - AWAY))
+def test_a_key_arrives_in_a_part_or_in_a_file(path: str, tmp_path: Path, usual: dict[str, Any]) -> None:
+    made = made_of(tmp_path / "spanscore.yaml", path)
+
+    stable = {place for place in made | usual if usual.get(place) is not VARIES}
+    assert [place for place in stable if made.get(place, "none") != usual.get(place, "none")], f"no part reads {path}"
+
+
+def test_the_metrics_are_served_where_the_file_says(tmp_path: Path) -> None:
+    where = {"host": "127.0.0.2", "port": free_port()}
+    (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump({"metrics": ["exact_match"], "serve_metrics": where}))
+
+    with OnlineScorer.from_config(tmp_path / "spanscore.yaml", tracer_provider=a_trace().provider) as scorer:
+        made = dict(values(scorer, "scorer", set()))
+
+    assert {f"serve_metrics.{name}" for name in where} == {path for path in SERVED if path.startswith("serve_metrics.")}
+    assert f"http://127.0.0.2:{where['port']}/metrics" in made.values()
