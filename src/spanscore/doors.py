@@ -194,9 +194,9 @@ class Doors:
         return made
 
     def _hear_others(self) -> ExternalSpans:
-        from spanscore.dialects.translations.registry import Translator
         from spanscore.receivers.processor.external_spans import ExternalSpans
         from spanscore.receivers.scopes import Scopes
+        from spanscore.samples.normalizers.registry import Translator
 
         line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
         made = ExternalSpans(
@@ -221,10 +221,10 @@ class Doors:
         return made
 
     def _hear_the_wire(self, units: Units) -> OtlpSpans:
-        from spanscore.dialects.translations.registry import Translator
         from spanscore.receivers.otlp.claims import WireClaims
         from spanscore.receivers.otlp.spans import OtlpSpans
         from spanscore.receivers.otlp.streams import bounds_of
+        from spanscore.samples.normalizers.registry import Translator
 
         line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
         made = OtlpSpans(

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from tests.contracts.found import failing, implementations, never_failing
-from tests.dialects.builders import chat, retriever, root, tool, unit
+from tests.samples.builders import chat, retriever, root, tool, unit
 
 from spanscore import semconv
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit
-from spanscore.dialects import GenAIExtractor
 from spanscore.protocols import SampleExtractor
+from spanscore.samples.genai import GenAIExtractor
 from spanscore.testing import SampleExtractorContract, make_span, make_unit
 
 
@@ -34,7 +34,7 @@ UNITS: dict[type, Callable[[], Unit]] = {GenAIExtractor: captured}
 """What each reads; one that is not here has no test."""
 
 
-@pytest.mark.parametrize("kind", implementations("dialects", SampleExtractor))
+@pytest.mark.parametrize("kind", implementations("samples", SampleExtractor))
 class TestDialects(SampleExtractorContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: Any) -> None:

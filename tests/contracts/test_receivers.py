@@ -17,7 +17,6 @@ from spanscore import ScoringSpanProcessor, SingleTurnSample
 from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Samples
 from spanscore.core.span import UnitKey
-from spanscore.dialects.translations.registry import Translator
 from spanscore.protocols import Receiver, UnitListener
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.recorder import Recorder
@@ -27,6 +26,7 @@ from spanscore.receivers.processor.external_spans import ExternalSpans
 from spanscore.receivers.scopes import Scopes
 from spanscore.receivers.stored import StoredUnits
 from spanscore.receivers.submitted import SubmittedSamples
+from spanscore.samples.normalizers.registry import Translator
 from spanscore.sampling.rates import RateSampler
 from spanscore.semconv import OPERATION_NAME
 from spanscore.testing import ReceiverContract, make_span, make_unit

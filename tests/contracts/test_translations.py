@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.contracts.found import failing, implementations, never_failing
-from tests.dialects.translations.spans import SILENT, SPANS
+from tests.samples.normalizers.spans import SILENT, SPANS
 
 from spanscore import semconv
 from spanscore.core.span import Attributes, NoContent, SpanData
@@ -16,7 +16,7 @@ from spanscore.protocols import SpanNormalizer
 from spanscore.testing import SpanNormalizerContract, make_span
 
 
-@pytest.mark.parametrize("kind", implementations("dialects", SpanNormalizer))
+@pytest.mark.parametrize("kind", implementations("samples", SpanNormalizer))
 class TestTranslations(SpanNormalizerContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: Any) -> None:

@@ -21,7 +21,7 @@ from tests.live import QUESTION, rag
 from tests.servers.openai_api import OpenAIServer, judged
 
 from spanscore import semconv
-from spanscore.dialects.translations.registry import TRANSLATIONS
+from spanscore.samples.normalizers.registry import TRANSLATIONS
 
 SHOWN = {"text", "floors", "promql", "traceql", "dockerfile", "toml", "ini", "html"}
 """Languages whose blocks are only looked at."""

@@ -34,8 +34,8 @@ import spanscore
 from spanscore.config import Capture, Limits, Outputs
 from spanscore.core.codecs.sdk import span_data
 from spanscore.core.span import Unit, UnitKey
-from spanscore.dialects import GenAIExtractor
 from spanscore.metrics import ExactMatch
+from spanscore.samples.genai import GenAIExtractor
 from spanscore.testing import MemorySink
 
 

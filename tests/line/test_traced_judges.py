@@ -16,10 +16,10 @@ from tests.receivers.processor.traced import SCOPE, ask, scoring
 from spanscore import semconv
 from spanscore.config import Capture, JudgeSettings, Outputs
 from spanscore.core.codecs.messages import text_message
-from spanscore.dialects.translations.registry import Translator
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.judges import FallingBack, judge
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
+from spanscore.samples.normalizers.registry import Translator
 from spanscore.testing import ScriptedJudge, make_span
 
 GOOD, BAD = '{"reason": "kind", "verdict": 1}', '{"reason": "rude", "verdict": 0}'

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.traces.recordings import RECORDINGS
 
-from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.scopes import Role, Scopes
+from spanscore.samples.normalizers.registry import Translator
 
 SCOPES = {recording.instrumentation: recording.scopes() for recording in RECORDINGS}
 

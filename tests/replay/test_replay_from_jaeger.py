@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app
 from spanscore.core.span import UnitKey
-from spanscore.dialects.genai import GenAIExtractor
 from spanscore.replay.journal import Journal
 from spanscore.replay.reading import StoredUnit, UnitReader
 from spanscore.replay.scorer import replay_scorer
+from spanscore.samples.genai import GenAIExtractor
 from spanscore.sources.asking import StoreClient
 from spanscore.sources.jaeger import JaegerStore
 from spanscore.sources.stored import StoredTrace

@@ -12,8 +12,8 @@ from pathlib import Path
 from spanscore.core.codecs.otlp import read_spans
 from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.core.span import SpanData, Unit, UnitKey
-from spanscore.dialects import GenAIExtractor
-from spanscore.dialects.translations.registry import Translator
+from spanscore.samples.genai import GenAIExtractor
+from spanscore.samples.normalizers.registry import Translator
 from spanscore.units.roots import split
 
 Pair = tuple[SingleTurnSample | None, MultiTurnSample | None]

@@ -9,10 +9,10 @@ from typing import Any
 from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.core.plugins import Registry
-from spanscore.dialects.registry import DIALECTS
-from spanscore.dialects.translations.registry import TRANSLATIONS
 from spanscore.errors import ConfigurationError
 from spanscore.otel.sums import checked_dimensions
+from spanscore.samples.genai import DIALECTS
+from spanscore.samples.normalizers.registry import TRANSLATIONS
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.redactors import REDACTORS

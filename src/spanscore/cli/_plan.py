@@ -36,8 +36,6 @@ from spanscore.config.judging import JudgeSettings
 from spanscore.config.monitoring import AlertSettings
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.score import Scale
-from spanscore.dialects.texts import CONTEXT_KEYS
-from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
@@ -45,6 +43,8 @@ from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans
 from spanscore.protocols import Metric
+from spanscore.samples.question_answer import ANSWER_KEYS, QUESTION_KEYS
+from spanscore.samples.texts import CONTEXT_KEYS
 
 __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spanscore.codec.redaction import redacted, redacted_sample
 from spanscore.core import loop
 from spanscore.core.codecs.annotation_file import annotated_records, read_annotations
 from spanscore.core.log import type_name
@@ -21,6 +20,7 @@ from spanscore.fitting.marking import Marking, OnProgress, answers_in, refuse_si
 from spanscore.fitting.rewriting import misses_in, proposals
 from spanscore.fitting.teachable import Lesson, Prompts, Teachable, VerdictStep, lessons_of, verdict_step
 from spanscore.protocols import Judge, Redactor
+from spanscore.samples.redaction import redacted, redacted_sample
 
 __all__ = ["FittingRun", "warnings_for"]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from spanscore import semconv
-from spanscore.codec.redaction import redacted
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.protocols import Receiver, Redactor
+from spanscore.samples.redaction import redacted
 from spanscore.sinks.composite import CompositeSink
 from spanscore.units.annotations import AnnotationBook, FeedbackScales
 from spanscore.units.known import KnownUnits

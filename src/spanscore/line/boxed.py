@@ -10,8 +10,8 @@ from spanscore.config.tree import ScorerSettings
 from spanscore.core.log import type_name
 from spanscore.core.score import Outcome
 from spanscore.core.timebox import Timebox
-from spanscore.dialects.registry import DIALECTS
 from spanscore.protocols import SampleExtractor
+from spanscore.samples.genai import DIALECTS
 
 __all__ = ["dialects_of"]
 

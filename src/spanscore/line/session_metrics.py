@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from spanscore.codec.redaction import redacted
 from spanscore.config.units import Sessions
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.registry import by_name
 from spanscore.protocols import Metric, Redactor
+from spanscore.samples.redaction import redacted
 from spanscore.units.sessions import SessionBounds
 
 __all__ = ["bounds_of", "checked_session_metrics", "shown_id"]

@@ -18,11 +18,11 @@ from spanscore.core.sample import AIMessage, Samples, ToolCall
 from spanscore.core.score import Outcome
 from spanscore.core.span import CUT, SpanData, Unit, UnitKey
 from spanscore.core.timebox import Timebox
-from spanscore.dialects.translations.building import wire_of
-from spanscore.dialects.translations.registry import Translator
 from spanscore.line.boxed import dialects_of
 from spanscore.line.explained import ExplainedPart, ExplainedSpan, ExplainedUnit
 from spanscore.protocols import Metric
+from spanscore.samples.normalizers.building import wire_of
+from spanscore.samples.normalizers.registry import Translator
 from spanscore.scoring.evaluation import absent_fields
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline

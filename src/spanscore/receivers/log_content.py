@@ -12,7 +12,7 @@ from spanscore.core.codecs.otlp_span import ContentRecord, Event
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.job import LogRecords
 from spanscore.core.span import NoContent, SpanData
-from spanscore.dialects.translations.registry import Translator
+from spanscore.samples.normalizers.registry import Translator
 
 __all__ = ["LogContent"]
 

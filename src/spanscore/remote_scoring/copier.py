@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.redaction import redacted_content
 from spanscore.core.codecs.job import request_of_unit
 from spanscore.core.job import SampledUnit
 from spanscore.core.log import plain_text, type_name
@@ -16,6 +15,7 @@ from spanscore.core.span import SpanData
 from spanscore.core.timebox import Hung, Timebox
 from spanscore.protocols import Redactor
 from spanscore.remote_scoring.carrier import UnitCopy
+from spanscore.samples.redaction import redacted_content
 
 __all__ = ["Copier"]
 

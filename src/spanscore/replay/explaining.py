@@ -15,7 +15,6 @@ from spanscore.core.codecs.otlp import json_line
 from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span_data_of
 from spanscore.core.log import type_name
 from spanscore.core.span import NoContent, SpanData
-from spanscore.dialects.translations.genai import conventional
 from spanscore.errors import SampleError
 from spanscore.line.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit
 from spanscore.line.from_config import override
@@ -23,6 +22,7 @@ from spanscore.line.unit_explainer import UnitExplainer
 from spanscore.protocols import Metric
 from spanscore.receivers.scopes import Role
 from spanscore.replay.reading import StoredUnit, UnitReader, reading_settings
+from spanscore.samples.normalizers.genai import conventional
 from spanscore.sources.files import take_line
 from spanscore.sources.gathering import GatheredTraces
 from spanscore.sources.stored import StoredTrace

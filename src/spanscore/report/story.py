@@ -9,10 +9,10 @@ from typing import NamedTuple
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.span import SpanData, SpanStatus, Unit, UnitKey
-from spanscore.dialects import GenAIExtractor
 from spanscore.report.annotations import PersonAnnotation
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
+from spanscore.samples.genai import GenAIExtractor
 
 __all__ = ["Branch", "Story", "UnitBook", "story_of_rows", "story_of_spans"]
 

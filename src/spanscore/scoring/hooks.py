@@ -7,8 +7,6 @@ from inspect import iscoroutinefunction
 from typing import TypeVar
 
 from spanscore import semconv
-from spanscore.codec.redaction import redacted as redacted_text
-from spanscore.codec.redaction import redacted_sample
 from spanscore.core.log import type_name
 from spanscore.core.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.core.score import Outcome
@@ -16,6 +14,8 @@ from spanscore.core.span import Unit
 from spanscore.core.timebox import Hung, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Redactor
+from spanscore.samples.redaction import redacted as redacted_text
+from spanscore.samples.redaction import redacted_sample
 
 __all__ = ["Hooks"]
 

@@ -13,8 +13,8 @@ from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Capture
 from spanscore.core.codecs.otlp import json_line, read_spans
 from spanscore.core.codecs.sdk import span_data, structured
-from spanscore.dialects.translations.registry import Translator
 from spanscore.metrics import ExactMatch
+from spanscore.samples.normalizers.registry import Translator
 
 LISTED = ("user_tier", "seats", "trial", "who", "absent")
 GIVEN = {"user_tier": "gold", "seats": 3, "trial": False, "who": {"name": "Ada"}, "other": "secret"}

@@ -10,8 +10,8 @@ from tests.traces.recordings import RECORDINGS, Recording
 
 from spanscore import semconv
 from spanscore.core.codecs.otlp_request import WireSpan, from_json, span_data_of, taken_apart
-from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.otlp.claims import WireClaims, text_of
+from spanscore.samples.normalizers.registry import Translator
 from spanscore.units.roots import RootRole
 
 

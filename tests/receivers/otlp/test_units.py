@@ -17,12 +17,12 @@ from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.event_queue import EventQueue
 from spanscore.core.score import Outcome
 from spanscore.core.span import Unit, UnitKey
-from spanscore.dialects.translations.registry import Translator
 from spanscore.protocols import PendingSpan, Receiver
 from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.kept import key_of
 from spanscore.receivers.otlp.spans import OtlpSpans
+from spanscore.samples.normalizers.registry import Translator
 from spanscore.sampling.rates import RateSampler
 from spanscore.units.ledger import Ledger
 from spanscore.units.trace_nodes import Bounds

@@ -17,7 +17,6 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
-from spanscore.codec.redaction import redacted_content
 from spanscore.core.codecs.langchain import flat_documents
 from spanscore.core.codecs.sdk import exported
 from spanscore.core.codecs.text import safe_text
@@ -44,6 +43,7 @@ from spanscore.receivers.callback.run_attributes import (
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_over
+from spanscore.samples.redaction import redacted_content
 
 __all__ = ["Recorder"]
 

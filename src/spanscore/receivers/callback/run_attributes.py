@@ -10,7 +10,6 @@ from typing import Any, Final
 from opentelemetry.trace import Span
 
 from spanscore import semconv
-from spanscore.codec.redaction import redacted
 from spanscore.core.codecs import langchain as codec
 from spanscore.core.codecs.langchain import chat_attributes
 from spanscore.core.codecs.text import jsonable, safe_text, wire_value
@@ -19,6 +18,7 @@ from spanscore.core.span import Attributes, SamplingContext, SpanData
 from spanscore.core.timebox import Timebox
 from spanscore.protocols import Redactor
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
+from spanscore.samples.redaction import redacted
 from spanscore.units.known import feedback_key_of
 
 __all__ = [

@@ -20,7 +20,6 @@ from spanscore.core.job import Received, TopicState
 from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
-from spanscore.dialects.translations.registry import Translator
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.log_content import LogContent
 from spanscore.receivers.otlp.arrived import Arrived, Looked, StreamRead
@@ -34,6 +33,7 @@ from spanscore.receivers.otlp.reading import units_of
 from spanscore.receivers.otlp.streams import Streams
 from spanscore.receivers.otlp.unsampled import Sorting, add_unsampled
 from spanscore.receivers.scopes import Role
+from spanscore.samples.normalizers.registry import Translator
 from spanscore.units.roots import RootRole
 from spanscore.units.trace_nodes import Bounds, ClosedUnit
 from spanscore.units.traces import TraceTable

@@ -27,7 +27,6 @@ from spanscore.core.codecs.sdk import attributes_of
 from spanscore.core.event_queue import EventQueue, steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
-from spanscore.dialects.translations.registry import Translator
 from spanscore.otel.beside import processors_beside
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.beside import Identity, handlers, processors, recorded_by_others
@@ -37,6 +36,7 @@ from spanscore.receivers.processor.held_span import pass_on
 from spanscore.receivers.processor.plain_spans import PlainSpans
 from spanscore.receivers.root_roles import root_role
 from spanscore.receivers.scopes import Role, Scopes, library_of
+from spanscore.samples.normalizers.registry import Translator
 from spanscore.units.roots import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
 from spanscore.units.session_ids import SessionIds
 

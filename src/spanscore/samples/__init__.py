@@ -1,0 +1,1 @@
+"""Spans → samples: normalizers per instrumentation, extractors per field; no score."""

@@ -1,0 +1,321 @@
+"""Contexts: the retrieved texts from which an answer was made, also if retriever spans have no text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final
+
+from spanscore.core.codecs.messages import SYSTEM, message_text, role_of, tool_calls, tool_responses
+from spanscore.samples.question_answer import Said
+from spanscore.samples.texts import CONTEXT_KEYS, Retrieved, documents_in
+from spanscore.samples.view import (
+    GenAIMessage,
+    ModelRun,
+    Side,
+    ToolRun,
+    View,
+    is_resume,
+    last_human_text,
+    search_results,
+)
+
+__all__ = ["Contexts", "contexts_in", "texts_of_documents"]
+
+# --- retold ---------------------------------------------------------------------------------------------------------
+
+# Texts of retrieved documents whose spans have no text, from the other places where the answering model saw the texts.
+#
+# 1. variables of its prompt's template, under a key for contexts
+# 2. results of the tools inside which the retrievers ran
+# 3. parts of its prompt that a tag or a heading marks as the context
+
+_WORDS: Final = "|".join(CONTEXT_KEYS)
+_OPENING: Final = re.compile(rf"<({_WORDS})\b[^<>]{{0,100}}>", re.IGNORECASE)
+_HEADING: Final = re.compile(
+    rf"\W{{0,9}}(?:\w+ )?(?:{_WORDS})\W{{0,3}}:"
+    rf"|.{{0,80}}\b(?:following|this|these|provided|retrieved)\b.{{0,40}}\b(?:{_WORDS})\b.{{0,80}}:\s*$",
+    re.IGNORECASE,
+)
+"""``Context: …``; ``Use the following context:``."""
+_QUESTION: Final = re.compile(r"\W{0,9}(?:\w+ )?(?:question|query|input)\W{0,3}:", re.IGNORECASE)
+_ANSWER: Final = re.compile(r"\n\W{0,9}(?:\w+ )?answer\W{0,3}:\s*\Z", re.IGNORECASE)
+_BLANK_LINES: Final = re.compile(r"\n[ \t\r]*\n")
+_LONGEST_HEADING: Final = 200
+"""Characters of a line that may be a heading."""
+
+
+def texts_of_documents(
+    documents: Sequence[Retrieved], behind: Sequence[ModelRun], searching: Sequence[ToolRun]
+) -> list[Retrieved] | None:
+    """Return the documents with their texts, or the texts that hold them; None if no place holds them.
+
+    Args:
+        documents: what was retrieved, in rank order; the text of at least one is unknown.
+        behind: the runs behind the answer (``Said.runs_behind``); empty if none is known.
+        searching: the tools inside which the documents were retrieved.
+    """
+    for values in (_variables(behind), _results(searching, behind), _marked(behind)):
+        found = [document for value in _distinct(values) for document in documents_in(value) or ()]
+        if found and all(document.content is not None for document in found):
+            return _apart(found, len(documents)) or found
+    return None
+
+
+def _variables(behind: Sequence[ModelRun]) -> Iterator[Any]:
+    for run in behind:
+        variables = run.variables
+        yield from (variables[name] for name in CONTEXT_KEYS if name in variables)
+
+
+def _results(searching: Sequence[ToolRun], behind: Sequence[ModelRun]) -> Iterator[Any]:
+    """Yield what the tools returned; a tool's span may lack the result that stands in the next prompt."""
+    answers = (response for run in behind for message in run.asked for response in tool_responses(message))
+    shown = {response.tool_call_id: response.content for response in answers} if searching else {}
+    yield from (shown.get(tool.id) if tool.result is None else tool.result for tool in searching)
+
+
+def _marked(behind: Sequence[ModelRun]) -> Iterator[str]:
+    """Yield the marked parts of prompts, in the messages that are about this question: instructions, the last of the user."""
+    for run in behind:
+        for message in run.asked:
+            if role_of(message.get("role")) == SYSTEM:
+                yield _part(message_text(message) or "", asks=False)
+        yield _part(last_human_text(run.asked) or "", asks=True)
+
+
+def _part(text: str, *, asks: bool) -> str:
+    """Return the part of a message that a tag or a heading marks as the context; empty if nothing marks one.
+
+    Args:
+        text: of the message.
+        asks: whether the question stands in the message, too: it ends the part. In other messages a heading ``Question:`` is
+            part of a document.
+    """
+    opening = _OPENING.search(text)
+    closing = -1 if opening is None else text.rfind(f"</{opening[1]}>")
+    if opening is not None and closing >= opening.end():
+        return text[opening.end() : closing].strip()
+    lines = text.splitlines()
+    start = next((at for at, line in enumerate(lines) if _is_heading(line)), None)
+    if start is None:
+        return ""
+    questions = [at for at, line in enumerate(lines) if _QUESTION.match(line)] if asks else []
+    end = questions[-1] if questions and questions[0] > start else len(lines)
+    part = "\n".join([_HEADING.sub("", lines[start], count=1), *lines[start + 1 : end]])
+    return _ANSWER.sub("", part).strip()
+
+
+def _is_heading(line: str) -> bool:
+    return _HEADING.match(line if len(line) <= _LONGEST_HEADING else line[:_LONGEST_HEADING]) is not None
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    kept: list[Any] = []
+    for value in values:
+        if value is not None and value not in kept:
+            kept.append(value)
+    return kept
+
+
+def _apart(found: Sequence[Retrieved], count: int) -> list[Retrieved] | None:
+    """Return the documents that one text holds, if blank lines divide the text into as many parts; None otherwise."""
+    if len(found) != 1 or found[0].id is not None or count == 1:
+        return None
+    parts = [part.strip() for part in _BLANK_LINES.split(found[0].content or "") if part.strip()]
+    return [Retrieved(part) for part in parts] if len(parts) == count else None
+
+
+# --- contexts -------------------------------------------------------------------------------------------------------
+
+# Contexts: what the answer was made from, of all that was retrieved.
+#
+# documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the run
+# that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool
+# artifacts,
+# else in search results of prompts) → texts and documents of the state, input included → results of the tools that are named
+# as
+# retrieval tools
+#
+# If the text of one of these documents is unknown, ``dialects.retold`` looks for it; without it the contexts are unknown.
+
+_CUT = 100
+"""Characters by which a document that a prompt holds in part is recognised: its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """The contexts of an answer.
+
+    Attributes:
+        documents: in rank order; None = no retrieval happened, empty = it found nothing.
+        unused: documents that were retrieved and are not among them; None if no run retrieved any, or a text is unknown.
+        together: the texts in which the documents stand, if they cannot be separated there; None = each has its own text.
+    """
+
+    documents: Sequence[Retrieved] | None
+    unused: int | None = None
+    together: Sequence[str] | None = None
+
+    @property
+    def texts(self) -> list[str] | None:
+        """Texts of the contexts; None = no retrieval happened, or the text of a document is unknown."""
+        if self.together is not None or self.documents is None:
+            return None if self.together is None else list(self.together)
+        texts = [document.content for document in self.documents if document.content is not None]
+        return texts if len(texts) == len(self.documents) else None
+
+    @property
+    def ids(self) -> list[str | int] | None:
+        """Ids of the documents; None = no retrieval happened, or a document has no id."""
+        ids = [document.id for document in self.documents or () if document.id is not None]
+        return ids if self.documents is not None and len(ids) == len(self.documents) else None
+
+    @property
+    def lack(self) -> str | None:
+        """Why the texts are unknown although documents are known; None if they are known, or if there are no documents."""
+        if self.documents is None or self.texts is not None:
+            return None
+        has = "documents have ids and no text" if self.ids else "documents have no text"
+        return f"the retrieval: {has}, and no variable or marked part of the answer's prompt holds it"
+
+
+def contexts_in(view: View, said: Said, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
+    """Find the contexts; ``answering`` is the run that gave the answer (``Said.answering``), None if that run is unknown."""
+    found = _contexts(view, said, answering, retrieval_tools)
+    if found.documents is None or found.texts is not None:
+        return found
+    behind = [] if answering is None else said.runs_behind(answering)
+    retold = texts_of_documents(found.documents, behind, view.searching)
+    unknown = Contexts(found.documents)
+    return unknown if retold is None else _with_texts(unknown, retold)
+
+
+def _with_texts(unknown: Contexts, retold: Sequence[Retrieved]) -> Contexts:
+    """Return contexts with texts that were found elsewhere: as the documents if these can be separated, else together."""
+    documents = unknown.documents or ()
+    if all(document.id is not None for document in retold):
+        return Contexts(retold, max(len(documents) - len(retold), 0))
+    texts = [document.content for document in retold if document.content is not None]
+    if len(texts) != len(documents):
+        return replace(unknown, together=texts)
+    return Contexts([replace(one, content=text) for one, text in zip(documents, texts, strict=True)], 0)
+
+
+def _contexts(view: View, said: Said, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
+    retrieved = _distinct_documents(view.retrievals or view.artifacts or search_results(view))
+    kept = _listed_documents(view)
+    if kept:
+        return Contexts(kept, _unused(retrieved, kept))
+    if view.documents_cut:
+        return Contexts(None)
+    if retrieved is None:
+        held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # a state comes in with its keys empty
+        return Contexts(_tool_results(view, retrieval_tools) if held is None else held)
+    if answering is None or any(document.content is None for document in retrieved):
+        return Contexts(retrieved, 0)
+    prompted = _in_prompt(retrieved, said.prompts_behind(answering))
+    if prompted or kept is not None:  # a state that threw all of them away
+        return Contexts(prompted, len(retrieved) - len(prompted))
+    return Contexts(retrieved, 0)
+
+
+def _unused(retrieved: Sequence[Retrieved] | None, kept: Sequence[Retrieved]) -> int | None:
+    keys = {_key(document) for document in kept}
+    return None if retrieved is None else sum(_key(document) not in keys for document in retrieved)
+
+
+def _distinct_documents(rounds: Sequence[Sequence[Retrieved]]) -> list[Retrieved] | None:
+    """Join what several runs found, without what an earlier one had found already; None when there was no run.
+
+    A document without a text has the text that another run found under its id.
+    """
+    found: list[Retrieved] = []
+    for documents in rounds:
+        known = {_key(document) for document in found}
+        found += [document for document in _filled(documents, rounds) if _key(document) not in known]
+    return found if rounds else None
+
+
+def _filled(documents: Sequence[Retrieved], rounds: Sequence[Sequence[Retrieved]]) -> Sequence[Retrieved]:
+    if all(document.content is not None for document in documents):  # as most are
+        return documents
+    with_both = (one for each in rounds for one in each if one.content is not None and one.id is not None)
+    texts: dict[Any, str | None] = {one.id: one.content for one in with_both}
+    return [replace(one, content=texts.get(one.id)) if one.content is None else one for one in documents]
+
+
+def _key(document: Retrieved) -> Any:
+    """Return what two finds of one document share: its text, else its id; a document with neither is like no other."""
+    if document.content is not None:
+        return document.content
+    return object() if document.id is None else ("id", document.id)
+
+
+def _in_prompt(retrieved: Sequence[Retrieved], prompt: str) -> list[Retrieved]:
+    """Return the documents that stand in the prompt; every text is known."""
+    texts = [document.content or "" for document in retrieved]
+    as_they_are = [_stands_as_it_is(text, prompt) for text in texts]
+    spaced = "" if all(as_they_are) else _spaced(prompt)  # else no prompt need be read word by word
+    return [
+        document
+        for document, text, stands in zip(retrieved, texts, as_they_are, strict=True)
+        if stands or _stands(text, spaced)
+    ]
+
+
+def _stands_as_it_is(text: str, prompt: str) -> bool:
+    """Whether a prompt holds a document to the letter; by its beginning first, as to look for a long text is no cheap thing."""
+    if not text or text.isspace():
+        return False
+    at = prompt.find(text[:_CUT])
+    return at >= 0 and (prompt.startswith(text, at) or text in prompt)
+
+
+def _stands(text: str, prompt: str) -> bool:
+    """Whether a prompt holds a document: as it is, as Python or JSON shows it, or its beginning where it was cut."""
+    shown = (_spaced(form) for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1]))
+    return any(form and (form in prompt or (len(form) > _CUT and form[:_CUT] in prompt)) for form in shown)
+
+
+def _spaced(text: str) -> str:
+    """Return a text with one blank where it has any: prompts are indented and wrapped."""
+    return " ".join(text.split())
+
+
+def _listed_documents(view: View) -> list[Retrieved] | None:
+    """Return the documents that the final state lists; ``[]`` where it lists none under its keys, None without such a key."""
+    return _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
+
+
+def _kept_in(side: Side) -> list[Any]:
+    state = side.value if isinstance(side.value, dict) and not is_resume(side.value) else {}
+    return [state[key] for key in CONTEXT_KEYS if key in state]
+
+
+def _first_held(values: Iterable[Any]) -> list[Retrieved] | None:
+    found = [documents for value in values if (documents := documents_in(value)) is not None]
+    return next((documents for documents in found if documents), [] if found else None)
+
+
+def _tool_results(view: View, names: Sequence[str]) -> list[Retrieved] | None:
+    if not names:
+        return None
+    run = [tool.result for tool in view.tools if tool.name in names]
+    results = run if view.tools else _results_in_messages(view.turn(), names)
+    found = [documents for result in results if (documents := documents_in(result)) is not None]
+    return list(chain.from_iterable(found)) if found else None
+
+
+def _results_in_messages(turn: Sequence[GenAIMessage], names: Sequence[str]) -> list[Any]:
+    """Return what the named tools answered in a turn's messages, for spans that have no tool runs."""
+    asked = {call.id for message in turn for call in tool_calls(message) if call.name in names and call.id}
+    return [
+        answer.content
+        for message in turn
+        for answer in tool_responses(message)
+        if answer.tool_call_id in asked or (answer.tool_call_id is None and message.get("name") in names)
+    ]

@@ -1,0 +1,387 @@
+"""View → samples: the conversation, the places that a user gave by ``Extract``, and the samples of one or more turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from spanscore import semconv
+from spanscore.config.capture import Extract
+from spanscore.core.codecs.messages import (
+    ASSISTANT,
+    TOOL,
+    USER,
+    calls_by_id,
+    is_message,
+    message_text,
+    role_of,
+    sample_messages,
+    text_message,
+)
+from spanscore.core.codecs.text import as_text, jsonable
+from spanscore.core.log import log_once, type_name
+from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
+from spanscore.core.score import Outcome
+from spanscore.core.span import CUT, Unit
+from spanscore.samples.contexts import Contexts, contexts_in
+from spanscore.samples.question_answer import (
+    Found,
+    Said,
+    Source,
+    answer_in,
+    answer_text,
+    final_text,
+    question_in,
+    question_text,
+)
+from spanscore.samples.texts import CONTEXT_KEYS, are_messages, documents_in, is_pair_of_texts, talk_of
+from spanscore.samples.tool_calls import TurnCalls, messages_of
+from spanscore.samples.view import (
+    GenAIMessage,
+    ModelRun,
+    Side,
+    View,
+    calls_tools,
+    human_turns,
+    is_human,
+    is_resume,
+    last_human_text,
+    turn_of,
+)
+
+__all__ = ["conversation_of", "find_answer", "find_contexts", "find_question", "history_of", "no_sample", "samples_of"]
+
+# --- history --------------------------------------------------------------------------------------------------------
+
+# What user and application had said before this turn, where the root's own messages do not hold it.
+
+
+def history_of(view: View, question: str | None, answering: ModelRun | None) -> list[Message]:
+    """Return the turns before the root's own messages: of its input, a store, its final state, or a checkpoint."""
+    if human_turns(view.output.messages):
+        return []  # a thread holds them itself
+    exchanged = [_exchanges(value, pairs="history" in key) for key, value in _entries(view.input.value)]
+    places = (exchanged, _talks_in(view.input.value), [view.history], _talks_in(view.output.value))
+    talks = [talk for place in places for talk in place if human_turns(talk)]
+    if not talks:
+        return sample_messages(_kept(question, answering))
+    at = [n for n, message in enumerate(talks[0]) if is_human(message) and message_text(message) == question]
+    return sample_messages(talks[0][: at[-1]] if at else talks[0])
+
+
+def _kept(question: str | None, answering: ModelRun | None) -> list[GenAIMessage]:
+    """Return what a thread kept of the messages before the question in a prompt: they have ids, a template's have none."""
+    asked = () if answering is None else answering.asked
+    if not question or question not in (last_human_text(asked) or ""):
+        return []
+    kept: list[GenAIMessage] = []
+    keeps = False
+    for message in asked[: max(at for at, message in enumerate(asked) if is_human(message))]:
+        keeps = "id" in message if is_human(message) else keeps
+        if keeps:
+            kept.append(message)
+    return kept
+
+
+def _entries(value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, dict) else ()
+
+
+def _talks_in(value: Any, depth: int = 3) -> list[Sequence[GenAIMessage]]:
+    if depth <= 0 or is_message(value):
+        return []
+    if are_messages(value):
+        return [value]
+    return [talk for _, inner in _entries(value) for talk in _talks_in(inner, depth - 1)]
+
+
+def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
+    """Return a history of (role, text) as messages; with ``pairs`` also one of (question, answer); ``[]`` for any other."""
+    if not isinstance(value, list) or not all(map(is_pair_of_texts, value)):
+        return []
+    by_role = talk_of(value)
+    if by_role or not pairs:
+        return by_role
+    both = [(text_message(USER, asked), text_message(ASSISTANT, said)) for asked, said in value]
+    return [message for exchange in both for message in exchange]
+
+
+# --- conversation ---------------------------------------------------------------------------------------------------
+
+# The conversation between user and application: who said what, with every tool call of the unit, in order.
+#
+# The root's own messages are the conversation where it has any; calls that they do not show (a sub-agent's) are put where
+# they
+# were made. Else it is made of the earlier turns, as the root's input or a store holds them, the question, the calls and the
+# answer. What only a prompt template brought, such as examples, or a node wrote as a human's, is no turn. Either is
+# completed:
+# each call has the answer that a tool's span or a later prompt holds, and the conversation ends with the answer of the unit.
+
+
+def conversation_of(
+    view: View, question: str | None, answer: str | None, answering: ModelRun | None
+) -> tuple[MultiTurnSample | None, list[str]]:
+    """Return the conversation if the unit has tool calls or several human turns, and notes on what was left out of it."""
+    told = view.turn()
+    opened, turn = _opened(view, question, told), _apart(_without_humans(told, answer), view.callers)
+    history = history_of(view, question, answering)
+    calls = TurnCalls(view, [*turn_of(opened), *turn])  # a model alone is asked with the calls of its turn so far
+    if not any((opened, turn, history, calls.made, view.tools)):
+        return None, []  # a question and an answer
+    after = _after_question(view, opened, turn, calls, has_history=bool(history))
+    if after is None:
+        return None, []
+    messages, left_out = calls.answered([*history, *_asked(opened, question), *after])
+    notes = [f"left out of the conversation: {left_out} tool results that no message before them asked for"]
+    return MultiTurnSample(user_input=_ended(messages, turn, answer)), notes if left_out else []
+
+
+def _after_question(
+    view: View, opened: Sequence[GenAIMessage], turn: Sequence[GenAIMessage], calls: TurnCalls, *, has_history: bool
+) -> Sequence[Message] | None:
+    """Return what was said after the question; None if question and answer are all of the conversation."""
+    if not opened and (calls.made or has_history):
+        return [called.message for called in calls.made]
+    if calls.hidden:
+        return [*calls.with_hidden(turn)]
+    if calls_tools([*turn_of(opened), *turn]) or (opened and (has_history or human_turns(opened) > 1)):
+        return sample_messages(turn)
+    if view.tools and not calls.made:
+        return messages_of(view.tools)
+    return None
+
+
+def _ended(messages: list[Message], turn: Sequence[GenAIMessage], answer: str | None) -> list[Message]:
+    """Return a conversation with the answer at its end, if it ends with a question, a call, or an answer to it.
+
+    A tool may have the last word in the root's own messages: an agent with a response format answers so.
+    """
+    last = messages[-1] if messages else None
+    if answer is None or (isinstance(last, AIMessage) and not last.tool_calls) or _ends_with_tool(turn):
+        return messages
+    now = takewhile(lambda message: not isinstance(message, HumanMessage), reversed(messages))
+    is_said = any(isinstance(message, AIMessage) and message.content == answer for message in now)
+    return messages if is_said else [*messages, AIMessage(content=answer)]
+
+
+def _ends_with_tool(turn: Sequence[GenAIMessage]) -> bool:
+    return bool(turn) and role_of(turn[-1].get("role")) == TOOL
+
+
+def _apart(turn: Sequence[GenAIMessage], runs: Sequence[ModelRun]) -> Sequence[GenAIMessage]:
+    """Return a turn with its last words apart from the calls before them: the root of Vercel's SDK sums its steps up."""
+    text = message_text(turn[-1]) if turn and calls_by_id(turn[-1]) else None
+    if not text or not any(final_text(run.said) == text and not calls_tools(run.said) for run in runs):
+        return turn
+    parts = turn[-1].get("parts", turn[-1].get("content")) or ()
+    calls, words = [part for part in parts if _is_call(part)], [part for part in parts if not _is_call(part)]
+    return [*turn[:-1], {**turn[-1], "parts": calls}, {**turn[-1], "parts": words}]
+
+
+def _is_call(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "tool_call"
+
+
+def _asked(opened: Sequence[GenAIMessage], question: str | None) -> list[Message]:
+    return sample_messages(opened) if opened else _said(HumanMessage, question)
+
+
+def _opened(view: View, question: str | None, told: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
+    """Return the root's messages before those of this turn; ``[]`` where they do not hold the user's question."""
+    thread = view.thread()
+    opened = thread[: len(thread) - len(told)]
+    asked = last_human_text(opened)
+    # A question beside messages: a human one among them is a prompt of the application.
+    is_elsewhere = last_human_text(view.input.messages) is None and not is_resume(view.input.value)
+    return [] if asked is None or (asked != question and is_elsewhere) else opened
+
+
+def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[GenAIMessage]:
+    """Return a turn without what the unit itself wrote as a human's; the answer is the assistant's, whatever its role."""
+    if turn and is_human(turn[-1]) and message_text(turn[-1]) == answer:
+        turn = [*turn[:-1], {**turn[-1], "role": ASSISTANT}]
+    return [message for message in turn if not is_human(message)]
+
+
+def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]:
+    return [] if text is None else [by(content=text)]
+
+
+# --- extract --------------------------------------------------------------------------------------------------------
+
+# Question, answer and contexts of a unit: in the places that the user names, else where they usually are.
+
+
+def find_question(extract: Extract, view: View, said: Said, answering: ModelRun | None) -> Found:
+    """Find the question: a text. ``answering`` is what ``Said.answering`` returns for the answer."""
+    place = extract.user_input
+    return question_in(view, said, answering) if place is None else _at(place, view, question_text)
+
+
+def find_answer(extract: Extract, view: View, said: Said) -> Found:
+    """Find the answer: a text. An empty answer is one."""
+    return answer_in(view, said) if extract.response is None else _at(extract.response, view, answer_text)
+
+
+def find_contexts(extract: Extract, view: View, said: Said, answering: ModelRun | None) -> Found:
+    """Find the contexts: a ``Contexts``. ``answering`` is what ``Said.answering`` returns for the answer."""
+    if extract.retrieved_contexts is not None:
+        return _at(extract.retrieved_contexts, view, lambda value: Contexts(documents_in(value)))
+    tools = ", ".join(extract.retrieval_tools) or "none named"
+    keys = ", ".join(CONTEXT_KEYS)
+    searched = (
+        f"root output: documents under keys {keys}; prompt of the answer; retriever runs; tool artifacts; "
+        f"root: keys {keys}; retrieval_tools ({tools})"
+    )
+    if view.documents_cut:
+        searched = f"{searched}; the documents of a retriever run were {CUT.reason}"
+    contexts = contexts_in(view, said, answering, extract.retrieval_tools)
+    return Found(contexts, contexts.lack or searched)
+
+
+def _at(place: str | Callable[[Unit], Any], view: View, read: Callable[[Any], Any]) -> Found:
+    if isinstance(place, str):
+        return Found(read(_walk(place, view)), f"the configured place, {place}", Source.EXTRACT)
+    name = getattr(place, "__name__", type_name(place))
+    try:
+        value = place(view.unit)
+    except Exception as error:  # noqa: BLE001 - a user's function; its message may quote
+        raised = f"the configured function {name}, which raised {type_name(error)}"
+        return Found(read(None), raised, Source.EXTRACT)
+    return Found(read(jsonable(value)), f"the configured function {name}", Source.EXTRACT)
+
+
+def _walk(path: str, view: View) -> Any:
+    side, *keys = path.split(".")
+    whole: Side = view.input if side == "input" else view.output
+    value = whole.whole()
+    if keys and keys[0] == "messages" and isinstance(value, list) and whole.messages:
+        keys = keys[1:]
+    for key in keys:
+        value = _step(value, key)
+    return value
+
+
+def _step(value: Any, key: str) -> Any:
+    """Take one step: a dict's key, a list's position, or the key of each of a list's elements."""
+    if isinstance(value, dict):
+        return value.get(key)
+    if not isinstance(value, list):
+        return None
+    if key.removeprefix("-").isdecimal():
+        at = int(key)
+        return value[at] if -len(value) <= at < len(value) else None
+    steps = (_step(item, key) for item in value)
+    return [step for step in steps if step is not None]
+
+
+# --- samples --------------------------------------------------------------------------------------------------------
+
+# View → Samples: the single-turn sample, the conversation where there is one, or the outcome that says why not.
+
+_AnySample = TypeVar("_AnySample", SingleTurnSample, MultiTurnSample)
+_MOST_KEYS = 10
+_MOST_CHARS = 40
+_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids"})
+"""Fields that a unit itself fills; the others of a sample are references."""
+
+
+def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
+    """Return the outcome of a unit that nothing can be made of."""
+    return Samples(outcome=Outcome.NO_SAMPLE, reason=reason, searched=tuple(searched))
+
+
+def samples_of(view: View, extract: Extract) -> Samples:
+    """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
+    said = Said(view)
+    answer = find_answer(extract, view, said)
+    answering = said.answering(answer.value)
+    question = find_question(extract, view, said, answering)
+    found = find_contexts(extract, view, said, answering)
+    searched = (
+        ("user_input", question.searched),
+        ("response", answer.searched),
+        ("retrieved_contexts", found.searched),
+    )
+    why_not = _why_not(view, question, answer)
+    if why_not is not None:
+        return no_sample(why_not, searched)
+    contexts: Contexts = found.value
+    single, left_out = _referenced(_single(question.value, answer.value, contexts), view.expected)
+    conversation, refused = conversation_of(view, question.value, answer.value, answering)
+    multi, more = (None, []) if conversation is None else _referenced(conversation, view.expected)
+    notes = dict.fromkeys([*left_out, *refused, *more])
+    return Samples(
+        single_turn=single,
+        multi_turn=multi,
+        reason="; ".join(notes) or None,
+        searched=searched,
+        source=_source(question, answer),
+        unused_documents=contexts.unused,
+    )
+
+
+def _why_not(view: View, question: Found, answer: Found) -> str | None:
+    if answer.value is None and view.failed:
+        return "the run failed before it answered"
+    if question.torn or answer.torn:
+        what = " and the ".join(name for name, found in (("question", question), ("answer", answer)) if found.torn)
+        return f"which of the root's texts is the {what} cannot be told; {_held(view)}"
+    if (question.value is None or answer.value is None) and _is_cut(view):
+        log_once(CUT.reason, f"{CUT.reason}: {CUT.hint}")
+        return CUT.reason
+    if question.value is None and answer.value is None:
+        return f"neither a question nor an answer was found; {_held(view)}"
+    return None
+
+
+def _is_cut(view: View) -> bool:
+    """Whether an attribute limit cut what the unit or one of its models was asked or said."""
+    if view.input.cut or view.output.cut:
+        return True
+    models = (span for span in view.unit.spans if span.operation in semconv.MODEL_OPERATIONS)
+    return any(span.attributes.get(semconv.CONTENT_CUT) is True for span in models)
+
+
+def _held(view: View) -> str:
+    """Say which keys the root has, and never what stands there, and what to do."""
+    sides = (("input", view.input.value), ("output", view.output.value))
+    held = [f"its {name} has {', '.join(_keys(value))}" for name, value in sides if isinstance(value, dict) and value]
+    where = "; ".join([*held, "say where it stands"]) if held else "its root holds none: say where it stands"
+    return f"{where}: extract=Extract(user_input='input.<key>', response='output.<key>')"
+
+
+def _keys(value: Mapping[str, Any]) -> Sequence[str]:
+    keys = [as_text(key)[:_MOST_CHARS] for key in value]
+    return keys if len(keys) <= _MOST_KEYS else [*keys[:_MOST_KEYS], "…"]
+
+
+def _source(question: Found, answer: Found) -> str | None:
+    """Return how the less sure of both was found."""
+    sources = [found.source for found in (question, answer) if found.source is not None]
+    return None if not sources else str(max(sources, key=list(Source).index))
+
+
+def _single(question: str | None, answer: str | None, contexts: Contexts) -> SingleTurnSample:
+    return SingleTurnSample(
+        user_input=question,
+        response=answer,
+        retrieved_contexts=contexts.texts,
+        retrieved_context_ids=contexts.ids,
+    )
+
+
+def _referenced(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySample, list[str]]:
+    """Add the references the request brought along; one that does not fit is noted and left out."""
+    notes: list[str] = []
+    for name in type(sample).model_fields if expected else ():
+        if expected.get(name) is None or name in _OBSERVED:
+            continue
+        try:
+            sample = type(sample).model_validate({**dict(sample), name: jsonable(expected[name])})
+        except ValidationError as error:
+            notes.append(f"expected {name} left out: {error.errors()[0]['msg']}")
+    return sample, notes

@@ -1,0 +1,327 @@
+"""Spans of the OpenTelemetry GenAI conventions → samples, and the registry of all extractors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from spanscore import semconv
+from spanscore.config.capture import Extract
+from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, read_message, role_of
+from spanscore.core.codecs.sdk import WireAttributes
+from spanscore.core.codecs.text import as_text, from_wire, is_cut
+from spanscore.core.log import log_once
+from spanscore.core.plugins import Registry
+from spanscore.core.sample import Samples
+from spanscore.core.span import Attributes, NoContent, SpanData, Unit
+from spanscore.protocols import SampleExtractor
+from spanscore.samples.extraction import no_sample, samples_of
+from spanscore.samples.question_answer import QUESTION_KEYS, final_text
+from spanscore.samples.texts import Retrieved, retrieved_in
+from spanscore.samples.view import (
+    GenAIMessage,
+    ModelRun,
+    Side,
+    ToolRun,
+    View,
+    ancestors,
+    by_id,
+    conversing,
+    in_final_form,
+    last_human_text,
+    topmost,
+)
+
+__all__ = ["DIALECTS", "GenAIExtractor"]
+
+# --- genai ----------------------------------------------------------------------------------------------------------
+
+# Spans of the OpenTelemetry GenAI conventions (our own capture's first of all) → samples.
+
+_NOT_SCORED = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT})
+"""Operations without an answer: some instrumentations give an agent's construction a trace of its own."""
+_UNFINISHED = {
+    "abandoned": "the stream was abandoned before its end",
+    "cancelled": "the run was cancelled",
+    semconv.INTERRUPTED: "the turn was interrupted and waits to be resumed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GenAIExtractor:
+    """Reads spans of the GenAI conventions.
+
+    Attributes:
+        places: where question, answer and contexts are found.
+        score_abandoned: score also what was said of a stream that its reader left.
+        score_failed: score also what a model said inside of a run that failed.
+    """
+
+    places: Extract = field(default_factory=Extract)
+    score_abandoned: bool = False
+    score_failed: bool = False
+
+    def accepts(self, span: SpanData) -> bool:
+        """Whether this is a span of the GenAI conventions, and of something that can be scored."""
+        if span.scope in semconv.EVALUATOR_SCOPES:
+            return False
+        operation = span.operation
+        if not isinstance(operation, str):  # none, or whatever an external writer has there
+            return span.scope == semconv.CAPTURE_SCOPE
+        return operation not in _NOT_SCORED
+
+    def extract(self, unit: Unit) -> Samples:
+        """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
+        root = unit.root
+        if root is None:
+            return no_sample("the unit's root never arrived")
+        waiting = [span for span in unit.spans if span.attributes.get(semconv.RUN_END) == semconv.INTERRUPTED]
+        ended = _run_end(unit, root, waiting)
+        if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
+            return _unfinished(ended)
+        nothing = _no_content(unit)
+        if nothing is not None:
+            log_once(nothing.reason, f"{nothing.reason}. {nothing.hint}")
+            return no_sample(nothing.reason)
+        view = _view(unit, root, score_failed=self.score_failed)
+        is_waiting = isinstance(view.output.value, dict) and "__interrupt__" in view.output.value
+        if is_waiting or _waits_inside(unit, view, waiting):
+            return _unfinished(semconv.INTERRUPTED)
+        return samples_of(view, self.places)
+
+
+def _unfinished(ended: str) -> Samples:
+    return replace(no_sample(_UNFINISHED[ended]), interrupted=ended == semconv.INTERRUPTED)
+
+
+def _no_content(unit: Unit) -> NoContent | None:
+    """Return why there is no content on any span of a unit, where its translation says so."""
+    said = [span.no_content for span in unit.spans]
+    nothing = next(filter(None, said), None)
+    if nothing is None:
+        return None
+    talks = any(not lacks and _asks(span) for lacks, span in zip(said, unit.spans, strict=True))
+    return None if talks else nothing
+
+
+def _asks(span: SpanData) -> bool:
+    return any(semconv.is_content(name) and name != semconv.REFERENCES for name in span.attributes)
+
+
+def _run_end(unit: Unit, root: SpanData, waiting: Sequence[SpanData]) -> str:
+    """Return how the run ended. A graph whose node waits for a person waits, too: other writers have that of the node only."""
+    graphs = {root.span_id, (unit.content_span or root).span_id} if waiting else ()
+    is_waiting = any(span.parent_id in graphs for span in waiting)
+    return semconv.INTERRUPTED if is_waiting else str(root.attributes.get(semconv.RUN_END))
+
+
+def _waits_inside(unit: Unit, view: View, waiting: Sequence[SpanData]) -> bool:
+    """Whether a step deeper in a unit waits for a person, no model was asked after it, and the root gives no answer."""
+    if not waiting or view.output.value is not None or final_text(view.turn()) is not None:
+        return False
+    end_ns = max(span.end_ns for span in waiting)
+    return not any(span.operation in semconv.MODEL_OPERATIONS and span.start_ns >= end_ns for span in unit.spans)
+
+
+def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
+    told = [(str(span.operation), span) for span in unit.spans]
+    tools, retrievers, models = _by_operation(told)
+    callers = sorted(models, key=lambda span: span.end_ns)
+    within = by_id(unit) if _has_agents(told, root) else {}
+    read = {span.span_id: _model(span, root, within) for span in callers}
+    expected = root.attributes.get(semconv.REFERENCES)
+    retrievals = _documents(retrievers, unit)
+    top = unit.content_span or root
+    operation = str(top.operation)
+    gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
+    output = _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
+    input, output = conversing(_input(top, operation, callers), output, QUESTION_KEYS)
+    input = in_final_form(input, output, unit, list(read.values()))
+    return View(
+        unit=unit,
+        input=input,
+        output=output,
+        models=[read[span.span_id] for span in topmost(callers, tools, unit)],
+        retrievals=retrievals,
+        artifacts=_documents(tools, unit),
+        tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
+        searching=_searching(retrievals, retrievers, unit),
+        callers=list(read.values()),
+        every_tool=[_tool(span) for span in tools if span is not root],
+        history=_messages(root, semconv.HISTORY),
+        expected=expected if isinstance(expected, dict) else {},
+        failed=root.status == "error",
+        score_failed=score_failed,
+        documents_cut=any(map(_documents_are_cut, retrievers)),
+    )
+
+
+def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> Side:
+    """Return the input; where there is none, what the first prompt was filled with."""
+    given = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
+    asked = _messages(top, semconv.INPUT_MESSAGES)
+    if len(asked) == 1 and given is None and top.scope != semconv.CAPTURE_SCOPE:
+        object_asked = None if operation in semconv.MODEL_OPERATIONS else _object_in(asked)
+        asked, given = (asked, None) if object_asked is None else ((), object_asked)
+    side = _side(top, asked, given)
+    return side if side.value is not None or side.messages else replace(side, value=_variables(models))
+
+
+def _object_in(asked: Sequence[GenAIMessage]) -> Any:
+    """Return the object that the text of a run's only message is (OpenTelemetry's LangChain); None if it is no object."""
+    text = last_human_text(asked)
+    known = from_wire(text) if text is not None and text.startswith("{") else None
+    return known if isinstance(known, dict) else None
+
+
+def _variables(models: Sequence[SpanData]) -> Any:
+    """Return the values that the first prompt was filled with (``gen_ai.prompt.variable.…``), None if no prompt has any."""
+    filled = (span.attributes.get(semconv.INPUT_VALUE) for span in models)
+    return next((values for values in filled if values is not None), None)
+
+
+def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> Side:
+    """Return a side of a unit; a value that is the beginning of JSON is left out, and said to be cut."""
+    if isinstance(value, str) and value.startswith(("{", "[")) and _came_over_a_wire(top) and is_cut(value):
+        return Side(messages, cut=True)
+    return Side(messages, value, cut=value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT)))
+
+
+def _came_over_a_wire(span: SpanData) -> bool:
+    """Whether a limit may have cut a span's content; our own capture in this process has it as the application had it."""
+    return span.scope != semconv.CAPTURE_SCOPE or isinstance(span.attributes, WireAttributes)
+
+
+def _by_operation(
+    told: Sequence[tuple[str, SpanData]],
+) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
+    """Return the tools, the retrievers, and the models whose content is known."""
+    tools = [span for operation, span in told if operation == semconv.EXECUTE_TOOL]
+    retrievers = [span for operation, span in told if operation in _RETRIEVALS]
+    models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]
+    return tools, retrievers, models
+
+
+def _has_agents(told: Sequence[tuple[str, SpanData]], root: SpanData) -> bool:
+    return any(operation == semconv.INVOKE_AGENT and span is not root for operation, span in told)
+
+
+_RETRIEVALS = frozenset({semconv.RETRIEVAL, semconv.RERANK})
+_INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}
+_OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
+"""A retriever or tool that is called alone is its own root."""
+
+
+def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
+    """Return a span's messages; a content attribute that was cut on its way is text, and holds none."""
+    messages = span.attributes.get(name)
+    listed = messages if isinstance(messages, (list, tuple)) else ()
+    return [message for item in listed if (message := read_message(item)) is not None]
+
+
+def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> ModelRun:
+    """Return a run of a model. What it gave is its own, also where the role is none (OpenLLMetry: ``unknown``, of a stream)."""
+    gave = _messages(span, semconv.OUTPUT_MESSAGES)
+    said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
+    agent = _agent_of(span, root, within)
+    return ModelRun(partial(_asked, span), said, agent, text=_unread(span), variables=partial(_template_of, span))
+
+
+def _template_of(span: SpanData) -> Mapping[str, Any]:
+    """Return the variables of a prompt's template by name; a value that is JSON text is parsed."""
+    found = span.attributes.get(semconv.INPUT_VALUE)
+    named = found.items() if isinstance(found, dict) else ()
+    return {name: from_wire(value) if isinstance(value, str) else value for name, value in named}
+
+
+def _asked(span: SpanData) -> Sequence[GenAIMessage]:
+    return [*_instructions(span), *_messages(span, semconv.INPUT_MESSAGES)]
+
+
+def _unread(span: SpanData) -> str | None:
+    """Return what a model was asked as JSON, if that is all that it was asked and nobody has read it yet."""
+    attributes = span.attributes
+    text = attributes.unread(semconv.INPUT_MESSAGES) if isinstance(attributes, Attributes) else None
+    return text if text is None or attributes.get(semconv.SYSTEM_INSTRUCTIONS) is None else None
+
+
+def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
+    """Return what a writer keeps apart of the messages, as the message that it is: what a prompt holds may stand there."""
+    parts = span.attributes.get(semconv.SYSTEM_INSTRUCTIONS)
+    parts = [{"type": "text", "content": parts}] if isinstance(parts, str) else parts
+    return [{"role": SYSTEM, "parts": parts}] if parts and isinstance(parts, (list, tuple)) else []
+
+
+def _agent_of(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> str | None:
+    """Return for which agent a model spoke: the nearest agent around it, else as its span says; None for the root's own.
+
+    ``within`` is empty where the root is the only agent.
+    """
+    around = None
+    if within:
+        around = next((above for above in ancestors(span, within) if above.operation == semconv.INVOKE_AGENT), None)
+    named = None if around is None or around is root else around.attributes.get(semconv.AGENT_NAME)
+    named = span.attributes.get(semconv.AGENT_NAME) if named is None else named
+    return as_text(named) if named is not None and named != root.attributes.get(semconv.AGENT_NAME) else None
+
+
+def _tool(span: SpanData) -> ToolRun:
+    identity = span.attributes.get(semconv.TOOL_CALL_ID)
+    return ToolRun(
+        name=as_text(span.attributes.get(semconv.TOOL_NAME) or span.name),
+        id=None if identity is None else as_text(identity),
+        arguments=span.attributes.get(semconv.TOOL_CALL_ARGUMENTS),
+        result=span.attributes.get(semconv.TOOL_CALL_RESULT),
+    )
+
+
+def _documents_are_cut(span: SpanData) -> bool:
+    """Whether an attribute limit cut what a retriever found, and it stands nowhere else on its span."""
+    known = span.attributes
+    return known.get(semconv.CONTENT_CUT) is True and not isinstance(
+        known.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple)
+    )
+
+
+def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[Retrieved]]:
+    """Return what retrievers found, which may be nothing, or tools have in their artifacts; one that failed has neither."""
+    found = [span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))]
+    outer = topmost(found, found, unit)
+    return [_found_by(span) for span in outer]
+
+
+def _found_by(span: SpanData) -> list[Retrieved]:
+    documents = retrieved_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS])
+    if span.scope != semconv.CAPTURE_SCOPE:
+        return documents
+    return [Retrieved(one.content or "", one.id) for one in documents]  # our capture has every text: a page was empty
+
+
+def _searching(retrievals: Sequence[Sequence[Retrieved]], retrievers: Sequence[SpanData], unit: Unit) -> list[ToolRun]:
+    """Return the tools inside which all retrievers ran, if the text of a document is unknown: their results hold the texts."""
+    if all(document.content is not None for documents in retrievals for document in documents):
+        return []
+    within = by_id(unit)
+    around = [
+        next((above for above in ancestors(span, within) if above.operation == semconv.EXECUTE_TOOL), None)
+        for span in retrievers
+    ]
+    tools = {span.span_id: span for span in around if span is not None}
+    return [] if None in around else [_tool(span) for span in tools.values()]
+
+
+# --- registry -------------------------------------------------------------------------------------------------------
+
+# Which dialects there are, by name, in the order in which they are asked. A new one is a file here, and a line in this one.
+
+_BUILT_IN = {"genai": "spanscore.samples.genai:GenAIExtractor"}
+"""The last claims every run of our own callback."""
+DIALECTS = Registry(
+    kind="dialect",
+    protocol=SampleExtractor,
+    outside="my_pkg.dialects:MyDialect",
+    built_in=_BUILT_IN,
+    offers=("extract", "score_abandoned", "score_failed"),
+)

@@ -1,0 +1,1 @@
+"""Spans of other libraries → spans in GenAI names: one file per instrumentation."""

@@ -1,0 +1,515 @@
+"""Parts that normalizers share: flat attributes, Python literals, chats and whole values → the span in GenAI names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Protocol
+
+from spanscore import semconv
+from spanscore.core.codecs.messages import (
+    ASSISTANT,
+    TOOL,
+    call_part,
+    dict_message,
+    parts,
+    response_part,
+    role_of,
+    text_message,
+)
+from spanscore.core.codecs.sdk import WireAttributes
+from spanscore.core.codecs.stored_sample import documents_of, messages_from, side, tool_answer, unfolded
+from spanscore.core.codecs.text import fits_wire, from_wire, is_cut, jsonable, safe_text, wire_value
+from spanscore.core.log import log_internal_error, plain_text
+from spanscore.core.span import CUT, Attributes, NoContent, SpanData
+
+__all__ = [
+    "AttributeLookup",
+    "Render",
+    "agent_of_model",
+    "answers_in",
+    "arguments_in",
+    "content_of",
+    "conversation_of",
+    "exchanged_in",
+    "in_genai_names",
+    "is_langchain_agent",
+    "json_at",
+    "named",
+    "object_in",
+    "parsed",
+    "plain_of",
+    "positions",
+    "prompts_in",
+    "renamed",
+    "rendered",
+    "retrieved_by",
+    "shown_messages",
+    "split_answer",
+    "spoken_by",
+    "text_or_none",
+    "value_of",
+    "wire_of",
+]
+
+# --- flat -----------------------------------------------------------------------------------------------------------
+
+# Flat attributes, ``llm.input_messages.0.message.role`` → one mapping per position, in order.
+
+_MOST_DIGITS: Final = 18
+"""Of a position; longer ones are no position."""
+
+
+def positions(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+    """Return what stands under a prefix, position by position, by what follows the position; gaps are left out.
+
+    A position is a key and not an index: ``…1000000000.…`` costs as much as ``…0.…``.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for name, value in attributes.items():
+        if name.startswith(prefix):
+            number, _, rest = name[len(prefix) :].partition(".")
+            if number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS:
+                found.setdefault(int(number), {})[rest] = value
+    return [found[position] for position in sorted(found)]
+
+
+# --- python text ----------------------------------------------------------------------------------------------------
+
+# Texts in which Python shows its values, as some instrumentations write them → the values.
+#
+# {'a': 2}                             a dict, which LangChain's tools are given; a list of dicts
+# messages=[HumanMessage(content='…    messages of LangChain
+
+_LONGEST: Final = 20_000
+"""Characters that are read as Python: 2 ms."""
+_OPENINGS: Final = ("{", "[{'")
+_SHOWN: Final = re.compile(r"(?:messages=)?\[?[A-Z][A-Za-z]*Message(?:Chunk)?\(content=")
+_SHOWN_MESSAGE: Final = re.compile(
+    r"""([A-Z][A-Za-z]*)Message(?:Chunk)?\(content=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\[)""", re.DOTALL
+)
+_MESSAGE: Final = re.compile(
+    r"""\{'role': '(\w+)', '(?:text|content)': ('(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?)""", re.DOTALL
+)
+"""A message that Python shows: one that holds objects, or was cut, is no literal, and says something nevertheless."""
+_AS_PRINTED: Final = re.compile(r"(?:[^\\]|\\[\\'nrtxuU])*")
+"""Escapes as ``repr`` writes them; of any other Python warns on stderr."""
+
+
+def arguments_in(value: Any) -> Any:
+    """Return what a function was given of ``{"args", "kwargs"}``: names with values, or its only argument; else the value."""
+    if not isinstance(value, dict) or not value or value.keys() - {"args", "kwargs"}:
+        return value
+    args, named = value.get("args"), value.get("kwargs")
+    if not args:
+        return named
+    return args[0] if not named and isinstance(args, list) and len(args) == 1 else value
+
+
+def value_of(text: Any) -> Any:
+    """Return what a text says: JSON, a Python dict or a list of these; any other text, and what is no text, as it is."""
+    if not isinstance(text, str):
+        return text
+    known = from_wire(text)
+    if known is not text or not text.startswith(_OPENINGS):
+        return known
+    value = _literal(text) if text.endswith(("}", "]")) and len(text) <= _LONGEST else None
+    if isinstance(value, (dict, list)):
+        return jsonable(value)
+    begun = _MESSAGE.match(text)
+    return text if begun is None else {"role": begun[1], "content": _words(begun[2])}
+
+
+def shown_messages(text: str) -> list[tuple[str, str]] | None:
+    """Return role and words of the messages of LangChain that a text shows; None for a text that shows none.
+
+    A message whose words cannot be read is left out.
+    """
+    if not _SHOWN.match(text):
+        return None
+    found = [(named.lower(), _literal(shown)) for named, shown in _SHOWN_MESSAGE.findall(text)]
+    return [(role, words) for role, words in found if isinstance(words, str)]
+
+
+def _words(shown: str) -> str:
+    """Return the words of a text that Python shows, without its closing quote where it was cut."""
+    words = _literal(shown + shown[0] if len(shown) == 1 or not shown.endswith(shown[0]) else shown)
+    return words if isinstance(words, str) else shown[1:]
+
+
+def _literal(text: str) -> Any:
+    if not _AS_PRINTED.fullmatch(text):
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+# --- chats ----------------------------------------------------------------------------------------------------------
+
+# What a model was asked and what it said, in whatever form its client has it → GenAI messages.
+
+_MESSAGES = "messages"
+_ASKED = ("prompts", "prompt", "input", "contents")
+_SAID = ("choices", "generations", "message", "output", "content")
+_BY_ROLE: Final = re.compile(r"(?:\A|\n)(system|developer|user|human|assistant|ai|tool|function): ?")
+"""How a text goes from one speaker to the next, as OpenLIT writes a prompt: ``system: …`` and ``user: …`` in lines."""
+_TEXT_BLOCK: Final = "text: "
+"""What OpenLIT writes before each text of a message that consists of blocks."""
+
+
+def prompts_in(value: Any) -> list[dict[str, Any]]:
+    """Return what a parsed prompt asks: messages, a request that has them, or texts, which are a user's."""
+    if isinstance(value, dict) and _MESSAGES in value:
+        return _messages(value)
+    asked = _first_of_batch(_under(value, _ASKED))
+    return _messages_in(asked) if isinstance(asked, str) else messages_from(unfolded(asked), loose=True)
+
+
+def answers_in(value: Any) -> list[dict[str, Any]]:
+    """Return what a parsed answer says: messages, a response that has choices or generations, or texts, the assistant's."""
+    if isinstance(value, dict) and _MESSAGES in value:
+        return _messages(value)
+    said = _first_of_batch(_under(value, _SAID))
+    if isinstance(said, str) and is_cut(said):
+        return []
+    read = (_answer(one) for one in (said if isinstance(said, list) else [said]))
+    return [message for answer in read for message in messages_from(unfolded(answer))]
+
+
+def exchanged_in(events: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what a list of events asked and answered, as Logfire and Pydantic AI write them in an attribute.
+
+    Each is a message, ``{"event.name": "gen_ai.user.message", "role", "content"}``, or holds one under ``message``: the choice.
+    Where no choice is among them, the assistant's messages behind all others are the answer.
+    """
+    asked: list[dict[str, Any]] = []
+    said: list[dict[str, Any]] = []
+    for event in events if isinstance(events, list) else ():
+        if not isinstance(event, dict):
+            continue
+        inner = event.get("message")
+        message: dict[str, Any] = inner if isinstance(inner, dict) else event
+        if role_of(message.get("role")) is not None:
+            answers = isinstance(inner, dict) or event.get("event.name") == semconv.CHOICE_EVENT
+            form = {"content": None, "tool_call_id": event.get("id"), **message}
+            (said if answers else asked).append(dict_message(form))
+    return (asked, said) if said else split_answer(asked)
+
+
+def split_answer(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return messages without the assistant's at their end, and these."""
+    end = len(messages)
+    while end and messages[end - 1].get("role") == ASSISTANT:
+        end -= 1
+    return [*messages[:end]], [*messages[end:]]
+
+
+def spoken_by(
+    role: str, content: Any, calls: Sequence[Mapping[str, Any]] = (), answered: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a message of a speaker: of a tool its answer to a call, of any other what it says and calls."""
+    known = role_of(role) or role
+    if known == TOOL:
+        return {"role": TOOL, "parts": [response_part(answered or {}, content)]}
+    return {"role": known, "parts": [*parts(content, calls_apart=bool(calls)), *map(call_part, calls)]}
+
+
+def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
+    """Return for which agent a model of LangChain was asked, as our own capture tells it."""
+    name, namespace = metadata.get("lc_agent_name"), metadata.get("langgraph_checkpoint_ns")
+    if isinstance(name, str) and name:
+        return name
+    above = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
+    return above[-1].partition(":")[0] if above else None
+
+
+def _messages_in(prompt: str) -> list[dict[str, Any]]:
+    """Return the messages of a prompt that is one text: those it shows or separates by role, else one of a user."""
+    shown = shown_messages(prompt)
+    if shown is None:
+        pieces = _BY_ROLE.split(prompt)
+        shown = list(zip(pieces[1::2], pieces[2::2], strict=True)) if not pieces[0] else None
+    if shown is not None:
+        return [spoken_by(role, words.removeprefix(_TEXT_BLOCK)) for role, words in shown]
+    return [] if is_cut(prompt) else messages_from(prompt, loose=True)
+
+
+def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages of a dict that has them; texts among them show objects of the client, LlamaIndex's mostly."""
+    return messages_from(unfolded(_first_of_batch(value[_MESSAGES])))
+
+
+def _under(value: Any, keys: Sequence[str]) -> Any:
+    """Return what stands under the first of these keys; a value that is no dict, or a message itself, as it is."""
+    if not isinstance(value, dict) or isinstance(value.get("role"), str):
+        return value
+    return next((value[key] for key in keys if key in value), value)
+
+
+def _first_of_batch(value: Any) -> Any:
+    """Return the first of several lists of messages; any other value as it is: ``["user", "…"]`` is a message."""
+    first = value[0] if isinstance(value, list) and value else None
+    return first if isinstance(first, list) and not (first and isinstance(first[0], str)) else value
+
+
+def _answer(one: Any) -> Any:
+    if isinstance(one, str):
+        return text_message(ASSISTANT, one)
+    if not isinstance(one, dict) or "role" in one:
+        return one
+    if "message" in one:
+        return one["message"] if not isinstance(one["message"], str) else text_message(ASSISTANT, one["message"])
+    return text_message(ASSISTANT, one["text"]) if isinstance(one.get("text"), str) else one
+
+
+# --- whole ----------------------------------------------------------------------------------------------------------
+
+# A run's input and output, each one value, parsed → the content of a span, by its operation.
+
+_NONE: Final = frozenset({"null", '"null"', "None", "'None'"})
+"""How instrumentations write that there is no value, where a whole input or output stands."""
+
+
+def parsed(value: Any) -> Any:
+    """Return the structure that a text holds; text that happens to be JSON (``5``, ``true``) stays text."""
+    known = value_of(value)
+    return known if isinstance(known, (dict, list)) else value
+
+
+def object_in(value: Any) -> Any:
+    """Return the object that a text holds, as JSON or as Python shows it; any other text, a list as well, as it is."""
+    known = value_of(value)
+    return known if isinstance(known, dict) else value
+
+
+def text_or_none(value: Any) -> Any:
+    """Return None for the text by which an instrumentation writes None as a whole input or output; any other value as it is."""
+    return None if isinstance(value, str) and value in _NONE else value
+
+
+def content_of(operation: str, given: Any, gave: Any) -> dict[str, Any]:
+    """Return the content attributes of a span of an operation that was given one value and gave another; None = none."""
+    return _READERS.get(operation, _run)(text_or_none(given), text_or_none(gave))
+
+
+def _run(given: Any, gave: Any) -> dict[str, Any]:
+    return {
+        **side(object_in(given), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(gave, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
+    }
+
+
+def _model(given: Any, gave: Any) -> dict[str, Any]:
+    asked, said = ([] if given is None else prompts_in(given)), ([] if gave is None else answers_in(gave))
+    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+
+
+def _tool(given: Any, gave: Any) -> dict[str, Any]:
+    result, documents, _ = tool_answer(gave)
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: unfolded(given),
+        semconv.TOOL_CALL_RESULT: result,
+        semconv.RETRIEVAL_DOCUMENTS: documents or None,
+    }
+
+
+def _retrieval(given: Any, gave: Any) -> dict[str, Any]:
+    query = given["query"] if isinstance(given, dict) and "query" in given else given
+    found = gave["documents"] if isinstance(gave, dict) and "documents" in gave else gave
+    return {
+        semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
+        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(unfolded(found)),
+    }
+
+
+def retrieved_by(shown: Any) -> list[Any] | None:
+    """Return what a retriever returned, unfolded, as a list of documents, in whatever form they are; None if it is no document.
+
+    A document in a form that no reader knows stays in the list: it was retrieved, and its text is unknown.
+    """
+    single: list[Any] | None = [shown] if shown and isinstance(shown, (str, dict)) else None
+    items = shown if isinstance(shown, list) else single
+    return items and [document for item in items for document in documents_of(item) or [item]]
+
+
+_READERS: Final[Mapping[str, Callable[[Any, Any], dict[str, Any]]]] = {
+    **dict.fromkeys(semconv.MODEL_OPERATIONS, _model),
+    semconv.EXECUTE_TOOL: _tool,
+    semconv.RETRIEVAL: _retrieval,
+}
+"""Operation → what makes its content; any other is a run."""
+
+
+# --- building -------------------------------------------------------------------------------------------------------
+
+# What every translation does alike: attributes as they came → the span in GenAI names, its content still folded.
+
+Render = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Raw attributes that quote → content attributes of the GenAI conventions."""
+_NAMES: Final[Mapping[str, str]] = {
+    semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
+    semconv.INVOKE_AGENT: semconv.AGENT_NAME,
+    semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
+}
+_INTERRUPTS: Final = ("GraphInterrupt", "NodeInterrupt")
+"""Names of the exceptions by which LangGraph lets a run wait for a person."""
+_FLAT: Final = re.compile(r"\.\d+\.")
+"""What the name of a flat attribute holds: its value is one text of many, not a structure."""
+_OPENING, _CLOSING = frozenset("{["), frozenset("}]")
+_CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
+
+
+class AttributeLookup(Protocol):
+    """Attributes of a span as they came: a mapping, or the bytes that they are in."""
+
+    def get(self, name: str, /) -> object:
+        """Return the value of an attribute; None = there is none, or it is no short text."""
+
+    def __contains__(self, name: str, /) -> bool:
+        """Whether there is such an attribute."""
+
+
+def wire_of(span: SpanData) -> Mapping[str, Any]:
+    """Return a span's attributes as they came."""
+    attributes = span.attributes
+    return (attributes.wire or attributes) if isinstance(attributes, WireAttributes) else attributes
+
+
+def plain_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that have a GenAI name, and quote nothing."""
+    return {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
+
+
+def in_genai_names(
+    span: SpanData,
+    plain: Mapping[str, Any],
+    quoted: Mapping[str, Any],
+    render: Render,
+    *,
+    nothing: NoContent | None,
+    metadata: Mapping[str, Any] | None = None,
+) -> SpanData:
+    """Return the span with these attributes and no others.
+
+    Args:
+        plain: under GenAI names; None, and what is no plain value, is left out.
+        quoted: raw attributes that quote, all that is kept of them.
+        render: makes content of ``quoted``, once, on first need.
+        nothing: why there is no content, where ``quoted`` is empty; None of a span that has none of its own. Content that an
+            attribute limit cut is left out, and the span is marked so; the texts of a tool are kept as they are.
+        metadata: that the run was called with, beside what stands under our own names; the unit's key in the application,
+            where the span has it, is one of them.
+    """
+    known = _plain_values(plain)
+    if span.events or span.status == "error":
+        known |= _interruption(span)
+    cut = _cut_names(quoted)
+    if cut and known.get(semconv.OPERATION_NAME) != semconv.EXECUTE_TOOL:
+        quoted = {name: value for name, value in quoted.items() if name not in cut}
+        known[semconv.CONTENT_CUT] = True
+        nothing = CUT
+    content = partial(rendered, render, dict(quoted)) if quoted else None
+    told = {**span.metadata, **(metadata or {})}
+    if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
+        told = {**told, semconv.FEEDBACK_METADATA: key}
+    return replace(
+        span,
+        attributes=Attributes(known, content),
+        events=(),
+        metadata=told,
+        no_content=None if quoted else nothing,
+    )
+
+
+def _interruption(span: SpanData) -> Mapping[str, Any]:
+    """Return that a run waits for a person, if LangGraph's exception for that ended it; its graph ends without any."""
+    types = [held.get(semconv.EXCEPTION_TYPE) for _, held in span.events] + [wire_of(span).get(semconv.ERROR_TYPE)]
+    messages = [held.get(semconv.EXCEPTION_MESSAGE) for _, held in span.events]
+    waits = any(str(name).endswith(_INTERRUPTS) for name in types)
+    waits = waits or any(str(text).startswith((*_INTERRUPTS, "(Interrupt(")) for text in messages)
+    return {semconv.RUN_END: semconv.INTERRUPTED} if waits else {}
+
+
+def renamed(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return GenAI names with what stands under the first of their other names; None where nothing does."""
+    found: dict[str, Any] = dict.fromkeys(names)
+    for name, others in names.items():
+        for other in others:
+            if other in raw:
+                found[name] = raw[other]
+                break
+    return found
+
+
+def named(operation: str, name: str) -> dict[str, Any]:
+    """Return the attribute that an operation has its name in; none of one that has no name."""
+    return {_NAMES[operation]: name} if operation in _NAMES else {}
+
+
+def json_at(held: Mapping[str, Any], name: str) -> Any:
+    """Return what stands under a name; of JSON text what it says."""
+    value = held.get(name)
+    return from_wire(value) if isinstance(value, str) else value
+
+
+def conversation_of(raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
+    """Return the conversation a span belongs to, as it says itself, or as its run's metadata do."""
+    said = [raw.get(semconv.CONVERSATION_ID), raw.get(semconv.SESSION_ID), *map(metadata.get, _CONVERSATION_KEYS)]
+    for value in said:
+        if value is not None and (text := plain_text(value)):
+            return safe_text(text)
+    return None
+
+
+def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool) -> bool:
+    """Whether a LangChain run is an agent, by the rule of our own capture: agents say their name, nameless ones at the root."""
+    if metadata.get("lc_agent_name") == name:
+        return True
+    return is_root and metadata.get("ls_integration") == "langchain_create_agent"
+
+
+def _cut_names(quoted: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of whole values whose JSON was cut; one that was cut right behind a bracket is found when it is read."""
+    return [
+        name
+        for name, value in quoted.items()
+        if type(value) is str
+        and value[:1] in _OPENING
+        and value[-1:] not in _CLOSING
+        and is_cut(value)
+        and not _FLAT.search(name)
+    ]
+
+
+def _plain_values(plain: Mapping[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for name, given in plain.items():
+        kind = type(given)
+        if (kind is str and given.isascii()) or (kind is int and fits_wire(given)):  # most are
+            known[name] = given
+        elif given is not None and (value := _plain(given)) is not None:
+            known[name] = value
+    return known
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that a plain attribute may have; None for a structure."""
+    if isinstance(value, (str, int, float)):
+        return wire_value(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return wire_value(value)
+    return None
+
+
+def rendered(render: Render, quoted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the content that a span's raw attributes make; none where they are in a form that no reader foresaw."""
+    try:
+        return {name: value for name, value in render(quoted).items() if value is not None}
+    except Exception as error:  # noqa: BLE001  (a payload that no reader foresaw: the unit is read without it)
+        log_internal_error("read a span's content", error)
+        return {}

@@ -1,0 +1,304 @@
+"""The OpenTelemetry GenAI conventions, as they are and as they were; our own capture's spans among them.
+
+Content stands, from the newest form to the oldest, in
+
+    gen_ai.input.messages, gen_ai.output.messages …      structured, or as JSON
+    gen_ai.prompt.N.role, gen_ai.completion.N.content …  flat
+    gen_ai.prompt, gen_ai.completion                     one JSON each
+    span events                                          gen_ai.content.prompt, gen_ai.user.message, gen_ai.choice …
+
+Read so: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semantic Kernel, Spring AI, Strands, older OpenLLMetry.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from spanscore import semconv
+from spanscore.core.codecs.messages import joined
+from spanscore.core.codecs.sdk import ByNames, names_under, structures, under
+from spanscore.core.span import NoContent, SpanData
+from spanscore.samples.normalizers.building import Render, conversation_of, in_genai_names, wire_of
+from spanscore.samples.normalizers.older import (
+    Events,
+    older_chat,
+    older_content,
+    older_retrieval,
+    older_root,
+    older_tool,
+)
+
+__all__ = ["OPERATION_OF_RUN", "OPERATION_OF_TYPE", "GenAINormalizer", "conventional"]
+
+_ASKS_NOTHING: Final[Mapping[str, str]] = dict.fromkeys(semconv.WORDLESS_REQUESTS, semconv.EMBEDDINGS)
+OPERATION_OF_TYPE: Final[Mapping[str, str]] = {**_ASKS_NOTHING, "completion": semconv.TEXT_COMPLETION}
+"""``llm.request.type`` → operation; any other is a chat."""
+_RUNS: Final = frozenset(
+    {*semconv.MODEL_OPERATIONS, *semconv.WHOLE_OPERATIONS, semconv.RETRIEVAL, semconv.EMBEDDINGS}
+    | {semconv.EXECUTE_TOOL, semconv.EXECUTE_TASK, semconv.CREATE_AGENT, semconv.EVALUATION}
+)
+"""Operations that mean what they say; under any other name a span with a model and messages is a model's call."""
+_TALKING: Final = re.compile(
+    r"(?:^|[._])(?:(?:input|output|prompt|completion|message|request|response|content|event|question|answer)s?|\w+_data|value)$"
+)
+"""How names of attributes with content end, whoever writes it."""
+_CONTENT: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.PROMPT, semconv.COMPLETION)
+"""Attributes with content, in the newest form and, as the beginnings of flat names, in older ones."""
+_SHOWS: Final = frozenset({*_CONTENT, f"{semconv.PROMPT}.0.content", f"{semconv.COMPLETION}.0.content"})
+"""Attributes by which a span without a system may be a model's call."""
+_USED: Final = (semconv.USAGE_OUTPUT_TOKENS, semconv.USAGE_COMPLETION_TOKENS)
+_LEFT_TO_OTHERS: Final = frozenset({"logfire.openai", "logfire.anthropic", "logfire.azure_ai_inference"})
+"""Scopes of writers who put GenAI names on spans that are no call: Logfire's of a request whose answer is streamed."""
+OPERATION_OF_RUN: Final[Mapping[str, str]] = {
+    "llm": semconv.CHAT,
+    "tool": semconv.EXECUTE_TOOL,
+    "retriever": semconv.RETRIEVAL,
+    "embedding": semconv.EMBEDDINGS,
+}
+"""LangSmith's run type → operation; any other is a chain."""
+_OFF: Final = NoContent(
+    "content is not on the spans (genai)",
+    "set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY for the traced application; instrumentations from before"
+    " 2026 need OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental as well or know 'true' alone, and some have a"
+    " switch of their own. Content in log records is read, too, if they are sent where the spans are",
+)
+_IN_RECORDS: Final = NoContent(
+    "content is in log records, not on the spans (genai)",
+    "add ScoringLogRecordProcessor(scorer) to the LoggerProvider, beside ScoringSpanProcessor; or set"
+    " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY",
+)
+_RECORDS_VALUES: Final = frozenset({"event_only", "true"})
+
+
+class GenAINormalizer:
+    """Reads what any writer of the OpenTelemetry GenAI conventions writes.
+
+    Content is off by default: ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`` turns it on.
+    """
+
+    name = "genai"
+    scopes: Sequence[str] = (
+        semconv.CAPTURE_SCOPE,
+        "opentelemetry.instrumentation.genai",
+        "opentelemetry.instrumentation.openai_v2",
+        "opentelemetry.instrumentation.openai_agents",
+        "opentelemetry.instrumentation.google_genai",
+        "opentelemetry.instrumentation.vertexai",
+        "opentelemetry.instrumentation.botocore",
+        "opentelemetry.util.genai",
+        "openlit",
+        "langsmith",
+        "strands",
+        "semantic_kernel",
+        "agent_framework",
+        "Microsoft.SemanticKernel",
+        "Experimental.Microsoft.Extensions.AI",
+        "org.springframework.ai",
+        "io.opentelemetry.openai",
+        "azure.ai.inference",
+        "autogen",
+    )
+    signatures: Sequence[bytes] = tuple(name.encode() for name in (semconv.OPERATION_NAME, *_CONTENT))
+
+    def accepts(self, span: SpanData) -> bool:
+        """Whether the span names its operation, is a model's call, or our own; OpenLLMetry's are others."""
+        if span.scope == semconv.CAPTURE_SCOPE:
+            return True
+        if span.scope in _LEFT_TO_OTHERS:
+            return False
+        raw = wire_of(span)
+        if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
+            return False
+        if isinstance(raw.get(semconv.OPERATION_NAME), str):
+            return True
+        shows = semconv.SYSTEM in raw or (semconv.OPENINFERENCE_KIND not in raw and not _SHOWS.isdisjoint(raw))
+        return shows and _is_call(span, raw)
+
+    def normalize(self, span: SpanData) -> SpanData:
+        """Return our own span as it is, and any other with GenAI names alone."""
+        return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, nothing=_nothing)
+
+
+def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanData:
+    """Return a span of the conventions with GenAI names alone.
+
+    Args:
+        nothing: gives what to say where there is no content on it.
+    """
+    raw = wire_of(span)
+    names = _NAMES[(*raw,)]
+    metadata = {key: raw[name] for key, name in names.metadata} if names.metadata else {}
+    operation = _operation(raw, names.newest)
+    plain = {name: raw[under] for name, under in names.plain}
+    plain[semconv.OPERATION_NAME] = operation
+    if names.has_conversation:
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    if operation == semconv.INVOKE_WORKFLOW:
+        plain.setdefault(semconv.WORKFLOW_NAME, span.name)
+    render = _RENDERERS.get(operation, _ROOT)
+    quoted = _quoted(raw, names.newest, span.events)
+    lacking = None if quoted else _unknown_form(raw) or nothing()
+    return in_genai_names(span, plain, quoted, render, nothing=lacking, metadata=metadata or None)
+
+
+def _is_call(span: SpanData, raw: Mapping[str, Any]) -> bool:
+    """Whether a span without an operation is a model's call; speech, images, files and groups are none."""
+    if semconv.REQUEST_TYPE in raw or (semconv.REQUEST_MODEL in raw and any(name in raw for name in _USED)):
+        return True
+    return bool(_quoted(raw, _NAMES[(*raw,)].newest, span.events))
+
+
+def _unknown_form(raw: Mapping[str, Any]) -> NoContent | None:
+    """Return what to say of a span whose attributes hold texts under names that no translation reads; None where none do."""
+    names = [
+        name
+        for name, value in raw.items()
+        if isinstance(value, str) and (" " in value or value[:1] in _STRUCTURE) and _TALKING.search(name)
+    ]
+    if not names:
+        return None
+    return NoContent(
+        "the writer of the span is not known: its content stands under other names (genai)",
+        f"give a translation of your own (units.translations), which reads {', '.join(sorted(names)[:_MOST_NAMES])}",
+    )
+
+
+_STRUCTURE: Final = ("{", "[")
+_MOST_NAMES: Final = 5
+
+
+class _Names(NamedTuple):
+    """Names of a span's attributes, by what they are for.
+
+    Attributes:
+        plain: names of the conventions for what quotes nothing, each with the name that its value stands under.
+        newest: of content, in the newest form.
+        metadata: key of what LangSmith's run was called with, and the name of the attribute.
+        has_conversation: whether any may name the conversation.
+    """
+
+    plain: tuple[tuple[str, str], ...]
+    newest: tuple[str, ...]
+    metadata: tuple[tuple[str, str], ...]
+    has_conversation: bool
+
+
+def _by_use(names: tuple[str, ...]) -> _Names:
+    older = {name: other for name, other in _OLDER_PLAIN.items() if name in names or other in names}
+    plain = older | {name: name for name in names if name in semconv.PLAIN_ATTRIBUTES}
+    metadata = names_under(semconv.LANGSMITH_METADATA, names)
+    told = bool(metadata) or not {semconv.CONVERSATION_ID, semconv.SESSION_ID}.isdisjoint(names)
+    return _Names((*plain.items(),), _newest(names), metadata, told)
+
+
+def _newest(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple([name for name in names if name in _NEWEST or name.startswith(semconv.PROMPT_VARIABLE)])
+
+
+_NAMES: Final = ByNames(_by_use)
+_OLDER_PLAIN: Final[Mapping[str, str]] = {
+    semconv.PROVIDER_NAME: semconv.SYSTEM,
+    semconv.USAGE_INPUT_TOKENS: semconv.USAGE_PROMPT_TOKENS,
+    semconv.USAGE_OUTPUT_TOKENS: semconv.USAGE_COMPLETION_TOKENS,
+    semconv.USAGE_CACHE_READ_INPUT_TOKENS: semconv.USAGE_CACHE_READ_TOKENS,
+}
+"""Names of the conventions → what they were before."""
+
+
+def _quoted(raw: Mapping[str, Any], newest: Iterable[str], events: Events) -> dict[str, Any]:
+    """Return what quotes, older forms only where there is none of the newest; nothing where nobody asked or said anything."""
+    quoted = {_OF_MEMORY.get(name, name): raw[name] for name in newest}
+    for name, held in events:
+        if name == semconv.DETAILS_EVENT:
+            quoted |= {_OF_MEMORY.get(name, name): held[name] for name in _newest(held)}
+    if quoted.keys() <= _NO_TALK:
+        quoted |= older_content(raw, events)
+        return {} if quoted.keys() <= _NO_TALK else quoted
+    return quoted
+
+
+_OF_MEMORY: Final[Mapping[str, str]] = {
+    semconv.MEMORY_QUERY: semconv.RETRIEVAL_QUERY,
+    semconv.MEMORY_RECORDS: semconv.RETRIEVAL_DOCUMENTS,
+}
+"""Content of a search in a memory → the name that it has as content of a retriever."""
+_NEWEST: Final = (
+    frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai.")) | _OF_MEMORY.keys()
+)
+_NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
+"""Content without which, and nothing else, nothing was asked or said."""
+
+
+def _operation(raw: Mapping[str, Any], newest: Sequence[str]) -> str:
+    run = raw.get(semconv.LANGSMITH_KIND)
+    if isinstance(run, str):
+        return OPERATION_OF_RUN.get(run, semconv.INVOKE_WORKFLOW)
+    operation = raw.get(semconv.OPERATION_NAME)
+    if isinstance(operation, str):
+        if operation == semconv.SEARCH_MEMORY:
+            return semconv.RETRIEVAL
+        return operation if operation in _RUNS else _named_otherwise(operation, raw, newest)
+    return OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
+
+
+def _named_otherwise(operation: str, raw: Mapping[str, Any], newest: Sequence[str]) -> str:
+    """Return what a span does that has a name of its own for it: LiteLLM's ``acompletion``, Bedrock's ``converse``."""
+    if operation in _ASKS_NOTHING:
+        return _ASKS_NOTHING[operation]
+    talks = not {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}.isdisjoint(newest) or bool(older_content(raw, ()))
+    is_call = operation.startswith(semconv.CHAT) or (talks and semconv.REQUEST_MODEL in raw)
+    return semconv.CHAT if is_call else operation  # Semantic Kernel: chat.completions
+
+
+def _nothing() -> NoContent:
+    """Say why nothing is there: the application may be this process, and tell what it did with its content."""
+    switch = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().lower()
+    return _IN_RECORDS if switch in _RECORDS_VALUES else _OFF
+
+
+def _tool(quoted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a tool was given and gave; Strands has it as messages of one part."""
+    content = _conventional(quoted)
+    parts = [
+        part for name in _TALKS for message in _listed(content.get(name)) for part in _listed(message.get("parts"))
+    ]
+    told = {
+        semconv.TOOL_CALL_ARGUMENTS: next((part["arguments"] for part in parts if "arguments" in part), None),
+        semconv.TOOL_CALL_RESULT: next((joined(part["response"]) for part in parts if "response" in part), None),
+    }
+    return {**told, **content} if content else older_tool(quoted)
+
+
+def _listed(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+_TALKS: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
+
+
+def _rendering(older: Render) -> Render:
+    return lambda quoted: _conventional(quoted, unread=_TALKS) or older(quoted)
+
+
+def _conventional(quoted: Mapping[str, Any], *, unread: Collection[str] = ()) -> dict[str, Any]:
+    """Return content that has the conventions' own names, messages as lists."""
+    content = structures(quoted, unread=unread)
+    if len(content) < len(quoted) and (variables := under(semconv.PROMPT_VARIABLE, quoted)):
+        content[semconv.INPUT_VALUE] = variables
+    for name in _TALKS:
+        listed = content.get(name)
+        if isinstance(listed, dict):  # {"version", "messages": […]}
+            content[name] = listed.get("messages", [listed])
+    return {} if content.keys() <= _NO_TALK else content
+
+
+_ROOT: Final = _rendering(older_root)
+_RENDERERS: Final[Mapping[str, Render]] = {
+    **dict.fromkeys(semconv.MODEL_OPERATIONS, _rendering(older_chat)),
+    semconv.EXECUTE_TOOL: _tool,
+    semconv.RETRIEVAL: _rendering(older_retrieval),
+}
+"""Operation → what makes its content; of any other span it is that of a root."""

@@ -1,0 +1,92 @@
+"""Google's Agent Development Kit: GenAI names, and in version 1 whole requests and answers of Gemini as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.core.codecs.messages import ASSISTANT, TOOL, USER, parts, role_of
+from spanscore.core.span import NoContent, SpanData
+from spanscore.samples.normalizers.building import Render, conversation_of, in_genai_names, json_at, plain_of, wire_of
+
+__all__ = ["GoogleADK"]
+
+_SCOPE: Final = "gcp.vertex.agent"
+_REQUEST, _RESPONSE = "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response"
+_ARGUMENTS: Final = "gcp.vertex.agent.tool_call_args"
+_ANSWER: Final = "gcp.vertex.agent.tool_response"
+_QUOTING: Final = frozenset({_REQUEST, _RESPONSE, _ARGUMENTS, _ANSWER})
+_LEFT_OUT: Final = frozenset({"", "{}", "<not specified>", "<not serializable>"})
+"""What stands there where content is off, or where there is none."""
+_OPERATIONS: Final[Mapping[str, str]] = {
+    "call_llm": semconv.GENERATE_CONTENT,
+    "execute_tool": semconv.EXECUTE_TOOL,
+    "invoke_agent": semconv.INVOKE_AGENT,
+    "agent_run": semconv.INVOKE_AGENT,
+    "invocation": semconv.INVOKE_WORKFLOW,
+}
+"""First word of a span's name → operation, where it names none."""
+_NOTHING: Final = NoContent(
+    "content is not on the spans (google_adk)",
+    "the Agent Development Kit leaves it out: set ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true, or"
+    " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY, for the traced application",
+)
+
+
+class GoogleADK:
+    """Reads the kit's spans. ``ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS`` says whether content is on them."""
+
+    name = "google_adk"
+    scopes: Sequence[str] = (_SCOPE,)
+    signatures: Sequence[bytes] = (b"gcp.vertex.agent.",)
+
+    def accepts(self, span: SpanData) -> bool:
+        """Whether the span is of its scope."""
+        return span.scope == _SCOPE
+
+    def normalize(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        first, _, rest = span.name.partition(" ")
+        operation = raw.get(semconv.OPERATION_NAME) or _OPERATIONS.get(first, semconv.EXECUTE_TASK)
+        plain = plain_of(raw)
+        plain[semconv.OPERATION_NAME] = operation
+        plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": raw.get("gcp.vertex.agent.session_id")})
+        if operation == semconv.INVOKE_AGENT:
+            plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or rest.strip("[]")
+        quoted = {name: value for name, value in raw.items() if name in _QUOTING and str(value) not in _LEFT_OUT}
+        return in_genai_names(span, plain, quoted, _RENDERERS.get(str(operation), _model), nothing=_NOTHING)
+
+
+def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    request, response = (json_at(quoted, name) for name in (_REQUEST, _RESPONSE))
+    asked = request.get("contents") if isinstance(request, dict) else None
+    said = response.get("content") if isinstance(response, dict) else None
+    return {
+        semconv.INPUT_MESSAGES: _messages(asked, USER) or None,
+        semconv.OUTPUT_MESSAGES: _messages([said], ASSISTANT) or None,
+    }
+
+
+def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: json_at(quoted, _ARGUMENTS),
+        semconv.TOOL_CALL_RESULT: json_at(quoted, _ANSWER),
+    }
+
+
+_RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool}
+
+
+def _messages(contents: Any, speaker: str) -> list[dict[str, Any]]:
+    """Return Gemini's contents, ``{"role": "model", "parts": [{"text"} | {"function_call"} | {"function_response"}]}``."""
+    found = contents if isinstance(contents, list) else []
+    return [_message(one, speaker) for one in found if isinstance(one, dict) and isinstance(one.get("parts"), list)]
+
+
+def _message(content: Mapping[str, Any], speaker: str) -> dict[str, Any]:
+    read = parts(content["parts"])
+    answers = any(part["type"] == "tool_call_response" for part in read)
+    return {"role": TOOL if answers else role_of(content.get("role")) or speaker, "parts": read}

@@ -1,0 +1,94 @@
+"""Langfuse's SDK (3 and later): an observation's input and output as text or JSON, with its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.core.span import NoContent, SpanData
+from spanscore.samples.normalizers.building import (
+    arguments_in,
+    content_of,
+    conversation_of,
+    in_genai_names,
+    named,
+    parsed,
+    plain_of,
+    wire_of,
+)
+
+__all__ = ["OPERATIONS", "TYPE", "Langfuse"]
+
+_SCOPE: Final = "langfuse-sdk"
+_OBSERVATION: Final = "langfuse.observation."
+TYPE: Final = f"{_OBSERVATION}type"
+_INPUTS: Final = (f"{_OBSERVATION}input", "langfuse.trace.input")
+_OUTPUTS: Final = (f"{_OBSERVATION}output", "langfuse.trace.output")
+_METADATA: Final = (f"{_OBSERVATION}metadata.", "langfuse.trace.metadata.")
+OPERATIONS: Final[Mapping[str, str]] = {
+    "generation": semconv.CHAT,
+    "tool": semconv.EXECUTE_TOOL,
+    "retriever": semconv.RETRIEVAL,
+    "agent": semconv.INVOKE_AGENT,
+    "embedding": semconv.EMBEDDINGS,
+    "evaluator": semconv.EVALUATION,
+    "guardrail": semconv.EVALUATION,
+}
+"""Type of an observation → operation; any other is a step, which at the top of a unit is its workflow."""
+_NOTHING: Final = NoContent(
+    "content is not on the spans (langfuse)",
+    "the Langfuse SDK leaves it out: set capture_input and capture_output of @observe, or"
+    " LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED=true, for the traced application",
+)
+
+
+class Langfuse:
+    """Reads Langfuse's own spans. Content is on them unless ``@observe(capture_input=False, capture_output=False)``."""
+
+    name = "langfuse"
+    scopes: Sequence[str] = (_SCOPE,)
+    signatures: Sequence[bytes] = (_OBSERVATION.encode(),)
+
+    def accepts(self, span: SpanData) -> bool:
+        """Whether the span is an observation."""
+        return span.scope == _SCOPE or isinstance(wire_of(span).get(TYPE), str)
+
+    def normalize(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        operation = OPERATIONS.get(str(raw.get(TYPE)), semconv.INVOKE_WORKFLOW)
+        metadata = _metadata(raw)
+        plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
+        said = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
+        plain |= named(operation, span.name)
+        if operation == semconv.CHAT:
+            plain |= _usage(raw)
+        quoted = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}
+        return in_genai_names(
+            span,
+            plain,
+            quoted,
+            lambda held: content_of(operation, arguments_in(_first(held, _INPUTS)), _first(held, _OUTPUTS)),
+            nothing=_NOTHING,
+            metadata=metadata,
+        )
+
+
+def _first(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return parsed(next((quoted[name] for name in names if name in quoted), None))
+
+
+def _metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
+
+
+def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:
+    counted = parsed(raw.get(f"{_OBSERVATION}usage_details"))
+    known = counted if isinstance(counted, dict) else {}
+    return {
+        semconv.REQUEST_MODEL: raw.get(f"{_OBSERVATION}model.name"),
+        semconv.USAGE_INPUT_TOKENS: known.get("input", known.get("prompt_tokens")),
+        semconv.USAGE_OUTPUT_TOKENS: known.get("output", known.get("completion_tokens")),
+    }

@@ -1,0 +1,78 @@
+"""MLflow tracing: inputs and outputs as JSON, with the span's type; every attribute is JSON text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.core.span import NoContent, SpanData
+from spanscore.samples.normalizers.building import (
+    content_of,
+    conversation_of,
+    in_genai_names,
+    json_at,
+    named,
+    plain_of,
+    wire_of,
+)
+
+__all__ = ["OPERATIONS", "TYPE", "MLflow"]
+
+TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
+_SESSION: Final = "mlflow.trace.session"
+OPERATIONS: Final[Mapping[str, str]] = {
+    "CHAT_MODEL": semconv.CHAT,
+    "LLM": semconv.CHAT,
+    "TOOL": semconv.EXECUTE_TOOL,
+    "RETRIEVER": semconv.RETRIEVAL,
+    "AGENT": semconv.INVOKE_AGENT,
+    "EMBEDDING": semconv.EMBEDDINGS,
+    "EVALUATOR": semconv.EVALUATION,
+    "RERANKER": semconv.RERANK,
+}
+"""Type → operation; any other is a step, which at the top of a unit is its workflow."""
+_NOTHING: Final = NoContent(
+    "content is not on the spans (mlflow)",
+    "MLflow writes inputs and outputs of every span; a span processor of the traced application may have removed them",
+)
+
+
+class MLflow:
+    """Reads MLflow's own spans (3 and later), as its OTLP export writes them."""
+
+    name = "mlflow"
+    scopes: Sequence[str] = ("mlflow",)
+    signatures: Sequence[bytes] = (TYPE.encode(), _INPUTS.encode())
+
+    def accepts(self, span: SpanData) -> bool:
+        """Whether the span has MLflow's type, inputs or outputs."""
+        return bool(wire_of(span).keys() & {TYPE, _INPUTS, _OUTPUTS})
+
+    def normalize(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        operation = OPERATIONS.get(str(json_at(raw, TYPE)), semconv.INVOKE_WORKFLOW)
+        plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": json_at(raw, _SESSION)})
+        plain |= named(operation, span.name)
+        if operation == semconv.CHAT:
+            plain |= _usage(raw)
+        quoted = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
+        return in_genai_names(
+            span,
+            plain,
+            quoted,
+            lambda held: content_of(operation, json_at(held, _INPUTS), json_at(held, _OUTPUTS)),
+            nothing=_NOTHING,
+        )
+
+
+def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:
+    counted = json_at(raw, "mlflow.chat.tokenUsage")
+    known = counted if isinstance(counted, dict) else {}
+    return {
+        semconv.REQUEST_MODEL: json_at(raw, "mlflow.llm.model"),
+        semconv.USAGE_INPUT_TOKENS: known.get("input_tokens"),
+        semconv.USAGE_OUTPUT_TOKENS: known.get("output_tokens"),
+    }

@@ -1,0 +1,220 @@
+"""Content as earlier GenAI conventions had it, on the span or in the body of a log record → GenAI messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.core.codecs.messages import ASSISTANT, SYSTEM, TOOL, USER, joined
+from spanscore.core.codecs.text import from_wire, is_cut
+from spanscore.core.span import Attributes, SpanData
+from spanscore.samples.normalizers.building import (
+    answers_in,
+    content_of,
+    json_at,
+    positions,
+    prompts_in,
+    rendered,
+    split_answer,
+    spoken_by,
+    value_of,
+)
+
+__all__ = ["Events", "older_chat", "older_content", "older_retrieval", "older_root", "older_tool", "with_body"]
+
+# --- bodies ---------------------------------------------------------------------------------------------------------
+
+# Content that AWS's distribution moved from a span, whoever wrote it, to the body of a log record.
+
+
+def with_body(translated: SpanData, events: Sequence[tuple[str, Mapping[str, Any]]]) -> SpanData:
+    """Return a translated span that has no content with that of its record's body, if there is one among its events."""
+    for name, held in events:
+        if name == semconv.DETAILS_EVENT and not held.keys().isdisjoint(semconv.BODY_SIDES):
+            content = partial(rendered, partial(_content, str(translated.operation)), dict(held))
+            return replace(translated, attributes=Attributes(dict(translated.attributes), content), no_content=None)
+    return translated
+
+
+def _content(operation: str, held: Mapping[str, Any]) -> Mapping[str, Any]:
+    given, gave = (_messages(json_at(held, side)) for side in semconv.BODY_SIDES)
+    if operation in semconv.MODEL_OPERATIONS:
+        return {
+            semconv.INPUT_MESSAGES: prompts_in(_talk(given)) or None,
+            semconv.OUTPUT_MESSAGES: answers_in(_talk(gave)) or None,
+        }
+    asked = [message for message in given if message.get("role") != SYSTEM]
+    return content_of(operation, *(_whole(messages) for messages in (asked, gave)))
+
+
+def _messages(side: Any) -> list[Mapping[str, Any]]:
+    messages = side.get("messages") if isinstance(side, Mapping) else None
+    return [one for one in messages if isinstance(one, Mapping)] if isinstance(messages, list) else []
+
+
+def _talk(messages: Sequence[Mapping[str, Any]]) -> Any:
+    """Return messages; those that are a whole request or answer as JSON only if there is none beside them."""
+    plain = [message for message in messages if isinstance(value_of(message.get("content")), str)]
+    return {"messages": plain} if plain or not messages else value_of(messages[0].get("content"))
+
+
+def _whole(messages: Sequence[Mapping[str, Any]]) -> Any:
+    return value_of(messages[-1].get("content")) if messages else None
+
+
+# --- older ----------------------------------------------------------------------------------------------------------
+
+# Content as the GenAI conventions had it before ``gen_ai.input.messages``: flat, as one JSON, on span events.
+
+_ON_EVENTS: Final = "events"
+"""Key of the span events among what is quoted."""
+_EVENTS: Final = frozenset(
+    {semconv.PROMPT_EVENT, semconv.COMPLETION_EVENT, semconv.CHOICE_EVENT, *semconv.MESSAGE_EVENTS}
+)
+"""Span events that hold content."""
+_BODIES: Final = (semconv.EVENT_CONTENT, semconv.PROMPT, semconv.COMPLETION, "content", "message")
+"""Attributes of a span event that hold it, the first that is there."""
+Events = Sequence[tuple[str, Mapping[str, Any]]]
+"""Name and attributes of each event of a span."""
+_QUOTING: Final = re.compile(rf"(?:{semconv.PROMPT}|{semconv.COMPLETION})(?:$|\.\d)")
+"""Not ``gen_ai.prompt.version``."""
+_Turns = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def older_content(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
+    """Return what quotes of a span's attributes and of its events."""
+    quoted: dict[str, Any] = {name: value for name, value in raw.items() if _QUOTING.match(name)}
+    talk = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
+    if not talk:
+        return quoted
+    cut = {name: body for name, held in talk if isinstance(body := _body(held), str) and is_cut(body)}  # marks the span
+    return {**quoted, **cut, _ON_EVENTS: talk}
+
+
+def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model was asked, and what it said."""
+    for read in _FORMS:
+        asked, said = read(quoted)
+        if asked or said:
+            return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+    return {}
+
+
+def older_root(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run was given, and what it gave."""
+    if _ON_EVENTS in quoted:
+        return _with_answer(older_chat(quoted))
+    return content_of(semconv.INVOKE_WORKFLOW, _given(quoted, "input"), _gave(quoted, "output"))
+
+
+def _with_answer(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's content; where its answer stands among the messages, behind all others, as the output (Azure's agents)."""
+    asked = content.get(semconv.INPUT_MESSAGES)
+    if asked is None or content.get(semconv.OUTPUT_MESSAGES) is not None:
+        return content
+    before, answer = split_answer(asked)
+    return {semconv.INPUT_MESSAGES: before or None, semconv.OUTPUT_MESSAGES: answer or None}
+
+
+def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a tool was given, and what it gave."""
+    if _ON_EVENTS in quoted:
+        given, gave = _events_of_tool(quoted[_ON_EVENTS])
+        return {semconv.TOOL_CALL_ARGUMENTS: given, semconv.TOOL_CALL_RESULT: gave}
+    return content_of(semconv.EXECUTE_TOOL, value_of(_given(quoted, "input")), _gave(quoted, "output"))
+
+
+def older_retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a retriever was asked, and what it found."""
+    return content_of(semconv.RETRIEVAL, _given(quoted, "query"), _gave(quoted, "documents"))
+
+
+def _flat(quoted: Mapping[str, Any]) -> _Turns:
+    return _flat_messages(quoted, semconv.PROMPT, USER), _flat_messages(quoted, semconv.COMPLETION, ASSISTANT)
+
+
+def _flat_messages(quoted: Mapping[str, Any], name: str, role: str) -> list[dict[str, Any]]:
+    found = [fields for fields in positions(quoted, f"{name}.") if fields.keys() & _SPEAKS]
+    said = [fields for fields in found if "role" in fields]  # where some say whose they are, one without was cut
+    return [_flat_message(fields, role) for fields in said or found]
+
+
+_SPEAKS: Final = frozenset({"role", "content", "tool_calls.0.name", "tool_calls.0.id", "function_call.name"})
+
+
+def _flat_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+    content, said = fields.get("content"), fields.get("role", role)
+    calls = [*positions(fields, "tool_calls.")]
+    if "function_call.name" in fields:
+        calls.append({"name": fields["function_call.name"], "arguments": fields.get("function_call.arguments")})
+    blocks = from_wire(content) if isinstance(content, str) and content.startswith("[{") else content
+    return spoken_by(said if isinstance(said, str) else role, blocks, calls, fields)
+
+
+def _whole_conversation(quoted: Mapping[str, Any]) -> _Turns:
+    prompt, completion = _parsed(quoted.get(semconv.PROMPT)), _parsed(quoted.get(semconv.COMPLETION))
+    return ([] if prompt is None else prompts_in(prompt)), ([] if completion is None else answers_in(completion))
+
+
+def _on_events(quoted: Mapping[str, Any]) -> _Turns:
+    asked: list[dict[str, Any]] = []
+    said: list[dict[str, Any]] = []
+    for name, held in quoted.get(_ON_EVENTS, ()):
+        body = _parsed(_body(held))
+        if isinstance(body, str) and (is_cut(body) or name == semconv.PROMPT_EVENT):
+            asked += prompts_in(body)  # of one that was cut there are none
+        elif name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
+            said += answers_in(_blocks_of(body, ASSISTANT, held))
+        elif body is not None or name in semconv.MESSAGE_EVENTS:
+            asked += prompts_in(_blocks_of(body, semconv.MESSAGE_EVENTS.get(name, USER), held))
+    return asked, said
+
+
+def _body(held: Mapping[str, Any]) -> Any:
+    return next((held[key] for key in _BODIES if key in held), None)
+
+
+def _events_of_tool(events: Events) -> tuple[Any, Any]:
+    """Return what the events of a tool's span say: its message brings the arguments, its choice the result (Strands)."""
+    said = {name: _parsed(_body(held)) for name, held in events}
+    given = next((said[name] for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in said), None)
+    return given, joined(said.get(semconv.CHOICE_EVENT))
+
+
+def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
+    """Return the body of an event as a message of the role that its name tells, where it does not say it itself."""
+    if isinstance(body, list) and body and all(isinstance(one, dict) and "role" not in one for one in body):
+        return {"role": role, "content": body}  # Strands has content blocks as Bedrock has them
+    if isinstance(body, dict) and isinstance(body.get("message"), dict):
+        body = body["message"]
+    if isinstance(body, dict) and "role" not in body and body.keys() & {"content", "tool_calls"}:
+        return {"content": None, **body, "role": role}
+    if isinstance(body, str):
+        return {"role": role, "content": body, "tool_call_id": held.get("id")}
+    return body
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [from_wire(one) if isinstance(one, str) else one for one in value]
+    return from_wire(value) if isinstance(value, str) else value
+
+
+def _given(quoted: Mapping[str, Any], key: str) -> Any:
+    return _alone(_parsed(quoted.get(semconv.PROMPT)), key)
+
+
+def _gave(quoted: Mapping[str, Any], key: str) -> Any:
+    return _alone(_parsed(quoted.get(semconv.COMPLETION)), key)
+
+
+def _alone(value: Any, key: str) -> Any:
+    """Return what a dict of one key holds, where the key says no more than which side it is."""
+    return value[key] if isinstance(value, dict) and value.keys() == {key} else value
+
+
+_FORMS: Final[Sequence[Callable[[Mapping[str, Any]], _Turns]]] = (_flat, _whole_conversation, _on_events)

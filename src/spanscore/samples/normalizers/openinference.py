@@ -1,0 +1,275 @@
+"""OpenInference (Phoenix, Arize): flat messages and documents, and whole inputs and outputs as text or JSON.
+
+Read of LangChain, LlamaIndex, CrewAI, smolagents, Haystack, DSPy, OpenAI's client and agents, and of who else writes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.core.codecs.messages import ASSISTANT, joined
+from spanscore.core.codecs.stored_sample import call_id_in, documents_of, unfolded
+from spanscore.core.codecs.text import as_text, from_wire
+from spanscore.core.span import NoContent, SpanData
+from spanscore.samples.normalizers.building import (
+    Render,
+    agent_of_model,
+    answers_in,
+    arguments_in,
+    content_of,
+    conversation_of,
+    in_genai_names,
+    is_langchain_agent,
+    object_in,
+    plain_of,
+    positions,
+    prompts_in,
+    renamed,
+    retrieved_by,
+    spoken_by,
+    text_or_none,
+    value_of,
+    wire_of,
+)
+
+__all__ = ["OPERATIONS", "OpenInference"]
+
+OPERATIONS: Final[Mapping[str, str]] = {
+    "LLM": semconv.CHAT,
+    "RETRIEVER": semconv.RETRIEVAL,
+    "RERANKER": semconv.RERANK,
+    "TOOL": semconv.EXECUTE_TOOL,
+    "AGENT": semconv.INVOKE_AGENT,
+    "EMBEDDING": semconv.EMBEDDINGS,
+    "GUARDRAIL": semconv.EVALUATION,
+    semconv.OPENINFERENCE_EVALUATOR: semconv.EVALUATION,
+}
+"""Kind → operation; a guardrail judges, too. Any other kind is a step, which at the top of a unit is its workflow."""
+_FLAT: Final = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES)
+_LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
+_OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
+"""How Python shows an object of LlamaIndex's workflows: ``StopEvent(result=AgentOutput(…``."""
+_LANGCHAIN: Final = "openinference.instrumentation.langchain"
+_NOTHING: Final = NoContent(
+    "content is not on the spans (openinference)",
+    "OpenInference hides it: unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and the other OPENINFERENCE_HIDE_…"
+    " of the traced application, or its TraceConfig(hide_inputs=…, hide_outputs=…)",
+)
+_MIME_TYPES: Final = frozenset({semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE})
+_QUOTING: Final = _MIME_TYPES | {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE}
+_FOUND: Final = (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS, semconv.RERANKER_QUERY)
+_QUOTING_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    semconv.CHAT: (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES, semconv.LLM_PROMPTS),
+    semconv.RETRIEVAL: _FOUND,
+    semconv.RERANK: _FOUND,
+}
+"""Operation → beginnings of the attributes that quote, beside input and output; other spans only repeat those."""
+_RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
+    semconv.REQUEST_MODEL: (semconv.LLM_REQUEST_MODEL_NAME, semconv.LLM_MODEL_NAME),
+    semconv.RESPONSE_MODEL: (semconv.LLM_RESPONSE_MODEL_NAME,),
+    semconv.PROVIDER_NAME: (semconv.LLM_PROVIDER, semconv.LLM_SYSTEM),
+    semconv.USAGE_INPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}prompt",),
+    semconv.USAGE_OUTPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}completion",),
+    semconv.USAGE_CACHE_READ_INPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}prompt_details.cache_read",),
+    semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}prompt_details.cache_write",),
+    semconv.USAGE_REASONING_OUTPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}completion_details.reasoning",),
+}
+
+
+_MARKS: Final = (semconv.OPENINFERENCE_KIND, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
+_WHOLE: Final = frozenset({semconv.INPUT_VALUE, semconv.OUTPUT_VALUE})
+
+
+class OpenInference:
+    """Reads OpenInference. Content is on its spans by default; ``OPENINFERENCE_HIDE_INPUTS`` and its kin take it off."""
+
+    name = "openinference"
+    scopes: Sequence[str] = ("openinference.instrumentation.", "@arizeai/openinference-instrumentation-")
+    signatures: Sequence[bytes] = tuple(name.encode() for name in _MARKS)
+
+    def accepts(self, span: SpanData) -> bool:
+        """Whether the span has OpenInference's kind, an input or an output."""
+        raw = wire_of(span)
+        return isinstance(raw.get(semconv.OPENINFERENCE_KIND), str) or not _WHOLE.isdisjoint(raw)
+
+    def normalize(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        metadata = _metadata(raw)
+        operation = _operation(span, raw, metadata)
+        quoting = _QUOTING_OF.get(operation, ())
+        quoted = {
+            name: value
+            for name, value in raw.items()
+            if (name in _QUOTING or name.startswith(quoting)) and value != semconv.OPENINFERENCE_REDACTED
+        }
+        return in_genai_names(
+            span,
+            _described(span, raw, operation, metadata),
+            quoted if _can_be_read(quoted, operation, span.scope) else {},
+            _RENDERERS.get(operation, _root),
+            nothing=_NOTHING,
+            metadata=metadata,
+        )
+
+
+def _can_be_read(quoted: Mapping[str, Any], operation: str, scope: str) -> bool:
+    """Whether there is content; what only shows Python's objects is none, as the spans below say the same in words."""
+    if not quoted.keys() - _MIME_TYPES:
+        return False
+    if operation == semconv.CHAT and not any(name.startswith(_FLAT) for name in quoted):
+        return any(_chat(quoted).values())
+    output = quoted.get(semconv.OUTPUT_VALUE)
+    return not (scope == _LLAMA_INDEX and isinstance(output, str) and _OBJECT.match(output))
+
+
+def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = raw.get(semconv.OPENINFERENCE_METADATA)
+    known = from_wire(text) if isinstance(text, str) else text
+    return known if isinstance(known, dict) else {}
+
+
+def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    kind = str(raw.get(semconv.OPENINFERENCE_KIND)).upper()
+    operation = OPERATIONS.get(kind, semconv.INVOKE_WORKFLOW)
+    if span.scope != _LANGCHAIN or operation not in {semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW}:
+        return operation
+    # Whatever has "agent" in its name is an AGENT there: a node, a router, a prompt.
+    is_agent = is_langchain_agent(span.name, metadata, is_root=span.parent_id is None)
+    return semconv.INVOKE_AGENT if is_agent else semconv.INVOKE_WORKFLOW
+
+
+def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    plain = plain_of(raw)
+    plain |= renamed(raw, _RENAMED)
+    plain[semconv.OPERATION_NAME] = operation
+    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    if operation == semconv.EXECUTE_TOOL:
+        plain[semconv.TOOL_NAME] = raw.get(semconv.OPENINFERENCE_TOOL) or span.name
+        plain[semconv.TOOL_CALL_ID] = _call_id(raw)
+    elif operation == semconv.INVOKE_AGENT:
+        plain[semconv.AGENT_NAME] = raw.get(semconv.OPENINFERENCE_AGENT) or span.name
+    elif operation == semconv.INVOKE_WORKFLOW:
+        plain[semconv.WORKFLOW_NAME] = span.name
+    elif operation == semconv.CHAT:
+        plain[semconv.AGENT_NAME] = agent_of_model(metadata)
+        finished = raw.get(semconv.LLM_FINISH_REASON)
+        plain[semconv.RESPONSE_FINISH_REASONS] = None if finished is None else [str(finished)]
+    return plain
+
+
+def _call_id(raw: Mapping[str, Any]) -> Any:
+    """Return the id of the call a tool answers; LangChain has it in the answer only."""
+    named = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
+    return call_id_in(raw.get(semconv.OUTPUT_VALUE)) if named is None else named
+
+
+def _value(quoted: Mapping[str, Any], name: str, mime_type: str) -> Any:
+    """Return an input or output: parsed where it says that it is JSON, else the text as it is, be it ``5`` or ``true``."""
+    value = quoted.get(name)
+    known = from_wire(value) if isinstance(value, str) and "json" in str(quoted.get(mime_type)) else value
+    known = value_of(known) if isinstance(known, str) and known.startswith(_PYTHON) else known
+    return text_or_none(known)
+
+
+_PYTHON: Final = ("{'", "[{'")
+"""How the text of a Python dict begins, or of a list of these: BeeAI's answers."""
+
+
+def _input(quoted: Mapping[str, Any]) -> Any:
+    """Return the input; of the many writers that leave its mime type out, an object is one nevertheless."""
+    return object_in(_value(quoted, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE))
+
+
+def _output(quoted: Mapping[str, Any]) -> Any:
+    return _value(quoted, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE)
+
+
+def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    return content_of(semconv.INVOKE_WORKFLOW, _input(quoted), _output(quoted))
+
+
+def _chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    asked = [] if not _is_langchains(quoted) else prompts_in(_input(quoted))  # the dump has ids, which tell history
+    asked = asked or _flat_messages(quoted, semconv.LLM_INPUT_MESSAGES, None) or _prompts(quoted)
+    said = _flat_messages(quoted, semconv.LLM_OUTPUT_MESSAGES, ASSISTANT) or answers_in(_output(quoted))
+    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+
+
+def _is_langchains(quoted: Mapping[str, Any]) -> bool:
+    text = quoted.get(semconv.INPUT_VALUE)
+    return isinstance(text, str) and text.startswith('{"messages": [[')
+
+
+def _prompts(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    prompts = quoted.get(semconv.LLM_PROMPTS)
+    return prompts_in(list(prompts) if isinstance(prompts, (list, tuple)) else _input(quoted))
+
+
+def _flat_messages(quoted: Mapping[str, Any], prefix: str, role: str | None) -> list[dict[str, Any]]:
+    read = (_flat_message(fields, role) for fields in positions(quoted, prefix))
+    return [message for message in read if message is not None]
+
+
+def _flat_message(fields: Mapping[str, Any], role: str | None) -> dict[str, Any] | None:
+    """Return one message; None for one that does not say whose it is, unless that is known."""
+    said = fields.get("message.role", role)
+    if not isinstance(said, str):
+        return None
+    content = fields.get("message.content")
+    blocks = [_block(block) for block in positions(fields, "message.contents.")]
+    calls = [_call(call) for call in positions(fields, "message.tool_calls.")]
+    if "message.function_call_name" in fields:
+        arguments = fields.get("message.function_call_arguments_json")
+        calls.append({"name": fields["message.function_call_name"], "arguments": arguments})
+    answered = {"tool_call_id": fields.get("message.tool_call_id"), "name": fields.get("message.name")}
+    return spoken_by(said, content if content is not None else blocks, calls, answered)
+
+
+def _block(fields: Mapping[str, Any]) -> dict[str, Any]:
+    kind = fields.get("message_content.type", "text")
+    if "message_content.text" in fields:
+        return {"type": kind if kind == "reasoning" else "text", "text": fields["message_content.text"]}
+    return {"type": kind}
+
+
+def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
+    name, arguments = fields.get("tool_call.function.name"), fields.get("tool_call.function.arguments")
+    return {"id": fields.get("tool_call.id"), "name": name, "arguments": arguments}
+
+
+def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    output = _output(quoted)
+    if isinstance(output, dict) and "tool_name" in output and "blocks" in output:  # LlamaIndex's ToolOutput
+        output = joined(output["blocks"])
+    return content_of(semconv.EXECUTE_TOOL, arguments_in(value_of(_input(quoted))), output)
+
+
+def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    query = quoted.get(semconv.RERANKER_QUERY, quoted.get(semconv.INPUT_VALUE))
+    output = unfolded(_output(quoted))
+    dumped = output["documents"] if isinstance(output, dict) and "documents" in output else output
+    if not documents_of(dumped[:1] if isinstance(dumped, list) else dumped):  # else ids are in the dump alone
+        flat = [*positions(quoted, semconv.OPENINFERENCE_DOCUMENTS), *positions(quoted, semconv.RERANKER_DOCUMENTS)]
+        dumped = [_flat_document(fields) for fields in flat] or dumped
+    return {
+        semconv.RETRIEVAL_QUERY: None if query is None else as_text(query),
+        semconv.RETRIEVAL_DOCUMENTS: retrieved_by(dumped),
+    }
+
+
+def _flat_document(fields: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: fields.get(f"document.{name}") for name in ("id", "content", "score")}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+_RENDERERS: Final[Mapping[str, Render]] = {
+    semconv.CHAT: _chat,
+    semconv.EXECUTE_TOOL: _tool,
+    semconv.RETRIEVAL: _retrieval,
+    semconv.RERANK: _retrieval,
+}
+"""Operation → what makes its content; of any other span it is that of a root."""

@@ -1,0 +1,214 @@
+"""OpenLLMetry (Traceloop, Dynatrace, Instana): whole inputs and outputs as JSON, and GenAI names with meanings of its own.
+
+Any chain at the top is an ``invoke_agent``, a retriever a ``vector_db_retrieve``, a tool's ``gen_ai.tool.call.arguments`` hold
+its callback's arguments, its tags and its metadata.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.core.codecs.sdk import under
+from spanscore.core.codecs.stored_sample import call_id_in
+from spanscore.core.codecs.text import from_wire
+from spanscore.core.span import Attributes, NoContent, SpanData
+from spanscore.samples.normalizers.building import (
+    Render,
+    agent_of_model,
+    arguments_in,
+    content_of,
+    conversation_of,
+    in_genai_names,
+    is_langchain_agent,
+    plain_of,
+    value_of,
+    wire_of,
+)
+from spanscore.samples.normalizers.genai import conventional
+
+__all__ = ["OpenLLMetry"]
+
+_PROVIDERS: Final = (
+    *("alephalpha", "anthropic", "bedrock", "cohere", "crewai", "google_generativeai", "groq", "haystack", "langchain"),
+    *("llamaindex", "mistralai", "ollama", "openai.", "replicate", "sagemaker", "together", "transformers", "vertexai"),
+    *("watsonx", "writer", "mcp", "agno"),
+)
+_SCOPES: Final = (
+    *(f"opentelemetry.instrumentation.{name}" for name in _PROVIDERS),
+    "traceloop.tracer",
+    "@traceloop/instrumentation-",
+)
+_OFF: Final = NoContent(
+    "content is not on the spans (openllmetry)",
+    "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
+)
+_IN_RECORDS: Final = NoContent(
+    "content is in log records, not on the spans (openllmetry)",
+    "OpenLLMetry's instrumentor was made with use_legacy_attributes=False: leave that argument out, or add"
+    " ScoringLogRecordProcessor(scorer) to the LoggerProvider, beside ScoringSpanProcessor",
+)
+_INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT, semconv.TOOL_CALL_ARGUMENTS)
+_OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT, semconv.TOOL_CALL_RESULT)
+"""The last is all that a tool of OpenAI's agents has."""
+_QUOTING: Final = frozenset({*_INPUTS, *_OUTPUTS})
+_UNKNOWN: Final = "unknown"
+
+
+class OpenLLMetry:
+    """Reads OpenLLMetry. Content is on its spans by default; ``TRACELOOP_TRACE_CONTENT=false`` takes it off."""
+
+    name = "openllmetry"
+    scopes: Sequence[str] = _SCOPES
+    signatures: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), b"traceloop.entity.")
+
+    def accepts(self, span: SpanData) -> bool:
+        """Whether the span has a kind or a workflow of Traceloop's, or GenAI names and a scope of OpenLLMetry's."""
+        raw = wire_of(span)
+        if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
+            return True
+        named = semconv.OPERATION_NAME in raw or semconv.SYSTEM in raw
+        return span.scope.startswith(_SCOPES) and (named or _is_rest(raw))
+
+    def normalize(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        metadata = _metadata(raw)
+        if semconv.TRACELOOP_KIND not in raw:
+            return _model(conventional(span, nothing=partial(_nothing, span.scope)), metadata)
+        operation = _operation(span, raw, metadata)
+        is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
+        quoted = {} if is_step else {name: raw[name] for name in _QUOTING & raw.keys()}  # its neighbours say it, too
+        return in_genai_names(
+            span,
+            _described(span, raw, operation, metadata),
+            quoted,
+            _RENDERERS.get(operation, _root),
+            nothing=None if is_step else _nothing(span.scope),
+            metadata=metadata,
+        )
+
+
+def _is_rest(raw: Mapping[str, Any]) -> bool:
+    """Whether it is what is left of a long chat: the SDK keeps 128 attributes, and drops the oldest."""
+    return any(name.startswith(f"{semconv.COMPLETION}.") for name in raw)
+
+
+def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = under(semconv.TRACELOOP_PROPERTIES, raw)
+    given = raw.get(semconv.TRACELOOP_INPUT)
+    if known or raw.get(semconv.TRACELOOP_KIND) != "workflow" or not isinstance(given, str):
+        return known
+    if '"metadata": {"' not in given:  # releases before 0.50 have it nowhere else
+        return known
+    held = _under(from_wire(given), "metadata")
+    return held if isinstance(held, dict) else known
+
+
+def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    kind, named = raw.get(semconv.TRACELOOP_KIND), raw.get(semconv.OPERATION_NAME)
+    if kind == "tool":
+        return semconv.EXECUTE_TOOL
+    if named == semconv.VECTOR_DB_RETRIEVE:
+        return semconv.RETRIEVAL
+    if kind == "agent" or is_langchain_agent(_name(span, raw), metadata, is_root=kind == "workflow"):
+        return semconv.INVOKE_AGENT
+    return semconv.INVOKE_WORKFLOW if kind == "workflow" else semconv.EXECUTE_TASK
+
+
+def _name(span: SpanData, raw: Mapping[str, Any]) -> str:
+    return str(raw.get(semconv.TRACELOOP_ENTITY) or span.name)
+
+
+def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    plain = plain_of(raw)
+    plain.pop(semconv.AGENT_NAME, None)  # every chain is an agent there
+    plain[semconv.OPERATION_NAME] = operation
+    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    if operation == semconv.EXECUTE_TOOL:
+        plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
+        plain[semconv.TOOL_CALL_ID] = _call_id(raw)
+    elif operation == semconv.INVOKE_AGENT:
+        plain[semconv.AGENT_NAME] = _name(span, raw)
+    elif operation == semconv.INVOKE_WORKFLOW:
+        plain[semconv.WORKFLOW_NAME] = _name(span, raw)
+    return plain
+
+
+def _call_id(raw: Mapping[str, Any]) -> Any:
+    """Return the id of the call that a tool answers, which LangChain has in the answer only."""
+    return next((found for name in _OUTPUTS if (found := call_id_in(raw.get(name)))), raw.get(semconv.TOOL_CALL_ID))
+
+
+def _model(span: SpanData, metadata: Mapping[str, Any]) -> SpanData:
+    """Return a span with GenAI names as they are meant: the model that LangChain knows, the conversation, the agent."""
+    attributes = span.attributes
+    assert isinstance(attributes, Attributes)
+    known = {
+        semconv.CONVERSATION_ID: attributes.get(semconv.CONVERSATION_ID) or conversation_of({}, metadata),
+        semconv.REQUEST_MODEL: _model_name(attributes.get(semconv.REQUEST_MODEL), metadata.get("ls_model_name")),
+        semconv.RESPONSE_MODEL: _model_name(attributes.get(semconv.RESPONSE_MODEL), None),
+    }
+    if span.operation in semconv.MODEL_OPERATIONS:
+        known[semconv.AGENT_NAME] = agent_of_model(metadata)
+    return replace(span, attributes=attributes.with_plain(known), metadata={**span.metadata, **metadata})
+
+
+def _model_name(written: Any, known: Any) -> Any:
+    return known if written in (None, _UNKNOWN) else written
+
+
+def _nothing(scope: str) -> NoContent:
+    """Say why nothing is there: in this process the instrumentation itself tells where it writes."""
+    parts = scope.split(".")[:3]
+    modules = (sys.modules.get(".".join([*parts, *rest])) for rest in (["config"], ["shared", "config"]))
+    legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
+    return _IN_RECORDS if False in legacy else _OFF
+
+
+def _of(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
+    text = next((quoted[name] for name in names if name in quoted), None)
+    return from_wire(text) if isinstance(text, str) else text
+
+
+_STREAMED: Final = {"input": ""}
+"""What LangChain says at its start that a streamed run is given."""
+
+
+def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    given, gave = _under(_of(quoted, _INPUTS), "inputs"), _of(quoted, _OUTPUTS)
+    ended = gave.get("kwargs") if isinstance(gave, dict) else None
+    if given == _STREAMED and isinstance(ended, dict):
+        given = ended.get("inputs", given)
+    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(given), _under(gave, "outputs"))
+
+
+def _under(value: Any, key: str) -> Any:
+    return value[key] if isinstance(value, dict) and key in value else value
+
+
+def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    given, gave = _arguments(_of(quoted, _INPUTS)), _of(quoted, _OUTPUTS)
+    if isinstance(gave, dict) and "output" in gave and gave.keys() <= {"output", "kwargs"}:  # of LangChain's callback
+        gave = gave["output"]
+    return content_of(semconv.EXECUTE_TOOL, given, gave)
+
+
+def _arguments(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return value_of(given)
+    if "input_str" in given:
+        return given["inputs"] if given.get("inputs") is not None else value_of(given["input_str"])
+    return arguments_in(_under(given, "inputs"))
+
+
+def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    return content_of(semconv.RETRIEVAL, _of(quoted, _INPUTS), _of(quoted, _OUTPUTS))
+
+
+_RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}
+"""Operation → what makes its content; of any other span it is that of a root."""

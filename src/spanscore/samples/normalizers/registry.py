@@ -1,0 +1,159 @@
+"""Translator: a span of any instrumentation → the span in GenAI names. Which translations there are, in the order of asking.
+
+A new one is a file here, and a line in ``TRANSLATIONS``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from spanscore import semconv
+from spanscore.core.plugins import Entry, Registry
+from spanscore.core.span import CUT, SpanData
+from spanscore.protocols import SpanNormalizer
+from spanscore.samples.normalizers.older import with_body
+
+__all__ = ["TRANSLATIONS", "Translated", "Translator"]
+
+_ROOM: Final = "spanscore.samples.normalizers"
+TRANSLATIONS: Final = Registry(
+    kind="translation",
+    protocol=SpanNormalizer,
+    outside="my_pkg.translations:MyNormalizer",
+    built_in={
+        "genai": f"{_ROOM}.genai:GenAINormalizer",
+        "openinference": f"{_ROOM}.openinference:OpenInference",
+        "openllmetry": f"{_ROOM}.openllmetry:OpenLLMetry",
+        "vercel_ai": f"{_ROOM}.vercel_ai:VercelAI",
+        "pydantic_ai": f"{_ROOM}.pydantic_ai:PydanticAI",
+        "google_adk": f"{_ROOM}.google_adk:GoogleADK",
+        "langfuse": f"{_ROOM}.langfuse:Langfuse",
+        "mlflow": f"{_ROOM}.mlflow:MLflow",
+        "logfire": f"{_ROOM}.logfire:Logfire",
+    },
+)
+"""In the order in which they are asked: the first that claims a span and finds content on it translates it."""
+
+
+class Translated(NamedTuple):
+    """What came of the spans that ask and answer, steps aside, of one translation.
+
+    Attributes:
+        spans: how many it has read.
+        without_content: on how many of them it found none.
+        hint: what to do about the latest of those; empty where there is none.
+        cut: how many have content that an attribute limit cut.
+    """
+
+    spans: int
+    without_content: int
+    hint: str = ""
+    cut: int = 0
+
+
+class Translator:
+    """Translates spans by the first translation that finds content on them. Owned by one thread; ``knows`` is any thread's.
+
+    Attributes:
+        marks: what betrays a span of some translation in its bytes on the wire.
+
+    Args:
+        own: a user's, which are asked before the built-in ones.
+
+    Raises:
+        ConfigurationError: one of ``own`` is none, or cannot be made.
+    """
+
+    def __init__(self, own: Sequence[SpanNormalizer | Entry] = ()) -> None:
+        self._translations: Sequence[SpanNormalizer] = TRANSLATIONS.each([*own, *TRANSLATIONS.built_in])
+        self.marks = tuple(dict.fromkeys(mark for translation in self._translations for mark in translation.signatures))
+        self._scopes = frozenset(scope for translation in self._translations for scope in translation.scopes)
+        self._prefixes = _prefixes(self._scopes)
+        self._spans: Counter[str] = Counter()
+        self._without: Counter[str] = Counter()
+        self._cut: Counter[str] = Counter()
+        self._remedies: dict[str, str] = {}
+
+    def knows(self, scope: str) -> bool:
+        """Whether an instrumentation scope is one whose spans some translation reads. Pure: worth remembering by scope."""
+        return scope in self._scopes or scope.startswith(self._prefixes)
+
+    def of_scope(self, scope: str) -> str | None:
+        """Return the name of the first translation that names an instrumentation scope; None if none does."""
+        named = (
+            one.name for one in self._translations if scope in one.scopes or scope.startswith(_prefixes(one.scopes))
+        )
+        return next(named, None)
+
+    def translate(self, span: SpanData) -> SpanData | None:
+        """Return the span in GenAI names, and count it; None if no translation claims it, or an evaluator wrote it.
+
+        A span whose operation is in `semconv.NOT_READ_OPERATIONS` keeps its operation alone.
+        """
+        if span.scope in semconv.EVALUATOR_SCOPES:  # an evaluation is never evaluated, whoever's marks it has, too
+            return None
+        found = self._translated(span)
+        if found is None:
+            return None
+        translation, translated = found
+        operation = translated.operation
+        if str(operation) in semconv.NOT_READ_OPERATIONS:
+            return replace(span, attributes={semconv.OPERATION_NAME: operation}, events=())
+        if operation != semconv.EXECUTE_TASK:
+            self._count(translation.name, translated)
+        return translated
+
+    def reads(self, span: SpanData) -> str | None:
+        """Return the name of the translation that ``translate`` takes for a span; None where none claims it."""
+        found = self._translated(span)
+        return None if found is None else found[0].name
+
+    def _translated(self, span: SpanData) -> tuple[SpanNormalizer, SpanData] | None:
+        """Return the first translation that finds content, else the last that claims the span, with what it made."""
+        found: tuple[SpanNormalizer, SpanData] | None = None
+        for translation in self._translations:
+            if translation.accepts(span):
+                found = translation, translation.normalize(span)
+                if found[1].no_content is None:
+                    break
+        if found is not None and found[1].no_content is not None and span.events:
+            return found[0], with_body(found[1], span.events)
+        return found
+
+    def _count(self, name: str, span: SpanData) -> None:
+        lacking = span.no_content
+        if lacking is not None and lacking is not CUT:
+            self._without[name] += 1
+            self._remedies[name] = lacking.hint
+        if span.attributes.get(semconv.CONTENT_CUT):
+            self._cut[name] += 1
+        self._spans[name] += 1
+
+    def counted(self) -> Mapping[str, Translated]:
+        """Return what came of each translation that read a span. Any thread."""
+        return {
+            name: Translated(spans, self._without[name], self._remedies.get(name, ""), self._cut[name])
+            for name, spans in self._spans.copy().items()
+        }
+
+    def notes(self) -> list[str]:
+        """Return what ``status()`` says of translations whose spans lack content, and what to do about it. Any thread."""
+        counted = self.counted().items()
+        silent = [
+            f"no span of {name} has content ({found.spans:,} read): {found.hint}"
+            for name, found in counted
+            if found.without_content == found.spans
+        ]
+        cut = [
+            f"content of {found.cut:,} of {found.spans:,} spans of {name} was {CUT.reason}: {CUT.hint}"
+            for name, found in counted
+            if found.cut
+        ]
+        return silent + cut
+
+
+def _prefixes(scopes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(scope if scope[-1] in ".-" else f"{scope}." for scope in scopes)

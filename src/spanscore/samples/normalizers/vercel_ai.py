@@ -1,0 +1,152 @@
+"""The Vercel AI SDK (npm ``ai``, 3 to 6): what was asked and answered under ``ai.*``, as JSON of its own messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.core.codecs.messages import ASSISTANT, USER, parts, role_of, text_message
+from spanscore.core.codecs.sdk import under
+from spanscore.core.span import NoContent, SpanData
+from spanscore.samples.normalizers.building import (
+    Render,
+    conversation_of,
+    in_genai_names,
+    json_at,
+    plain_of,
+    renamed,
+    wire_of,
+)
+
+__all__ = ["CALL", "VercelAI", "operation_of"]
+
+CALL: Final = "ai.operationId"
+_TOOL: Final = "ai.toolCall"
+_METADATA: Final = "ai.telemetry.metadata."
+_FUNCTION: Final = "ai.telemetry.functionId"
+_PROMPT, _MESSAGES = "ai.prompt", "ai.prompt.messages"
+_TEXT: Final = ("ai.response.text", "ai.result.text", "ai.response.object", "ai.result.object")
+_CALLED: Final = ("ai.response.toolCalls", "ai.result.toolCalls")
+_REASONING: Final = "ai.response.reasoning"
+_ARGUMENTS, _RESULT = "ai.toolCall.args", "ai.toolCall.result"
+_QUOTING: Final = frozenset({_PROMPT, _MESSAGES, *_TEXT, *_CALLED, _REASONING, _ARGUMENTS, _RESULT})
+"""Attributes that quote; ``ai.result.*`` is how version 3 called them."""
+_RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
+    semconv.PROVIDER_NAME: (semconv.SYSTEM, "ai.model.provider"),
+    semconv.REQUEST_MODEL: ("ai.model.id",),
+    semconv.RESPONSE_MODEL: ("ai.response.model",),
+    semconv.USAGE_INPUT_TOKENS: ("ai.usage.inputTokens", "ai.usage.promptTokens"),
+    semconv.USAGE_OUTPUT_TOKENS: ("ai.usage.outputTokens", "ai.usage.completionTokens"),
+}
+_CONVERSATION: Final = ("sessionId", "threadId", "conversationId", "chatId")
+"""What applications call a conversation in the metadata of their telemetry."""
+_NOTHING: Final = NoContent(
+    "content is not on the spans (vercel_ai)",
+    "the AI SDK leaves it out: set recordInputs and recordOutputs of experimental_telemetry to true, or leave both away",
+)
+
+
+class VercelAI:
+    """Reads the AI SDK. Content is on its spans unless ``recordInputs`` or ``recordOutputs`` is false."""
+
+    name = "vercel_ai"
+    scopes: Sequence[str] = ("ai",)
+    signatures: Sequence[bytes] = (CALL.encode(),)
+
+    def accepts(self, span: SpanData) -> bool:
+        """Whether the span names an operation of the SDK."""
+        return isinstance(wire_of(span).get(CALL), str)
+
+    def normalize(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        operation = operation_of(str(raw[CALL]))
+        metadata = under(_METADATA, raw)
+        said = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
+        plain = _described(raw, operation)
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
+        quoted = {name: value for name, value in raw.items() if name in _QUOTING}
+        render = _RENDERERS.get(operation, _run)
+        return in_genai_names(span, plain, quoted, render, nothing=_NOTHING, metadata=metadata)
+
+
+def _described(raw: Mapping[str, Any], operation: str) -> dict[str, Any]:
+    plain = {**renamed(raw, _RENAMED), **plain_of(raw), semconv.OPERATION_NAME: operation}
+    if operation == semconv.EXECUTE_TOOL:
+        plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
+    elif operation == semconv.INVOKE_WORKFLOW:
+        plain[semconv.WORKFLOW_NAME] = raw.get(_FUNCTION) or raw[CALL]
+    return plain
+
+
+def operation_of(called: str) -> str:
+    """Return what ``ai.generateText``, ``ai.generateText.doGenerate`` or ``ai.toolCall`` does."""
+    if called == _TOOL:
+        return semconv.EXECUTE_TOOL
+    if called.startswith(("ai.embed", "ai.rerank")):
+        return semconv.EMBEDDINGS
+    return semconv.CHAT if called.rpartition(".")[2].startswith("do") else semconv.INVOKE_WORKFLOW
+
+
+def _run(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    prompt = json_at(quoted, _PROMPT)
+    if isinstance(prompt, dict):
+        prompt = prompt.get("messages") or prompt.get("prompt")
+    asked = [text_message(USER, prompt)] if isinstance(prompt, str) else _messages(prompt)
+    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: _said(quoted)}
+
+
+def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    asked = _messages(json_at(quoted, _MESSAGES))
+    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: _said(quoted)}
+
+
+def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: json_at(quoted, _ARGUMENTS),
+        semconv.TOOL_CALL_RESULT: json_at(quoted, _RESULT),
+    }
+
+
+_RENDERERS: Final[Mapping[str, Render]] = {semconv.CHAT: _model, semconv.EXECUTE_TOOL: _tool}
+
+
+def _said(quoted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return what was answered, as one message: reasoning, text (or an object's JSON) and calls; None where nothing was."""
+    text = next((quoted[name] for name in _TEXT if name in quoted), None)
+    said = [*_thought(quoted.get(_REASONING)), *parts(text), *_calls(quoted)]
+    return [{"role": ASSISTANT, "parts": said}] if said or text is not None else None
+
+
+def _thought(text: Any) -> list[dict[str, Any]]:
+    return [{"type": "reasoning", "content": text}] if isinstance(text, str) and text else []
+
+
+def _calls(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    called = json_at(quoted, next((name for name in _CALLED if name in quoted), ""))
+    return (
+        parts([{**call, "type": "tool-call"} for call in called if isinstance(call, dict)])
+        if isinstance(called, list)
+        else []
+    )
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    found = value if isinstance(value, list) else []
+    return [message for one in found if isinstance(one, dict) for message in _message(one)]
+
+
+def _message(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    role, content = role_of(one.get("role")), one.get("content")
+    if role is None:
+        return []
+    blocks = [_block(block) for block in content] if isinstance(content, list) else content
+    read = [part for block in blocks for part in block] if isinstance(blocks, list) else parts(blocks)
+    return [{"role": role, "parts": read}]
+
+
+def _block(block: Any) -> list[dict[str, Any]]:
+    if isinstance(block, dict) and block.get("type") == "reasoning":
+        return [{"type": "reasoning", "content": block.get("text")}]
+    return parts([block])

@@ -1,0 +1,285 @@
+"""Values and documents in any form → texts: words if a value has some, else JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from spanscore.core.codecs.messages import is_message, message_text, role_of, text_message
+from spanscore.core.codecs.text import as_text, from_wire, safe_text
+
+__all__ = [
+    "CONTEXT_KEYS",
+    "Retrieved",
+    "are_messages",
+    "documents_in",
+    "has_records",
+    "holds",
+    "in_lists",
+    "is_pair_of_texts",
+    "keyed",
+    "leaves",
+    "retrieved_in",
+    "scalar",
+    "talk_of",
+    "text_of",
+    "worded",
+]
+
+# --- texts ----------------------------------------------------------------------------------------------------------
+
+# What a side of a unit's root holds → texts: words where a value has some, else JSON; and the texts a structure is made of.
+
+CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
+"""Keys under which an application keeps what it retrieved: never a question, never an answer."""
+_DEPTH = 4
+_NO_WORD = re.compile(r"[\W_]")
+
+
+def keyed(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[str]:
+    """Give what ``read`` makes of the values under these keys, in the order of the keys."""
+    if isinstance(value, dict) and not is_message(value):
+        found = (read(value[key]) for key in keys if value.get(key) is not None)
+        yield from (text for text in found if text is not None)
+
+
+def scalar(value: Any) -> str | None:
+    """Return a text, number or boolean as text; a structure is none."""
+    return as_text(value) if isinstance(value, (str, int, float)) else None
+
+
+def text_of(value: Any) -> str | None:
+    """Return any value as text: words where it has some, else JSON; None of None."""
+    if value is None:
+        return None
+    said = value[-1] if are_messages(value) else value
+    if is_message(said):
+        return message_text(said)
+    joined = _joined(value)
+    inner = value.get("text", value.get("content")) if isinstance(value, dict) else joined
+    return as_text(inner if isinstance(inner, str) else value)
+
+
+def worded(value: Any) -> Any:
+    """Return a value with its messages as their words."""
+    if is_message(value):
+        return message_text(value)
+    if isinstance(value, dict):
+        return {key: worded(inner) for key, inner in value.items()}
+    return [worded(inner) for inner in value] if isinstance(value, list) else value
+
+
+def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
+    """Return key path → text of each text that a structure of dicts holds, messages included; an empty text is none.
+
+    Documents, and what stands under a key for them, are not among them; nor is what lists hold (``in_lists``).
+    """
+    if not isinstance(value, Mapping) or depth <= 0 or _is_apart(value):
+        return {}
+    found: dict[str, str] = {}
+    for key, inner in value.items():
+        if key in CONTEXT_KEYS:
+            continue
+        text = _words(inner)
+        if text is None:
+            found |= {f"{key}.{path}": leaf for path, leaf in leaves(inner, depth - 1).items()}
+        elif text.strip():
+            found[key] = text
+    return found
+
+
+def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
+    """Return the texts that stand in lists of a structure, as in ``{"jokes": ["…", "…"]}``; documents are not among them."""
+    if isinstance(value, str):
+        return [value] if value.strip() else []
+    if depth <= 0:
+        return []
+    inside = _containers(value) if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return [text for inner in inside for text in in_lists(inner, depth - 1)]
+
+
+def has_records(value: Any, depth: int = _DEPTH) -> bool:
+    """Whether lists of a structure hold dicts with texts, as in ``[{"question": "…"}, …]``; documents and messages are none."""
+    if depth <= 0:
+        return False
+    if isinstance(value, Mapping):
+        return any(has_records(inner, depth - 1) for inner in _containers(value))
+    return isinstance(value, list) and any(leaves(inner) or has_records(inner, depth - 1) for inner in value)
+
+
+def holds(text: str, part: str) -> bool:
+    """Whether a text contains another as whole words: ``en`` does not stand in ``When``."""
+    part = part.strip()
+    at = text.find(part) if part else -1
+    while at >= 0:
+        end = at + len(part)
+        if not (_joins(text, at) or _joins(text, end)):
+            return True
+        at = text.find(part, _next_word(text, at) if part[0].isalnum() else at + 1)
+    return False
+
+
+def are_messages(value: Any) -> bool:
+    """Whether a value is a list of messages, and not empty."""
+    return isinstance(value, list) and bool(value) and all(is_message(item) for item in value)
+
+
+def talk_of(value: Any) -> list[dict[str, Any]]:
+    """Return a list of messages, and of roles with what they say (``["user", "…"]``), as messages; ``[]`` for any other."""
+    items = value if isinstance(value, list) else []
+    messages = [message for item in items if (message := _message(item)) is not None]
+    return messages if len(messages) == len(items) else []
+
+
+def is_pair_of_texts(value: Any) -> bool:
+    """Whether a value is a list of two texts."""
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)  # noqa: PLR2004
+
+
+def _message(item: Any) -> dict[str, Any] | None:
+    role = role_of(item[0]) if is_pair_of_texts(item) else None
+    if role is not None:
+        return text_message(role, item[1])
+    return item if is_message(item) else None
+
+
+def _next_word(text: str, at: int) -> int:
+    """Return where the word ends that a position stands in; to try each of its characters takes a minute in ``aaaa…``."""
+    end = _NO_WORD.search(text, at)
+    return len(text) if end is None else end.start()
+
+
+def _joins(text: str, at: int) -> bool:
+    return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
+
+
+def _words(value: Any) -> str | None:
+    """Return the words of a text, a message or content blocks; None for any other value."""
+    if isinstance(value, str):
+        return safe_text(value)
+    if is_message(value):
+        return message_text(value)
+    return _joined(value) if isinstance(value, list) and all(map(_is_block, value)) else None
+
+
+def _joined(value: Any) -> str | None:
+    """Return a list of texts and text blocks as one text; None for any other value, an empty list too."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) or _is_block(item) for item in value):
+        return None
+    return "".join(item if isinstance(item, str) else item["text"] for item in value)
+
+
+def _containers(value: Mapping[str, Any]) -> list[Any]:
+    """Return the lists and dicts in a dict; of a document or a message, and under a key for documents, there are none."""
+    if _is_apart(value):
+        return []
+    return [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
+
+
+def _is_apart(value: Mapping[str, Any]) -> bool:
+    """Whether a dict is a document, a message, or what the codec shows of an unknown object (``{"type": its name}``)."""
+    return "page_content" in value or is_message(value) or value.keys() <= {"type", "size"}
+
+
+def _is_block(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+# --- documents ------------------------------------------------------------------------------------------------------
+
+# Documents in whatever form applications and retrievers have them: texts, dicts with a text, lists of these, JSON.
+
+_TEXT_KEYS: Final = ("page_content", "content", "text", "document", "chunk")
+_NESTED_DOCUMENTS: Final = ("documents", "docs", "results", "context")
+_WRAPPED_DOCUMENT: Final = ("document", "node")
+_MARKS: Final = frozenset({"id", "score", *_TEXT_KEYS})
+"""Keys by which a dict without a text is seen to be a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """One retrieved document.
+
+    Attributes:
+        content: the text of the document; None = its span does not hold the text.
+        id: as its store gives it, None where it gives none.
+    """
+
+    content: str | None
+    id: str | int | None = None
+
+
+def documents_in(value: Any, depth: int = 3) -> list[Retrieved] | None:
+    """Return the documents a value holds: documents, texts, lists of them, a text alone; None where it holds none.
+
+    An empty text or list is a retrieval that found nothing: ``[]``. A list may hold documents without a text.
+    """
+    if isinstance(value, str):
+        return [Retrieved(safe_text(value))] if value else []
+    if depth <= 0:
+        return None
+    if isinstance(value, Mapping):
+        return _document(value, depth)
+    return _listed(value, depth) if isinstance(value, (list, tuple)) else None
+
+
+def retrieved_in(items: Sequence[Any]) -> list[Retrieved]:
+    """Return the documents of a retriever: every item is a document, and an item in an unknown form is one without text."""
+    return [document for item in items for document in _retrieved(item)]
+
+
+def _retrieved(item: Any) -> list[Retrieved]:
+    """Return the documents of one item; a document may be JSON text, as a span's list can hold nothing but texts."""
+    value = from_wire(item) if isinstance(item, str) and item.startswith("{") else item
+    found = documents_in(value)
+    if found is None and isinstance(item, str):
+        return _without_text(value) or [Retrieved(safe_text(item))]
+    return [Retrieved(None, _id_in(value))] if found is None else found
+
+
+def _listed(values: Sequence[Any], depth: int) -> list[Retrieved] | None:
+    read = (_without_text(item) if (inner := documents_in(item, depth - 1)) is None else inner for item in values)
+    found = [inner for inner in read if inner is not None]
+    return [document for inner in found for document in inner] if found or not values else None
+
+
+def _without_text(value: Any) -> list[Retrieved] | None:
+    """Return a dict that is a document without a text as one; None for any other value."""
+    is_document = isinstance(value, Mapping) and not is_message(value) and not _MARKS.isdisjoint(value)
+    return [Retrieved(None, _id_in(value))] if is_document else None
+
+
+def _document(value: Mapping[str, Any], depth: int) -> list[Retrieved] | None:
+    if is_message(value):
+        said = message_text(value)
+        return None if said is None else [Retrieved(said)]
+    text = _text_in(value)
+    if text is not None:
+        return [Retrieved(safe_text(text), _id_in(value))]
+    inner = next((value[key] for key in _NESTED_DOCUMENTS if isinstance(value.get(key), (list, tuple, str))), None)
+    return _wrapped(value, depth) if inner is None else documents_in(inner, depth - 1)
+
+
+def _text_in(document: Mapping[str, Any]) -> str | None:
+    """Return the text of a document, which may be content blocks; None if it is empty, except a page of LangChain's."""
+    if document.get("page_content") == "":
+        return ""
+    text = next((document[key] for key in _TEXT_KEYS if document.get(key) and isinstance(document[key], str)), None)
+    content = document.get("content")
+    return text_of(content) if text is None and content and isinstance(content, (list, dict)) else text
+
+
+def _wrapped(value: Mapping[str, Any], depth: int) -> list[Retrieved] | None:
+    """Return the document inside a result: ``{"node": {"text": …}, "score": …}``."""
+    inner = next((value[key] for key in _WRAPPED_DOCUMENT if isinstance(value.get(key), Mapping)), None)
+    documents = None if inner is None else documents_in(inner, depth - 1)
+    return documents and [replace(one, id=_id_in(value) if one.id is None else one.id) for one in documents]
+
+
+def _id_in(document: Any) -> str | int | None:
+    value = document.get("id") if isinstance(document, Mapping) else None
+    if isinstance(value, bool) or value in (None, ""):
+        return None
+    return value if isinstance(value, int) else as_text(value)

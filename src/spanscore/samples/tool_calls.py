@@ -1,0 +1,409 @@
+"""The tool calls of a unit: each once, with its answer and the agent that made it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain
+
+from spanscore.core.codecs.messages import (
+    ASSISTANT,
+    calls_by_id,
+    message_text,
+    role_of,
+    sample_messages,
+    tool_calls,
+    tool_responses,
+)
+from spanscore.core.codecs.text import as_text, jsonable
+from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
+from spanscore.samples.question_answer import final_text
+from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, View, turn_of
+
+__all__ = ["ITEM", "Called", "Slot", "TurnCalls", "calls_in", "may_answer", "messages_of", "settled"]
+
+# --- answered -------------------------------------------------------------------------------------------------------
+
+# Messages of a conversation → each message with the answers to its calls, by the calls' ids, else by their order.
+
+ITEM = "fc_"
+"""Beginning of the id that OpenAI's Responses API gives to an output item; the call that it holds has an id of its own."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """A message of a conversation with the answers to its calls.
+
+    Attributes:
+        open: the calls without an answer.
+    """
+
+    message: HumanMessage | AIMessage
+    open: list[ToolCall]
+    answered: list[tuple[ToolCall, ToolMessage]] = field(default_factory=list)
+
+
+def settled(messages: Sequence[Message]) -> tuple[list[Slot], int]:
+    """Put each answer of a conversation to its call, and count the answers to no call."""
+    slots: list[Slot] = []
+    turn: list[Slot] = []
+    left_out = 0
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            left_out += not _settle(message, turn)
+            continue
+        slot = Slot(message, [*calls_in(message)])
+        slots.append(slot)
+        if isinstance(message, HumanMessage):
+            turn = []
+        turn.append(slot)
+    return slots, left_out
+
+
+def calls_in(message: Message) -> Sequence[ToolCall]:
+    """Return the calls that a message makes."""
+    return message.tool_calls or () if isinstance(message, AIMessage) else ()
+
+
+def _settle(answer: ToolMessage, turn: Sequence[Slot]) -> bool:
+    """Put an answer to the latest call of its id, else to the first open one that it may be to; False if there is none."""
+    identity = answer.tool_call_id
+    if identity and turn and turn[-1].open and turn[-1].open[0].id == identity:  # as most
+        turn[-1].answered.append((turn[-1].open.pop(0), answer))
+        return True
+    slot, call = next(chain(_of_id(identity, turn), _open_to(identity, turn)), (None, None))
+    if slot is None or call is None:
+        return False
+    slot.answered.append((call, answer))
+    slot.open = [other for other in slot.open if other is not call]
+    return True
+
+
+def _of_id(identity: str | None, turn: Sequence[Slot]) -> Iterator[tuple[Slot, ToolCall]]:
+    for slot in reversed(turn) if identity else ():
+        yield from ((slot, call) for call in calls_in(slot.message) if call.id == identity)
+
+
+def _open_to(identity: str | None, turn: Sequence[Slot]) -> Iterator[tuple[Slot, ToolCall]]:
+    for slot in turn:
+        yield from ((slot, call) for call in slot.open if may_answer(identity, call.id))
+
+
+def may_answer(answer_id: str | None, call_id: str | None) -> bool:
+    """Whether an answer may be to a call that has another id: one of both has none, or the id of the output item."""
+    return not answer_id or not call_id or answer_id.startswith(ITEM) != call_id.startswith(ITEM)
+
+
+# --- calls ----------------------------------------------------------------------------------------------------------
+
+# The tool calls of a unit: each once, with its answer and the agent that made it; also if the root's messages hide it.
+#
+# A call is known by its id, in whichever messages it stands: a prompt may list the calls of one answer one by one. Its answer
+# is
+# the result on the span of its tool, else the one in a later prompt. Results without an id belong to the calls in their
+# order.
+
+_Names = tuple[tuple[str, str | None], ...]
+"""Name and id of each call of a message."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One call.
+
+    Attributes:
+        first: the call as the first message has it.
+        since: position of the first run whose prompt may hold the answer.
+        exchange: number of the exchange that showed the call last.
+        ids: the call's ids, by whether they are of an output item; empty = no message gives it one.
+    """
+
+    first: ToolCall
+    since: int
+    exchange: int
+    ids: dict[bool, str] = field(default_factory=dict)
+
+    def may_be(self, call: ToolCall) -> bool:
+        """Whether this is a call of the same name, seen with an id of another kind or with none."""
+        return (not call.id or call.id.startswith(ITEM) not in self.ids) and call.args == self.first.args
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A message that called tools.
+
+    Attributes:
+        at: position of the message's run among the unit's.
+        calls: the calls of the message, in its order.
+    """
+
+    at: int
+    message: AIMessage
+    calls: Sequence[_Call]
+
+    def without(self, shown: set[_Call]) -> Called | None:
+        """Return the message without some of its calls; None if none is left."""
+        calls = [call for call in self.calls if call not in shown]
+        if len(calls) in (0, len(self.calls)):
+            return self if calls else None
+        message = self.message.model_copy(update={"tool_calls": [call.first for call in calls]})
+        return replace(self, message=message, calls=calls)
+
+
+class TurnCalls:
+    """The tool calls of a unit's turn.
+
+    Args:
+        view: what the unit did.
+        shown: the root's messages of the turn.
+
+    Attributes:
+        made: messages of models that called tools, in order. A call that no tool ran or answered is a structured answer.
+        hidden: ``made`` without the calls that the root's messages show.
+    """
+
+    def __init__(self, view: View, shown: Sequence[GenAIMessage]) -> None:
+        self._runs, self._seen = view.callers, _SeenCalls()
+        called = [each for at, run in enumerate(view.callers) for each in self._made_by(run, at)]
+        self._seen.begin()
+        in_root = {call for message in shown for call in self._seen.all_in(message)}
+        self._answers = _Answers(view, self._seen)
+        self.made = [each for each in called if any(map(self._answers.may_have, each.calls))]
+        self.hidden = [rest for each in self.made if (rest := each.without(in_root)) is not None]
+
+    def _made_by(self, run: ModelRun, at: int) -> Iterator[Called]:
+        """Give the messages of a run's turn with the calls that no message before showed."""
+        self._seen.begin()
+        for message in turn_of(run.asked) if run.may_hold_calls else ():
+            if (calls := calls_by_id(message)) and (new := self._seen.new_in(message, calls, at)):
+                yield _called(at, message, new, None)
+        for message in run.said:
+            if calls := calls_by_id(message):
+                is_answered = len(message.get("parts") or ()) > len(calls) and bool(tool_responses(message))
+                since = at if is_answered else at + 1
+                if new := self._seen.new_in(message, calls, since):
+                    yield _called(at, message, new, run.agent)
+
+    def with_hidden(self, turn: Sequence[GenAIMessage]) -> Iterator[Message]:
+        """Give a turn's messages, each hidden call before the first message that was said after it."""
+        waiting, at = list(self.hidden), -1
+        last = max(
+            (n for n, message in enumerate(turn) if role_of(message.get("role")) == ASSISTANT), default=len(turn)
+        )
+        for n, message in enumerate(turn):
+            at = self._run_of(message, at)
+            due = [
+                called for called in waiting if n == last or (called.at < at and role_of(message["role"]) == ASSISTANT)
+            ]
+            waiting = [called for called in waiting if called not in due]
+            yield from (called.message for called in due)
+            yield from sample_messages([message])
+        yield from (called.message for called in waiting)
+
+    def _run_of(self, message: GenAIMessage, after: int) -> int:
+        """Return the position of the run that said a message, ``after`` if no run did."""
+        called = self._seen.alone_in(message)
+        text = None if called else final_text([message])
+        for at in range(after + 1, len(self._runs)):
+            said = self._runs[at].said
+            if called and any(self._seen.alone_in(one) == called for one in said):
+                return at
+            if text and final_text(said) == text:
+                return at
+        return after
+
+    def answered(self, messages: Sequence[Message]) -> tuple[list[Message], int]:
+        """Return a conversation in which the answers to a call follow it: those in the conversation, else the known one.
+
+        Answers to no call are left out and counted: some writers list the definitions of tools among the messages.
+        """
+        self._seen.begin()
+        slots, left_out = settled(messages)
+        said: list[Message] = []
+        for slot in slots:
+            said.append(slot.message)
+            if slot.open or slot.answered:
+                said += self._answers_of(slot)
+        return said, left_out
+
+    def _answers_of(self, slot: Slot) -> Iterator[ToolMessage]:
+        for call, answer in slot.answered:
+            yield answer if answer.tool_call_id == call.id else answer.model_copy(update={"tool_call_id": call.id})
+        for call in calls_in(slot.message):
+            known = self._seen.find(call) if slot.open or not call.id else None
+            result = None if known is None else self._answers.to(known)
+            if result is not None and any(call is other for other in slot.open):
+                yield ToolMessage(content=result, tool_call_id=call.id)
+
+
+def _called(at: int, message: GenAIMessage, calls: Sequence[_Call], agent: str | None) -> Called:
+    said = AIMessage(
+        content=message_text(message) or "",
+        tool_calls=[call.first for call in calls],
+        metadata={"agent": agent} if agent else None,
+    )
+    return Called(at, said, calls)
+
+
+class _SeenCalls:
+    """The calls that were seen. An exchange is the messages of a run's turn, of the root, or of a conversation."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[tuple[str, str | None], _Call] = {}
+        self._by_name: dict[str, list[_Call]] = {}
+        self._messages: set[_Names] = set()
+        self._exchange = 0
+
+    def __iter__(self) -> Iterator[_Call]:
+        return chain.from_iterable(self._by_name.values())
+
+    def begin(self) -> None:
+        """Begin an exchange: calls without an id are the same in two exchanges, and others within one."""
+        self._exchange += 1
+
+    def new_in(self, message: GenAIMessage, named: _Names, since: int) -> list[_Call]:
+        """Return the calls of a message that were not seen before; from now on they are known."""
+        if named in self._messages:  # as most: an agent's prompts hold all before them
+            return []
+        new = [self._add(call, since) for call in tool_calls(message) if self.find(call) is None]
+        if all(identity for _, identity in named):
+            self._messages.add(named)
+        return new
+
+    def all_in(self, message: GenAIMessage) -> list[_Call]:
+        """Return the calls of a message; from now on they are known."""
+        named = calls_by_id(message)
+        found = [self._by_id[name] for name in named if name in self._by_id]
+        if len(found) == len(named):
+            return found
+        return [self.find(call) or self._add(call, 0) for call in tool_calls(message)]
+
+    def alone_in(self, message: GenAIMessage) -> list[_Call | None]:
+        """Return the calls of a message that is an exchange of its own, None for a call that is not known."""
+        self.begin()
+        return [self.find(call) for call in tool_calls(message)] if calls_by_id(message) else []
+
+    def find(self, call: ToolCall) -> _Call | None:
+        """Return a known call by its id, else the first that this may be and that the exchange has not shown."""
+        named = self._by_id.get((call.name, call.id))
+        if named is not None:
+            named.exchange = self._exchange
+            return named
+        for known in self._by_name.get(call.name, ()):
+            if known.exchange != self._exchange and known.may_be(call):
+                return self._name(known, call)
+        return None
+
+    def _add(self, call: ToolCall, since: int) -> _Call:
+        added = _Call(call, since, self._exchange)
+        self._by_name.setdefault(call.name, []).append(added)
+        return self._name(added, call)
+
+    def _name(self, known: _Call, call: ToolCall) -> _Call:
+        known.exchange = self._exchange
+        if call.id:
+            known.ids[call.id.startswith(ITEM)] = call.id
+            self._by_id[call.name, call.id] = known
+        return known
+
+
+class _Answers:
+    """The results of tools: those on their spans, else those in the prompts after them."""
+
+    def __init__(self, view: View, seen: _SeenCalls) -> None:
+        self._view, self._seen = view, seen
+        self._ran: dict[tuple[str, str | None], ToolRun] = {}
+        for tool in view.every_tool:
+            if tool.id and (tool.result is not None or (tool.name, tool.id) not in self._ran):
+                self._ran[tool.name, tool.id] = tool
+
+    def may_have(self, call: _Call) -> bool:
+        """Whether a tool ran for a call, or its result is known."""
+        return self._by_id(call) is not None or self.to(call) is not None or call in self._by_order
+
+    def to(self, call: _Call) -> str | None:
+        """Return the result of a call; None if it is not known: the conventions leave it off the tools' spans by default."""
+        tool = self._by_id(call)
+        if tool is None or tool.result is None:
+            if call in self._prompted:
+                return self._prompted[call]
+            tool = self._by_order.get(call)
+        return None if tool is None or tool.result is None else as_text(tool.result)
+
+    def _by_id(self, call: _Call) -> ToolRun | None:
+        for identity in call.ids.values():
+            if (tool := self._ran.get((call.first.name, identity))) is not None:
+                return tool
+        return None
+
+    @cached_property
+    def _prompted(self) -> dict[_Call, str]:
+        """The results in prompts. The last are read first, as an agent's prompts hold all before them."""
+        found: dict[_Call, str] = {}
+        sought = [call for call in self._seen if (tool := self._by_id(call)) is None or tool.result is None]
+        for at, run in reversed([*enumerate(self._view.callers)]):
+            for answers_in in (self._by_ids, self._by_places):
+                if not any(call.since <= at and call not in found for call in sought):
+                    return found
+                for call, answer in answers_in(run):
+                    found.setdefault(call, answer.content)
+        return found
+
+    def _by_ids(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
+        """Give the answers of a run's messages by their ids: a prompt may hold only what came since the one before."""
+        for message in (*(run.asked if run.may_hold_calls else ()), *run.said):
+            for answer in tool_responses(message):
+                if (known := self._by_lone_id.get(answer.tool_call_id)) is not None:
+                    yield known, answer
+
+    def _by_places(self, run: ModelRun) -> Iterator[tuple[_Call, ToolMessage]]:
+        """Give the answers in a run's turn by the calls before them."""
+        self._seen.begin()
+        slots, _ = settled(sample_messages([*(turn_of(run.asked) if run.may_hold_calls else ()), *run.said]))
+        for call, answer in (pair for slot in slots for pair in slot.answered):
+            if (known := self._seen.find(call)) is not None:
+                yield known, answer
+
+    @cached_property
+    def _by_lone_id(self) -> dict[str | None, _Call]:
+        named = [(identity, call) for call in self._seen for identity in call.ids.values()]
+        times = Counter(identity for identity, _ in named)
+        return {identity: call for identity, call in named if times[identity] == 1}
+
+    @cached_property
+    def _by_order(self) -> dict[_Call, ToolRun]:
+        """The runs of tools that no call has the id of: by name and arguments, else by name, each for one call."""
+        named = {(call.first.name, identity) for call in self._seen for identity in call.ids.values()}
+        loose = [tool for tool in self._view.every_tool if (tool.name, tool.id) not in named]
+        found: dict[_Call, ToolRun] = {}
+        for is_run in (_has_arguments, _may_be_run) if loose else ():
+            for call in self._seen:
+                if call in found or self._by_id(call) is not None:
+                    continue
+                if (tool := next(filter(partial(is_run, call), loose), None)) is not None:
+                    found[call] = tool
+                    loose.remove(tool)
+        return found
+
+
+def _has_arguments(call: _Call, tool: ToolRun) -> bool:
+    return tool.name == call.first.name and _call_of(tool).args == call.first.args
+
+
+def _may_be_run(call: _Call, tool: ToolRun) -> bool:
+    return tool.name == call.first.name and all(may_answer(tool.id, identity) for identity in call.ids.values())
+
+
+def messages_of(tools: Sequence[ToolRun]) -> list[Message]:
+    """Return runs of tools that no model called as a message that calls them, and the results that are known."""
+    known = [tool for tool in tools if tool.result is not None]
+    calls = [_call_of(tool) for tool in (*known, *(tool for tool in tools if tool.result is None))]
+    results = [ToolMessage(content=as_text(tool.result), tool_call_id=tool.id) for tool in known]
+    return [AIMessage(tool_calls=calls), *results]
+
+
+def _call_of(tool: ToolRun) -> ToolCall:
+    arguments = jsonable(tool.arguments)
+    return ToolCall(name=tool.name, args=arguments if isinstance(arguments, dict) else {"input": arguments}, id=tool.id)
