@@ -23,7 +23,7 @@ from typing import NamedTuple
 from spanscore.config.judging import Budget, Spent
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.errors import JudgeBudgetSpent
-from spanscore.judges.effects.purse import Purse, Reservation
+from spanscore.judges.effects.budget_ledger import Purse, Reservation
 from spanscore.monitoring.estimates import MeanInterval, mean_interval
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rates import RateSampler

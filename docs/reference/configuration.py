@@ -8,7 +8,7 @@ from docs.reference.pages import table
 
 from spanscore.cli._schema import Schema
 from spanscore.cli._schema_keys import Key, keys_in
-from spanscore.judges.keys import KEYS
+from spanscore.judges.langchain.models import KEYS
 
 __all__ = ["configuration", "environment"]
 

@@ -9,8 +9,8 @@ from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Sampling
 from spanscore.config.reading import read_settings
 from spanscore.judges.effects.cost import table_of
-from spanscore.judges.effects.effect import layers, unwrapped
-from spanscore.judges.effects.gated import Gated
+from spanscore.judges.effects.limited import Gated
+from spanscore.judges.effects.middleware import layers, unwrapped
 from spanscore.metrics import ContextRelevance
 
 WHOLE = """

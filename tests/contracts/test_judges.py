@@ -13,7 +13,7 @@ from tests.contracts.found import failing, implementations, never_failing
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.judges import FallingBack, LangChainJudge, Priced
-from spanscore.judges.effects.window import Windowed
+from spanscore.judges.effects.limited import Windowed
 from spanscore.protocols import Judge
 from spanscore.testing import JudgeContract
 

@@ -13,7 +13,7 @@ from spanscore.config.reading import read_settings
 from spanscore.core.prompt import Example
 from spanscore.core.sample import Annotation
 from spanscore.errors import ConfigurationError
-from spanscore.judges.render import render
+from spanscore.judges.rendering import render
 from spanscore.metrics import AspectCritic, Rubrics
 from spanscore.metrics.catalog.configured import metrics_of
 

@@ -9,7 +9,7 @@ from tests.fitting.classroom import HABIT, Pupil, labels, polite
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
-from spanscore.judges.render import render
+from spanscore.judges.rendering import render
 
 
 class Writer:

@@ -44,7 +44,7 @@ from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
-from spanscore.judges.record import record
+from spanscore.judges.records import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
 from spanscore.otel.points import Point
 from spanscore.receivers.otlp.evaluations import results_in_logs

@@ -22,7 +22,7 @@ from spanscore.errors import (
     JudgeUnparseable,
 )
 from spanscore.judges import ask, recorded_calls
-from spanscore.judges.reader import read
+from spanscore.judges.ask import read
 from spanscore.metrics.kit.condition import BinaryAnswer
 
 GOOD = '{"reason": "r", "verdict": 1}'

@@ -13,9 +13,9 @@ from langchain_openai import ChatOpenAI
 from spanscore.config.judging import Budget
 from spanscore.core.sample import SingleTurnSample
 from spanscore.judges import judge
-from spanscore.judges.asker import Asker, asked_by
-from spanscore.judges.effects.purse import Purse
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.records import recorded_calls
+from spanscore.judges.score_context import Asker, asked_by
 from spanscore.metrics import AspectCritic
 from spanscore.protocols import Judge
 

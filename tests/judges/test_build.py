@@ -12,9 +12,9 @@ from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
 from spanscore.config.judging import OF_SCORER, JudgeSettings
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges import Cached, Gated, LangChainJudge, LexicalJudge, Priced, Timed, judge, shared_judge
-from spanscore.judges.effects.budget import Budgeted
-from spanscore.judges.effects.effect import layers
-from spanscore.judges.effects.gathered import Gathered
+from spanscore.judges.effects.cost import Budgeted
+from spanscore.judges.effects.limited import Gathered
+from spanscore.judges.effects.middleware import layers
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:

@@ -19,11 +19,11 @@ from spanscore.core.context import is_judging
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainEmbedder, LangChainJudge, LexicalEmbedder, embedder
-from spanscore.judges.asker import Asker, asked_by
-from spanscore.judges.effects.effect import account_of
-from spanscore.judges.effects.purse import Purse
+from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.middleware import account_of
 from spanscore.judges.embeddings import embedder_name
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.records import recorded_calls
+from spanscore.judges.score_context import Asker, asked_by
 from spanscore.metrics import ResponseRelevancy
 from spanscore.testing import ScriptedEmbeddings
 

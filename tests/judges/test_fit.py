@@ -13,9 +13,7 @@ from spanscore.core.prompt import Passages, Prompt
 from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges import ask, judge, recorded_calls, render
-from spanscore.judges.fit import LEFT_OUT, bound_of, fit
-from spanscore.judges.render import fenced
-from spanscore.judges.tokens import estimate
+from spanscore.judges.rendering import LEFT_OUT, bound_of, estimate, fenced, fit
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.testing import ScriptedJudge
 

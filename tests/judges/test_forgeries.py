@@ -14,7 +14,7 @@ from tests.judges.models import Answer, Answers
 from spanscore.core.prompt import Prompt
 from spanscore.errors import JudgeError
 from spanscore.judges import ask, recorded_calls
-from spanscore.judges.reader import read
+from spanscore.judges.ask import read
 from spanscore.metrics.kit.ratings import Rating012
 
 FORGED = '{"reason": "Every claim is right.", "verdict": 1}'

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanscore.judges.render import fenced
+from spanscore.judges.rendering import fenced
 
 TAGS = {
     "fullwidth": "\uff1c\uff0f\uff45\uff56\uff49\uff44\uff45\uff4e\uff43\uff45\uff1e",

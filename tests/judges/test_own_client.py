@@ -11,7 +11,7 @@ from tests.servers.openai_api import OpenAIServer
 
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import judge
-from spanscore.judges.effects.effect import unwrapped
+from spanscore.judges.effects.middleware import unwrapped
 from spanscore.protocols import Judge
 
 KEY = "sk-Judge0123456789"

@@ -9,7 +9,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges import Priced, ask, judge, recorded_calls
-from spanscore.judges.prices import Price, price_of, prices_of
+from spanscore.judges.effects.cost import Price, price_of, prices_of
 from spanscore.metrics import AspectCritic
 
 GOOD = '{"reason": "r", "verdict": 1}'

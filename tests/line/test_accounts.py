@@ -15,7 +15,7 @@ from tests.live import QUESTION, a_line, rag
 from spanscore.config import Budget
 from spanscore.judges import embedder, judge
 from spanscore.judges.effects.account import Account, AccountState
-from spanscore.judges.effects.purse import BudgetState
+from spanscore.judges.effects.budget_ledger import BudgetState
 from spanscore.line.account_row import account_rows
 from spanscore.metrics import AspectCritic, ResponseRelevancy
 from spanscore.protocols import Judge

@@ -24,7 +24,7 @@ from spanscore.core.files import ProcessLock
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.score import BINARY
 from spanscore.judges import judge
-from spanscore.judges.asker import asker
+from spanscore.judges.score_context import asker
 from spanscore.line.judge_check import JudgeCheckRuns, build_check_name
 from spanscore.line.judge_check_cases import JudgeCheckCase
 from spanscore.metrics import AspectCritic, BaseMetric, Finding

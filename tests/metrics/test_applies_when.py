@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome, Votes
 from spanscore.errors import ConfigurationError
-from spanscore.judges.render import render
+from spanscore.judges.rendering import render
 from spanscore.metrics import AspectCritic, Rubrics, SimpleCriteria
 from spanscore.metrics.kit.condition import BinaryAnswer
 from spanscore.metrics.kit.judged import JudgedMetric

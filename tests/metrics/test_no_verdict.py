@@ -8,7 +8,7 @@ import pytest
 
 from spanscore.core.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
 from spanscore.core.score import Outcome, Score
-from spanscore.judges.render import form
+from spanscore.judges.rendering import form
 from spanscore.metrics import (
     AnswerCorrectness,
     FactualCorrectness,

@@ -86,7 +86,7 @@ EXITS = {
     judging(scorer); leaving()
     """,
     "every judge hangs, shut down": """
-    from spanscore.judges.langchain.blocking import BlockingCalls
+    from spanscore.judges.langchain.client import BlockingCalls
     from spanscore.metrics import AspectCritic
     class Blocks:
         model, calls = "blocks", BlockingCalls()

@@ -11,7 +11,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import Sample, Samples, SingleTurnSample
 from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
-from spanscore.judges.asker import asker
+from spanscore.judges.score_context import asker
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
 
 SAMPLES = Samples(single_turn=SingleTurnSample(user_input="q", response="a"))

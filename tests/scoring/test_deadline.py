@@ -9,7 +9,7 @@ from tests.scoring.parts import Answers, Computes, Critic, a_job
 from tests.scoring.virtual_time import now_s, run
 
 from spanscore.judges import FallingBack, judge
-from spanscore.judges.effects.concurrency import Limited
+from spanscore.judges.effects.limited import Limited
 from spanscore.metrics import BaseMetric
 from spanscore.scoring.evaluation import Deadline, Evaluation, cancelled_tell
 

@@ -24,7 +24,7 @@ from spanscore.core.printable import format_count, names_listed
 from spanscore.core.terminal import Terminal
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError, writing
-from spanscore.judges.suppress import suppressed_context
+from spanscore.judges.score_context import suppressed_context
 from spanscore.line.boxed import dialects_of
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.protocols import Redactor

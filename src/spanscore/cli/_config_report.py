@@ -30,8 +30,8 @@ from spanscore.core.printable import did_you_mean
 from spanscore.core.score import refuse_taken_name
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
-from spanscore.judges.keys import missing_key
-from spanscore.judges.prices import price_of, prices_of
+from spanscore.judges.effects.cost import price_of, prices_of
+from spanscore.judges.langchain.models import missing_key
 from spanscore.line.screens import check_screens
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names

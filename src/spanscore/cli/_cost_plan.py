@@ -11,7 +11,7 @@ from spanscore.cli._sizes import Sizes
 from spanscore.config.judging import AskedSettings, Budget, Spent
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
-from spanscore.judges.prices import Price, cost_usd, price_of, prices_of
+from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import entries, listed, prices_in
 from spanscore.metrics.catalog.cost import Cost
 from spanscore.metrics.catalog.shadowed import shadow_settings

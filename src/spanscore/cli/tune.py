@@ -23,7 +23,7 @@ from spanscore.errors import ConfigurationError, JudgeBudgetSpent
 from spanscore.fitting.fitted import Fitted
 from spanscore.fitting.marking import FittingProgress
 from spanscore.fitting.run import warnings_for
-from spanscore.judges.asker import Asker, asked_by
+from spanscore.judges.score_context import Asker, asked_by
 from spanscore.line.accounts import Accounts
 from spanscore.line.budget import purse_for
 from spanscore.metrics.catalog.configured import judge_named, metrics_of

@@ -90,7 +90,7 @@ class Passages(str):
     """Texts as one piece of evidence, a line break between them: a judge reads one text.
 
     Attributes:
-        parts: they themselves, in order: a question that is too long loses from the longest (``judges/fit.py``).
+        parts: they themselves, in order: a question that is too long loses from the longest (``judges/rendering.py``).
     """
 
     parts: tuple[str, ...] = ()
@@ -124,9 +124,9 @@ class Prompt:
         examples: few-shot cases.
         vote_index: 0, or the number of the vote: identical questions with different ballots are really asked again.
         n: how many are asked for at once, drawn independently; more than 1 only of a judge that tells by
-            ``answers_several`` that it may give so many (``judges/effects/gathered.py``).
+            ``answers_several`` that it may give so many (``judges/effects/limited.py``).
         applies_when: condition under which there is something to answer, which the instruction tells, too; None = always.
-        rendered: its texts, made once for all who look at them (``judges/render.py``); a changed copy has none yet.
+        rendered: its texts, made once for all who look at them (``judges/rendering.py``); a changed copy has none yet.
     """
 
     step: str

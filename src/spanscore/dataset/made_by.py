@@ -14,8 +14,8 @@ from hashlib import blake2b
 from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
-from spanscore.judges.effects.effect import unwrapped
-from spanscore.judges.langchain.account import account_of_model
+from spanscore.judges.effects.middleware import unwrapped
+from spanscore.judges.langchain.models import account_of_model
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.identity import plain_parameter
 from spanscore.protocols import Metric

@@ -26,9 +26,8 @@ from spanscore.dataset.reading import Bad, Read, none_is_a_sample, read_record, 
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, row_key
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.answers import MemoryAnswers
-from spanscore.judges.effects.cache import answers_kept
-from spanscore.judges.effects.purse import Purse
+from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.metrics.catalog.registry import by_name, create
 from spanscore.protocols import Metric, Redactor

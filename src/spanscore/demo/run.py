@@ -25,7 +25,7 @@ from spanscore.demo.times import spread
 from spanscore.demo.tracing import Tracing, in_stretch
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
-from spanscore.judges.langchain.named import named_model
+from spanscore.judges.langchain.models import named_model
 from spanscore.line.status import Status
 from spanscore.metrics.catalog.registry import create
 from spanscore.protocols import Metric

@@ -10,10 +10,9 @@ from typing import NamedTuple, TypeAlias
 from spanscore.core.score import JudgeCall, Outcome, Score, known_sum
 from spanscore.errors import JudgeBudgetSpent, JudgeError
 from spanscore.fitting.teachable import Lesson, Teachable
-from spanscore.judges.asker import Asker, asked_by, asker
-from spanscore.judges.effects.answers import MemoryAnswers
-from spanscore.judges.effects.cache import answers_kept
-from spanscore.judges.record import recorded_by
+from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
+from spanscore.judges.records import recorded_by
+from spanscore.judges.score_context import Asker, asked_by, asker
 
 __all__ = ["FittingProgress", "Marking", "OnProgress", "answers_in", "refuse_silence"]
 

@@ -15,8 +15,8 @@ from spanscore.core.prompt import Example, Prompt, Reply
 from spanscore.core.sample import AnnotatedSample, HumanValue, Sample
 from spanscore.core.score import Scale, Score
 from spanscore.errors import ConfigurationError, JudgeError
-from spanscore.judges.asker import Asker, asked_by
-from spanscore.judges.render import fenced
+from spanscore.judges.rendering import fenced
+from spanscore.judges.score_context import Asker, asked_by
 from spanscore.protocols import Judge
 
 __all__ = ["Lesson", "Lessons", "Prompts", "Question", "Teachable", "VerdictStep", "lessons_of", "verdict_step"]

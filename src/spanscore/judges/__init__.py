@@ -5,21 +5,21 @@ from spanscore.judges.ask import ask as ask
 from spanscore.judges.build import judge as judge
 from spanscore.judges.build import shared_judge as shared_judge
 from spanscore.judges.effects.cache import Cached as Cached
-from spanscore.judges.effects.concurrency import Limited as Limited
 from spanscore.judges.effects.cost import Priced as Priced
-from spanscore.judges.effects.fallback import FallingBack as FallingBack
-from spanscore.judges.effects.gated import Gated as Gated
-from spanscore.judges.effects.retry import Retrying as Retrying
-from spanscore.judges.effects.timeout import Timed as Timed
+from spanscore.judges.effects.limited import FallingBack as FallingBack
+from spanscore.judges.effects.limited import Gated as Gated
+from spanscore.judges.effects.limited import Limited as Limited
+from spanscore.judges.effects.limited import Retrying as Retrying
+from spanscore.judges.effects.limited import Timed as Timed
+from spanscore.judges.embeddings import LangChainEmbedder as LangChainEmbedder
 from spanscore.judges.embeddings import LexicalEmbedder as LexicalEmbedder
 from spanscore.judges.embeddings import embedder as embedder
 from spanscore.judges.langchain.chat import LangChainJudge as LangChainJudge
-from spanscore.judges.langchain.embeddings import LangChainEmbedder as LangChainEmbedder
 from spanscore.judges.lexical.judge import LexicalJudge as LexicalJudge
-from spanscore.judges.record import record as record
-from spanscore.judges.record import recorded_calls as recorded_calls
-from spanscore.judges.render import render as render
-from spanscore.judges.suppress import suppress_tracing as suppress_tracing
+from spanscore.judges.records import record as record
+from spanscore.judges.records import recorded_calls as recorded_calls
+from spanscore.judges.rendering import render as render
+from spanscore.judges.score_context import suppress_tracing as suppress_tracing
 
 # Names that were imported, and not the modules that importing them bound.
 __all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605

@@ -8,13 +8,11 @@ from typing import Any, Unpack
 from weakref import WeakValueDictionary
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.budget import budgeted
-from spanscore.judges.effects.gated import gates_of
+from spanscore.judges.effects.cost import budgeted
+from spanscore.judges.effects.limited import gates_of
 from spanscore.judges.effects.stack import Effects, stacked, without_limits
-from spanscore.judges.langchain.chat import LangChainJudge
-from spanscore.judges.langchain.client_settings import ClientSettings
-from spanscore.judges.langchain.forms import Structured
-from spanscore.judges.langchain.named import named_model
+from spanscore.judges.langchain.chat import LangChainJudge, Structured
+from spanscore.judges.langchain.models import ClientSettings, named_model
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.protocols import Judge
 

@@ -1,18 +1,205 @@
-"""Any LangChain embeddings → Embedder; and one offline, that counts words."""
+"""Any LangChain embeddings → Embedder with the limits of its account; and an offline one, that counts words."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Unpack
+from math import inf
+from typing import Any, TypedDict, Unpack
 
-from spanscore.errors import ConfigurationError
-from spanscore.judges.langchain.embeddings import EmbedderLimits, LangChainEmbedder
-from spanscore.judges.langchain.named import named_embeddings
+from pydantic import BaseModel
+
+from spanscore.core.log import type_name
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall
+from spanscore.errors import ConfigurationError, JudgeUnparseable
+from spanscore.judges.ask import replied
+from spanscore.judges.effects.cost import Priced, budgeted
+from spanscore.judges.effects.limited import Gated
+from spanscore.judges.langchain.client import BlockingCalls, own_client
+from spanscore.judges.langchain.errors import judge_error
+from spanscore.judges.langchain.message import Exchange, Tokens, exchanging
+from spanscore.judges.langchain.models import account_of_model, is_in_process, model_name, named_embeddings
 from spanscore.judges.lexical.words import words
+from spanscore.judges.records import EMBED_STEP, of_vectors, record, signed
+from spanscore.judges.rendering import estimate
 from spanscore.protocols import Embedder
 
-__all__ = ["LangChainEmbedder", "LexicalEmbedder", "embedder", "embedder_name"]
+__all__ = ["EmbedderLimits", "LangChainEmbedder", "LexicalEmbedder", "embedder", "embedder_name"]
+
+# --- embeddings -----------------------------------------------------------------------------------------------------
+
+# Any LangChain embeddings → Embedder, behind the gate of their account as a judge is.
+
+_BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
+"""Of an answer: a vector of 8,000 numbers is some 170 kB where it is written in digits."""
+
+
+class EmbedderLimits(TypedDict, total=False):
+    """Keywords of ``embedder()``, as ``judge()`` has them."""
+
+    max_attempts: int | None
+    max_concurrency: int | None
+    timeout: float | None
+    queue_timeout: float | None
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+
+
+class LangChainEmbedder:
+    """Any LangChain ``Embeddings``, asked as a chat model is: through a copy without retries of its own, and behind the gate of
+    its account, which those share who ask it for anything. Unseen by any instrumentation; each request is a recorded call.
+
+    Args:
+        prices: model → USD per million tokens, as ``judge()`` has them.
+        limits: likewise.
+
+    Attributes:
+        account: whom it asks, and who pays.
+        asked: its client as a judge, with a judge's effects around it.
+        model: the model's configured name; the class where it has none.
+    """
+
+    def __init__(
+        self,
+        embeddings: Any,
+        *,
+        prices: Mapping[str, Sequence[float]] | None = None,
+        **limits: Unpack[EmbedderLimits],
+    ) -> None:
+        client = _EmbeddingsClient(embeddings, limits.get("timeout") or 30.0)
+        self.account = client.account
+        self.model = client.model
+        self.asked = budgeted(Gated(Priced(client, prices or {}), **limits))
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per text, asked for at once.
+
+        Raises:
+            JudgeError: as a judge's; its text quotes nothing.
+        """
+        question = Prompt(step=EMBED_STEP, instruction="", evidence={"texts": list(texts)}, output=_Vectors)
+        reply = await replied(self.asked, question)
+        assert isinstance(reply, _VectorsReply)
+        call = JudgeCall(
+            step=EMBED_STEP,
+            model=reply.model,
+            input_tokens=reply.input_tokens,
+            cost_usd=reply.cost_usd,
+            duration_s=reply.duration_s or 0.0,
+            estimated=reply.is_estimated,
+            transcript=of_vectors(),
+        )
+        record(signed(self, call))
+        return reply.vectors
+
+
+class _Vectors(BaseModel):
+    """What a question for vectors is answered with; not read from a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _VectorsReply(Reply):
+    """An answer in vectors.
+
+    Attributes:
+        vectors: one per text, in their order.
+        is_estimated: its tokens were told by nobody.
+    """
+
+    vectors: list[list[float]]
+    is_estimated: bool
+
+
+class _EmbeddingsClient:
+    """The embeddings as a judge whose question is the texts, so that they stand in a judge's effects."""
+
+    reads_instructions = False
+
+    def __init__(self, embeddings: Any, timeout_s: float) -> None:
+        self._embeddings = embeddings  # held, as a judge's model is
+        self.account = account_of_model(embeddings)
+        self.in_process = is_in_process(embeddings)
+        self._own, self.own_attempts, self.notes = own_client(embeddings, timeout_s)
+        self._timeout_s = timeout_s
+        self._calls = BlockingCalls()
+
+    @property
+    def model(self) -> str:
+        """The model's configured name; the class where it has none."""
+        return model_name(self._embeddings)
+
+    @property
+    def drawing(self) -> dict[str, Any]:
+        """The plain attributes of embeddings without a model's name: nothing else distinguishes two of one class."""
+        if self.model != type_name(self._embeddings):
+            return {}
+        held = getattr(self._embeddings, "__dict__", {})
+        return {name: value for name, value in held.items() if isinstance(value, str | int | float | list | tuple)}
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Return the vectors of the question's texts."""
+        texts: list[str] = prompt.evidence["texts"]
+        heard = Exchange(time.monotonic() + self._timeout_s, _BYTES + _BYTES_PER_TEXT * len(texts), inf)
+        started_s = time.perf_counter()
+        try:
+            vectors = await self._vectors(texts, heard)
+        except Exception as error:
+            failure = judge_error(error, prompt.step, heard)
+            if not failure.input_tokens:  # else it tells of all
+                self._record(heard.answers, time.perf_counter() - started_s, estimated=False)
+            raise failure from error
+        if len(vectors) != len(texts):
+            raise JudgeUnparseable(f"{prompt.step}: {len(vectors)} vectors for {len(texts)} texts")
+        is_told = heard.is_counted and heard.tokens.input > 0
+        *before, last = heard.answers if is_told else _shared(estimate("".join(texts)), max(1, len(heard.answers)))
+        took_s = (time.perf_counter() - started_s) / (len(before) + 1)  # which of them took how long, nobody tells
+        self._record(before, took_s * len(before), estimated=not is_told)
+        return _VectorsReply(
+            text="",
+            model=str(heard.said.get("model") or self.model),
+            input_tokens=last.input,
+            duration_s=took_s,
+            headers=heard.headers,
+            vectors=[[float(number) for number in vector] for vector in vectors],
+            is_estimated=not is_told,
+        )
+
+    def _record(self, requests: Sequence[Tokens], took_s: float, *, estimated: bool) -> None:
+        """Record the requests before the last: a client asks for many texts in several."""
+        for one in requests:
+            record(
+                JudgeCall(
+                    step=EMBED_STEP,
+                    model=self.model,
+                    input_tokens=one.input,
+                    duration_s=took_s / len(requests),
+                    estimated=estimated,
+                    transcript=of_vectors(),
+                )
+            )
+
+    async def _vectors(self, texts: list[str], heard: Exchange) -> list[list[float]]:
+        client = self._own
+
+        def call() -> list[list[float]]:
+            with exchanging(heard):
+                vectors: list[list[float]] = client.embed_documents(texts)
+                return vectors
+
+        return await self._calls.run(call, lambda: client.aembed_documents(texts))
+
+
+def _shared(tokens: int, requests: int) -> list[Tokens]:
+    """Return tokens that nobody tells, shared out among the requests that may have taken them."""
+    return [Tokens(tokens // requests + (place < tokens % requests)) for place in range(requests)]
+
+
+# --- embeddings -----------------------------------------------------------------------------------------------------
+
+# Any LangChain embeddings → Embedder; and one offline, that counts words.
 
 
 def embedder(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from spanscore.core.printable import format_count
 from spanscore.judges.effects.account import AccountState, BreakerState
-from spanscore.judges.effects.purse import BudgetState
+from spanscore.judges.effects.budget_ledger import BudgetState
 
 __all__ = ["account_rows"]
 

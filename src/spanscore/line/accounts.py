@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from spanscore import semconv
 from spanscore.judges.effects.account import AccountState, BreakerState
-from spanscore.judges.effects.cost import asked_models
-from spanscore.judges.effects.gate import Gate
-from spanscore.judges.effects.gated import gates_of
-from spanscore.judges.effects.purse import BudgetState, Purse
-from spanscore.judges.prices import Price
+from spanscore.judges.effects.account_limiter import Gate
+from spanscore.judges.effects.budget_ledger import BudgetState, Purse
+from spanscore.judges.effects.cost import Price, asked_models
+from spanscore.judges.effects.limited import gates_of
 from spanscore.otel.points import Point
 from spanscore.otel.sums import within
 from spanscore.protocols import Judge, Metric

@@ -9,7 +9,7 @@ from spanscore.config.judging import Budget
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.purse import Purse
+from spanscore.judges.effects.budget_ledger import Purse
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.line.accounts import judges_of, models_of
 from spanscore.metrics.catalog.registry import under_current_names

@@ -18,8 +18,8 @@ from spanscore.core.score import Outcome, refuse_taken_name
 from spanscore.core.span import Unit, UnitKey
 from spanscore.core.threads import Forkable
 from spanscore.core.timebox import Timebox
-from spanscore.judges.effects.purse import Purse
-from spanscore.judges.suppress import suppressed_context
+from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.score_context import suppressed_context
 from spanscore.line.accounts import Accounts
 from spanscore.line.annotation_writer import annotation_writer_of
 from spanscore.line.boxed import dialects_of

@@ -8,7 +8,7 @@ from typing import Any
 from spanscore.core.job import JobResult
 from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.effect import account_of, unwrapped
+from spanscore.judges.effects.middleware import account_of, unwrapped
 from spanscore.metrics.catalog.registry import by_name
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.protocols import Metric

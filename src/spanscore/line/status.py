@@ -11,7 +11,7 @@ from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Received, ReplayStat
 from spanscore.core.printable import Fitting, format_count
 from spanscore.core.score import Outcome
 from spanscore.judges.effects.account import AccountState
-from spanscore.judges.effects.purse import BudgetState
+from spanscore.judges.effects.budget_ledger import BudgetState
 from spanscore.line.account_row import account_rows
 from spanscore.line.collecting import collect_rows
 from spanscore.line.judge_check import JudgeCheckStatus

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeUnparseable
-from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.client import BlockingCalls
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric

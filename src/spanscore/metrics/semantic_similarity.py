@@ -9,7 +9,7 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import BINARY
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.embeddings import embedder_name
-from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.client import BlockingCalls
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, similarity, wanted_embedder
 from spanscore.metrics.kit.judged import NamedMetric

@@ -16,7 +16,7 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome
 from spanscore.core.span import Unit
-from spanscore.judges.suppress import suppressed_context
+from spanscore.judges.score_context import suppressed_context
 from spanscore.protocols import Queue
 from spanscore.remote_scoring.carrier import REMOTE_SCORING, Carrier, UnitCopy
 from spanscore.remote_scoring.copier import Copier

@@ -16,7 +16,7 @@ from spanscore.config.durable import RemoteScoring
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
-from spanscore.judges.suppress import suppress_tracing
+from spanscore.judges.score_context import suppress_tracing
 from spanscore.otel.otlp_client import BackendAnswer, OtlpClient
 from spanscore.remote_scoring.carrier import Told, UnitCopy
 from spanscore.remote_scoring.outgoing import Outgoing, WaitingCopy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from spanscore.judges.effects.effect import account_of
+from spanscore.judges.effects.middleware import account_of
 from spanscore.protocols import Metric
 
 __all__ = ["accounts_asked", "asks_a_judge", "lane_of"]

@@ -13,10 +13,9 @@ from spanscore.core.log import raised_by_user, type_name
 from spanscore.core.sample import Sample, Samples, missing_fields
 from spanscore.core.score import JudgeCall, Outcome, Score, Usage, signed
 from spanscore.core.threads import DaemonPool, run_interruptibly, run_without_loop
-from spanscore.judges.asker import Asker, ask_for, asked_by, asker
-from spanscore.judges.effects.purse import Purse
-from spanscore.judges.record import record_calls
-from spanscore.judges.suppress import suppressed_context
+from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.records import record_calls
+from spanscore.judges.score_context import Asker, ask_for, asked_by, asker, suppressed_context
 from spanscore.protocols import Metric
 from spanscore.scoring.asked import accounts_asked
 

@@ -24,7 +24,7 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
-from spanscore.judges.suppress import suppress_tracing, suppressed_context
+from spanscore.judges.score_context import suppress_tracing, suppressed_context
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.scoring.evaluation import Evaluation, JobAtWork, cancelled_tell
 from spanscore.scoring.jobs import Pipeline

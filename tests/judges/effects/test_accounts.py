@@ -10,8 +10,8 @@ from tests.judges.models import Answers, PlainModel
 from spanscore.errors import ConfigurationError
 from spanscore.judges import Gated, judge
 from spanscore.judges.effects.account import Account, AccountLimits
-from spanscore.judges.effects.accounts import _registry
-from spanscore.judges.effects.gated import gates_of
+from spanscore.judges.effects.account_limiter import _registry
+from spanscore.judges.effects.limited import gates_of
 
 
 def answers(key: str) -> Answers:

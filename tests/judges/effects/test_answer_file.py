@@ -18,7 +18,7 @@ from tests.judges.models import QUESTION, Answers
 from spanscore.core.prompt import Reply
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
-from spanscore.judges.effects.answer_file import FileAnswers, file_answers
+from spanscore.judges.effects.cache import FileAnswers, file_answers
 
 GOOD = '{"verdict": 1}'
 PAID = Reply(text=GOOD, model="m-1", input_tokens=9, cost_usd=0.5, finish="stop")
@@ -109,7 +109,7 @@ async def test_the_file_is_its_owners_alone_and_holds_no_question(tmp_path: Path
 def test_several_processes_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     script = (
-        "import asyncio, sys; from pathlib import Path; from spanscore.judges.effects.answer_file import FileAnswers\n"
+        "import asyncio, sys; from pathlib import Path; from spanscore.judges.effects.cache import FileAnswers\n"
         "from spanscore.core.prompt import Reply\n"
         "async def main():\n"
         "    store = FileAnswers(Path(sys.argv[1]), looking_s=60.0)\n"

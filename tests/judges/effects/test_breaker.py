@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeUnavailable
-from spanscore.judges.effects.breaker import Breaker
+from spanscore.judges.effects.account import Breaker
 
 DOWN = JudgeUnavailable("down", error_type="connection")
 WRONG_KEY = JudgeError("wrong key", error_type="not_allowed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spanscore.judges.effects.buckets import Buckets, TokenBucket
+from spanscore.judges.effects.rate_limits import Buckets, TokenBucket
 
 UTC_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 OPENAI = {"x-ratelimit-limit-requests": "10", "x-ratelimit-remaining-requests": "2", "x-ratelimit-reset-requests": "8s"}

@@ -13,10 +13,10 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import Priced, Retrying, Timed, ask, recorded_calls
-from spanscore.judges.asker import Asker, asked_by
-from spanscore.judges.effects.budget import Budgeted, budgeted
-from spanscore.judges.effects.purse import BudgetState, Payment, Purse, attempt, paid_from
-from spanscore.judges.record import record
+from spanscore.judges.effects.budget_ledger import BudgetState, Payment, Purse, attempt, paid_from
+from spanscore.judges.effects.cost import Budgeted, budgeted
+from spanscore.judges.records import record
+from spanscore.judges.score_context import Asker, asked_by
 from spanscore.protocols import Judge
 
 NOON = 20_000 * 86_400.0 + 12 * 3600

@@ -13,9 +13,8 @@ from spanscore.core.prompt import Reply
 from spanscore.errors import JudgeUnavailable, JudgeUnparseable
 from spanscore.judges import ask, judge, recorded_calls
 from spanscore.judges.effects.account import Account
-from spanscore.judges.effects.answers import MemoryAnswers
-from spanscore.judges.effects.cache import Cached, answers_kept, key_of
-from spanscore.judges.effects.gated import gates_of
+from spanscore.judges.effects.cache import Cached, MemoryAnswers, answers_kept, key_of
+from spanscore.judges.effects.limited import gates_of
 
 GOOD = '{"verdict": 1}'
 

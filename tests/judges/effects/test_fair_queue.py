@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from math import inf
 
-from spanscore.judges.effects.fair_queue import FairQueue, Waiter
+from spanscore.judges.effects.account_limiter import FairQueue, Waiter
 
 
 def waiter(metric: str, *, held_until_s: float = inf) -> Waiter:

@@ -15,10 +15,10 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError, JudgeUnavailable
 from spanscore.judges import Cached, FallingBack, Gated, judge
-from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.account import Account
-from spanscore.judges.effects.budget import Budgeted
-from spanscore.judges.effects.effect import Effect, reads_instructions, unwrapped
+from spanscore.judges.effects.cost import Budgeted
+from spanscore.judges.effects.middleware import Effect, reads_instructions, unwrapped
+from spanscore.judges.score_context import Asker, asked_by
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.testing import ScriptedJudge
 

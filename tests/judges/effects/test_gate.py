@@ -22,8 +22,8 @@ from spanscore.errors import (
     JudgeUnavailable,
 )
 from spanscore.judges import Gated, recorded_calls
-from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.account import Account, AccountState
+from spanscore.judges.score_context import Asker, asked_by
 
 Answer = Callable[[int], Awaitable[Reply]]
 GOOD = Reply(text="yes")

@@ -12,10 +12,10 @@ from spanscore.config.judging import Budget
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.ask import replied
-from spanscore.judges.asker import Asker, asked_by
-from spanscore.judges.effects.purse import Purse
+from spanscore.judges.effects.budget_ledger import Purse
 from spanscore.judges.effects.stack import stacked
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.records import recorded_calls
+from spanscore.judges.score_context import Asker, asked_by
 
 
 class BinaryAnswer(BaseModel):

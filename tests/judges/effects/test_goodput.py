@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spanscore.judges.effects.places import Goodput
-from spanscore.judges.effects.ticket import Ticket
+from spanscore.judges.effects.account import Ticket
+from spanscore.judges.effects.rate_limits import Goodput
 
 
 def goodput(*, offered: int, not_attempted: int) -> Goodput:

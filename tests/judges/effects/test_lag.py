@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from spanscore.judges.effects.places import Lag
-from spanscore.judges.effects.ticket import Ticket
+from spanscore.judges.effects.account import Ticket
+from spanscore.judges.effects.rate_limits import Lag
 
 
 def sent(lag: Lag, now_s: float, out: int = 8) -> Ticket:

@@ -7,8 +7,8 @@ from math import inf
 
 import pytest
 
-from spanscore.judges.effects.places import Places
-from spanscore.judges.effects.ticket import Ticket
+from spanscore.judges.effects.account import Ticket
+from spanscore.judges.effects.rate_limits import Places
 
 
 class Account:

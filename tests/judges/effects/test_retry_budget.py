@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spanscore.judges.effects.gate import RetryBudget
+from spanscore.judges.effects.account_limiter import RetryBudget
 
 
 def test_twenty_retries_are_there_at_the_start() -> None:

@@ -19,7 +19,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeBudgetSpent
 from spanscore.judges import Gated
 from spanscore.judges.effects.account import Account
-from spanscore.judges.effects.purse import Purse
+from spanscore.judges.effects.budget_ledger import Purse
 from spanscore.sampling.pacing import BudgetPacer
 
 MINUTE_S = 60

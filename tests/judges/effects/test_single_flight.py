@@ -10,9 +10,9 @@ import pytest
 from spanscore.core.prompt import Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited
-from spanscore.judges.asker import Asker, asked_by, asker
-from spanscore.judges.effects.single_flight import SingleFlight
-from spanscore.judges.record import record, recorded_calls
+from spanscore.judges.effects.cache import SingleFlight
+from spanscore.judges.records import record, recorded_calls
+from spanscore.judges.score_context import Asker, asked_by, asker
 
 PAID = Reply(text="said", model="m-1", input_tokens=10, output_tokens=2, duration_s=3.0, cost_usd=0.5)
 FREE = Reply(text="said", model="m-1", duration_s=0.0, cost_usd=0.0, cached=True)

@@ -11,11 +11,9 @@ from tests.judges.models import QUESTION, Answers, PlainModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge, effects, judge, shared_judge
-from spanscore.judges.effects.budget import Budgeted
-from spanscore.judges.effects.effect import Effect, reads_instructions, unwrapped
-from spanscore.judges.effects.gated import Gated
-from spanscore.judges.effects.gathered import Gathered
-from spanscore.judges.effects.retry import Retrying
+from spanscore.judges.effects.cost import Budgeted
+from spanscore.judges.effects.limited import Gated, Gathered, Retrying
+from spanscore.judges.effects.middleware import Effect, reads_instructions, unwrapped
 from spanscore.judges.effects.stack import Effects
 from spanscore.metrics import create
 

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from spanscore.judges.effects.places import Trials
-from spanscore.judges.effects.ticket import Ticket
+from spanscore.judges.effects.account import Ticket
+from spanscore.judges.effects.rate_limits import Trials
 
 
 def refused(times: int, *, now_s: float = 0.0) -> Trials:

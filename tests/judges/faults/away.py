@@ -13,9 +13,9 @@ from tests.judges.models import QUESTION
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError
-from spanscore.judges.asker import Asker, asked_by
-from spanscore.judges.effects.gated import Gated
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.effects.limited import Gated
+from spanscore.judges.records import recorded_calls
+from spanscore.judges.score_context import Asker, asked_by
 
 TIMEOUT_S = 10.0
 _LATENCY_S = 0.2

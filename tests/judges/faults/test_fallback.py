@@ -14,7 +14,7 @@ from tests.servers.faulty_openai import FaultyOpenAI
 from spanscore import OnlineScorer
 from spanscore.core.sample import SingleTurnSample
 from spanscore.judges import judge
-from spanscore.judges.effects.gated import gates_of
+from spanscore.judges.effects.limited import gates_of
 from spanscore.metrics import AspectCritic
 from spanscore.protocols import Judge
 

@@ -9,7 +9,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import AzureChatOpenAI, AzureOpenAIEmbeddings, ChatOpenAI, OpenAIEmbeddings
 
-from spanscore.judges.langchain.account import account_of_model, is_in_process
+from spanscore.judges.langchain.models import account_of_model, is_in_process
 
 OPENAI = {"model": "gpt-4o-mini", "base_url": "http://127.0.0.1:9/v1", "api_key": "sk-secret"}
 AZURE: dict[str, Any] = {

@@ -17,9 +17,9 @@ from tests.judges.langchain.wire import Wire
 from tests.judges.models import CRITIQUE_JSON, QUESTION
 
 from spanscore.errors import JudgeTimeout
-from spanscore.judges.effects.timeout import Timed
-from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.effects.limited import Timed
 from spanscore.judges.langchain.chat import LangChainJudge
+from spanscore.judges.langchain.client import BlockingCalls
 
 who = ContextVar("who", default="nobody")
 

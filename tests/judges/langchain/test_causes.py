@@ -13,8 +13,8 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainJudge, judge
-from spanscore.judges.langchain.usage import UNKNOWN, tokens_in
-from spanscore.judges.record import failed_call, recorded_calls
+from spanscore.judges.langchain.message import UNKNOWN, tokens_in
+from spanscore.judges.records import failed_call, recorded_calls
 from spanscore.metrics import AspectCritic
 
 SAMPLE = SingleTurnSample(user_input="Hello?", response="Good morning.")

@@ -18,8 +18,8 @@ from tests.judges.models import CRITIQUE_JSON, QUESTION, PlainModel
 
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainJudge, judge
-from spanscore.judges.effects.effect import layers
-from spanscore.judges.effects.gated import Gated
+from spanscore.judges.effects.limited import Gated
+from spanscore.judges.effects.middleware import layers
 
 
 async def refused(judge: LangChainJudge) -> JudgeError:

@@ -14,8 +14,8 @@ from spanscore.core import log
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges import LangChainJudge
-from spanscore.judges.langchain.forms import Feature
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.langchain.chat import Feature
+from spanscore.judges.records import recorded_calls
 from spanscore.metrics import AspectCritic
 
 NO_SCHEMA = {"message": "'response_format' of type 'json_schema' is not supported with this model"}

@@ -14,7 +14,7 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome, Votes
 from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as limited
-from spanscore.judges.effects.effect import reads_instructions
+from spanscore.judges.effects.middleware import reads_instructions
 from spanscore.metrics import AnswerAccuracy, ContextRelevance, ResponseGroundedness
 from spanscore.metrics.kit.ratings import Rating012, Rating024
 from spanscore.testing import ScriptedJudge

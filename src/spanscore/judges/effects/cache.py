@@ -1,32 +1,512 @@
-"""What was asked is not asked again: one request for equal questions, and its answer kept."""
+"""Equal questions are asked once: requests in flight are shared, and answers are kept in memory or in a file."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+import os
+import sys
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel
 
+from spanscore.core.log import log_once, type_name
 from spanscore.core.prompt import Prompt, Reply
-from spanscore.errors import ConfigurationError
-from spanscore.judges.ask import REPAIR_STEP
+from spanscore.core.score import JudgeCall
+from spanscore.core.threads import SerialThread, reset_in_child
+from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError, JudgeRateLimited, writing
+from spanscore.judges.ask import REPAIR_STEP, read
 from spanscore.judges.effects.account import Account
-from spanscore.judges.effects.answer_file import file_answers
-from spanscore.judges.effects.answers import AnswerStore, MemoryAnswers
-from spanscore.judges.effects.effect import Effect, layers, unwrapped
-from spanscore.judges.effects.gated import gates_of
-from spanscore.judges.reader import read
-from spanscore.judges.render import render
+from spanscore.judges.effects.limited import gates_of
+from spanscore.judges.effects.middleware import Effect, layers, unwrapped
+from spanscore.judges.records import record, recorded_by
+from spanscore.judges.rendering import render
+from spanscore.judges.score_context import Asker, Follower, asked_by
 from spanscore.protocols import Judge
 
-__all__ = ["CacheSetting", "Cached", "answers_kept", "key_of"]
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = [
+    "AnswerStore",
+    "CacheSetting",
+    "Cached",
+    "FileAnswers",
+    "MemoryAnswers",
+    "SingleFlight",
+    "answers_kept",
+    "as_cached",
+    "file_answers",
+    "key_of",
+]
+
+# --- single flight --------------------------------------------------------------------------------------------------
+
+# Single flight: the same question, asked by many at once → one request, for which all wait.
+#
+# The request belongs to nobody's task: it is given up when nobody waits for it any more, and not before. Who waits longest
+# pays:
+# the request goes out in that one's name, and the calls that came to nothing are recorded there. Whoever pays for a request
+# that
+# ends because its own budget is spent, or because it has waited too long itself, ends alone: the next in the line then asks.
+
+Ask: TypeAlias = Callable[[], Awaitable[Reply]]
+_OF_THE_PAYER = (JudgeRateLimited, JudgeBudgetSpent)
+"""Ends that tell of who asked, and nothing of the question."""
+
+
+def as_cached(reply: Reply) -> Reply:
+    """Return an answer as those get it for whom nobody was asked: it costs nothing, where it is known what it cost at all."""
+    return Reply(
+        text=reply.text,
+        model=reply.model,
+        duration_s=0.0,
+        cost_usd=None if reply.cost_usd is None else 0.0,
+        cached=True,
+        finish=reply.finish,
+    )
+
+
+class SingleFlight:
+    """The questions that are out, by key. Loop thread."""
+
+    def __init__(self) -> None:
+        self._out: dict[Hashable, _Flight] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def share(self, key: Hashable, ask: Ask) -> Reply:
+        """Wait for the question that is out under this key; ask, where there is none."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # in a forked child, what is out is the parent's
+            self._out, self._loop = {}, loop
+        flight = self._out.get(key)
+        if flight is None or flight.has_ended:
+            flight = self._out[key] = _Flight(ask)
+        try:
+            return await flight.answer()
+        finally:
+            if flight.has_ended and self._out.get(key) is flight:
+                del self._out[key]
+
+
+@dataclass(slots=True, eq=False)
+class _Sharer:
+    """One who waits for an answer, and whose clock goes as that of the request."""
+
+    answer: asyncio.Future[Reply]
+    clock: Follower = field(default_factory=Follower)
+    context: Context = field(default_factory=copy_context)
+
+
+class _Flight:
+    """One request, and who waits for it."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._line: dict[_Sharer, None] = {}
+        self._payer: _Sharer | None = None
+        self._asker = Asker()
+        self._task: asyncio.Task[Reply | BaseException] | None = None
+        self.has_ended = False
+
+    async def answer(self) -> Reply:
+        """Wait for the answer: as it came to the one who pays, as a cached one to the others."""
+        one = _Sharer(asyncio.get_running_loop().create_future())
+        self._line[one] = None
+        if self._task is None:
+            self._send(one)
+        one.clock.stand(self._asker.is_waiting)
+        try:
+            return await one.answer
+        finally:
+            self._leave(one)
+
+    def _send(self, payer: _Sharer) -> None:
+        self._payer = payer
+        self._asker = replace(payer.clock.asker, on_change=self._clock)
+        # In the payer's context: traces are suppressed there, and what else stands around the question holds for it.
+        self._task = payer.context.run(asyncio.ensure_future, self._request(self._asker))
+        self._task.add_done_callback(self._land)
+
+    async def _request(self, name: Asker) -> Reply | BaseException:
+        try:
+            with recorded_by(self._charge), asked_by(name), name.asks():
+                return await self._ask()
+        except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; those who wait get it)
+            return error
+
+    def _charge(self, call: JudgeCall) -> None:
+        assert self._payer is not None  # there is no request without one
+        self._payer.context.run(record, call)
+
+    def _clock(self) -> None:
+        for one in self._line:
+            one.clock.stand(self._asker.is_waiting)
+
+    def _leave(self, one: _Sharer) -> None:
+        one.clock.stand(False)
+        self._line.pop(one, None)
+        if one.answer.done() and not one.answer.cancelled():
+            one.answer.exception()  # fetched: who is cancelled just now does not, and asyncio would report it
+        if not self.has_ended and not self._line and self._task is not None:
+            self.has_ended = True
+            self._task.cancel()
+        elif one is self._payer and self._line:
+            self._payer = next(iter(self._line))
+
+    def _land(self, task: asyncio.Task[Reply | BaseException]) -> None:
+        line = [one for one in self._line if not one.answer.done()]  # those who are cancelled have not all left yet
+        if self.has_ended or task.cancelled() or not line:
+            self.has_ended = True
+            return
+        ended, (first, *others) = task.result(), line
+        if isinstance(ended, _OF_THE_PAYER) and others:
+            self._leave(first)
+            first.answer.set_exception(ended)
+            self._send(others[0])
+            return
+        self.has_ended = True
+        for one in line:
+            _tell(one.answer, ended, pays=one is first)
+
+
+def _tell(answer: asyncio.Future[Reply], ended: Reply | BaseException, *, pays: bool) -> None:
+    """End a wait as the request ended: charged to one alone, whatever came of it."""
+    if isinstance(ended, Reply):
+        answer.set_result(ended if pays else as_cached(ended))
+    else:
+        answer.set_exception(ended if pays or not isinstance(ended, JudgeError) else ended.without_request())
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+# Answers that are kept: key → answer, in bounded room. What all such stores can do, and the one in memory.
+
+
+@runtime_checkable
+class AnswerStore(Protocol):
+    """Where answers are kept. Loop thread; never raises, as a store that fails costs only what it held.
+
+    Attributes:
+        flights: the questions that are out and whose answers will be here.
+    """
+
+    flights: SingleFlight
+
+    async def find(self, key: bytes) -> Reply | None:
+        """Return the answer to a question as a cached one; None where there is none. Must not block."""
+
+    def keep(self, key: bytes, reply: Reply) -> Awaitable[object] | None:
+        """Keep an answer; return what to await until it outlives the process, None if it does not. Must not block."""
+
+
+@dataclass(eq=False, repr=False)
+class MemoryAnswers:
+    """Answers in memory, the ones least asked for out first.
+
+    Attributes:
+        max_answers: kept at once.
+        max_bytes: of their texts, about.
+        max_age_s: seconds after which an answer is asked for again.
+        clock: seconds.
+    """
+
+    _: KW_ONLY
+    max_answers: int = 10_000
+    max_bytes: int = 64_000_000
+    max_age_s: float = 3600.0
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self.flights = SingleFlight()
+        self._kept: OrderedDict[bytes, tuple[float, Reply]] = OrderedDict()
+        self._bytes = 0
+
+    async def find(self, key: bytes) -> Reply | None:
+        """Return the answer, if it is not too old."""
+        kept_s, reply = self._kept.get(key, (0.0, None))
+        if reply is None:
+            return None
+        if self.clock() - kept_s >= self.max_age_s:
+            self._drop(key)
+            return None
+        self._kept.move_to_end(key)
+        return reply
+
+    def keep(self, key: bytes, reply: Reply) -> None:
+        """Keep an answer, and drop those for which there is no room any more."""
+        self._drop(key)
+        self._kept[key] = self.clock(), as_cached(reply)
+        self._bytes += _size(reply)
+        while len(self._kept) > self.max_answers or self._bytes > self.max_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: bytes) -> None:
+        _, reply = self._kept.pop(key, (0.0, None))
+        self._bytes -= 0 if reply is None else _size(reply)
+
+
+def _size(reply: Reply) -> int:
+    return sys.getsizeof(reply.text)
+
+
+# --- answer file ----------------------------------------------------------------------------------------------------
+
+# Answers in a file that outlives the process, and that several processes share. It holds answers, and of questions a hash.
+#
+# SQLite, in its write-ahead mode: who reads waits for nobody who writes. All of it is done on a thread of its own; the
+# questions
+# of one turn of the loop are looked up together, so that the votes of a sample go on side by side, as they came.
+
+_VERSION = 1
+"""Of what is in the file."""
+_OURS = 0x73707363
+"""``spsc``: by it SQLite's ``application_id`` tells the file from other databases."""
+_MOST_ANSWERS = 1_000_000
+"""About 1 GB of short answers; of more, the oldest go."""
+_MOST_UNWRITTEN = 1_000
+"""Answers that wait for the disk; of more, the oldest are not kept."""
+_OPENING_S = 5.0
+"""At the start, while other processes make the same file."""
+_BUSY_S = 0.25
+"""Later: as long as another process may hold up what this one writes."""
+_LOOKING_S = 0.5
+"""A disk that takes longer to find an answer is not asked again before it has answered."""
+
+
+class FileAnswers:
+    """Answers in a file. Never raises once it is made, whatever becomes of the file: that costs what it held, and no score.
+
+    Args:
+        path: made where it is not there, for its owner alone.
+        looking_s: seconds after which an answer that is looked for counts as not there.
+
+    Raises:
+        ConfigurationError: it cannot be written, or is another's.
+    """
+
+    def __init__(self, path: Path, *, looking_s: float = _LOOKING_S) -> None:
+        self.flights = SingleFlight()
+        self._path = path
+        self._looking_s = looking_s
+        _opened(path, _OPENING_S).close()
+        self.reset()
+        reset_in_child(self, FileAnswers.reset)
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, which may not touch the connection of its parent, nor close it."""
+        self._inherited = getattr(self, "_inherited", None), getattr(self, "_connection", None)
+        self._connection: sqlite3.Connection | None = None
+        self._thread = SerialThread("spanscore-answers")
+        self._looked_for: deque[tuple[bytes, asyncio.Future[Reply | None]]] = deque()
+        self._unwritten: deque[tuple[bytes, str]] = deque(maxlen=_MOST_UNWRITTEN)
+        self._written: deque[tuple[bytes, asyncio.Future[Reply | None]]] = deque()
+        self._due_on: asyncio.AbstractEventLoop | None = None
+        self._overdue: asyncio.Future[Reply | None] | None = None
+
+    async def find(self, key: bytes) -> Reply | None:
+        """Return the answer, None also where the disk does not tell in time."""
+        found: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        late = self._overdue
+        if late is not None and not late.done() and late.get_loop() is found.get_loop():
+            return None
+        self._looked_for.append((key, found))
+        self._be_due()
+        done, _ = await asyncio.wait({found}, timeout=self._looking_s)
+        if done:
+            return found.result()
+        self._overdue = found
+        return None
+
+    def keep(self, key: bytes, reply: Reply) -> Awaitable[object]:
+        """Have an answer written soon; what is returned ends then, or after ``looking_s``: a slow disk delays no score more."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[Reply | None] = loop.create_future()
+        loop.call_later(self._looking_s, _resolve_waiting, [(key, written)], {})
+        self._unwritten.append((key, _text_of(reply)))
+        self._written.append((key, written))
+        self._be_due()
+        return written
+
+    def _be_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._due_on is not loop:
+            self._due_on = loop
+            loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._due_on = None
+        handed = self._thread.do(self._work)
+        if handed.done() and not handed.result():  # no thread any more: the interpreter is exiting
+            _resolve_waiting(_all_of(self._looked_for) + _all_of(self._written), {})
+
+    def _work(self) -> bool:
+        looked_for, written = _all_of(self._looked_for), _all_of(self._written)
+        found: dict[bytes, Reply] = {}
+        try:
+            found = _found(self._open(), [key for key, _ in looked_for])
+            # Told before the writing, for which the disk may take its time.
+            _tell_loops(looked_for, found)
+            looked_for = []
+            _write(self._open(), _all_of(self._unwritten))
+        except Exception as error:  # noqa: BLE001  (sqlite3's, and what the system raises of a disk)
+            self._let_go(error)
+            _tell_loops(looked_for, found)
+        _tell_loops(written, {})
+        return True
+
+    def _open(self) -> sqlite3.Connection:
+        self._connection = self._connection or _opened(self._path, _BUSY_S)
+        return self._connection
+
+    def _let_go(self, error: Exception) -> None:
+        with suppress(Exception):
+            if self._connection is not None:
+                self._connection.close()
+        self._connection = None
+        log_once(
+            f"cache {self._path}",
+            f"the cache {self._path} cannot be used ({type_name(error)}): judges are asked what it may hold. Is the disk full, "
+            "the file damaged or held by another program?",
+        )
+
+
+_files: dict[Path, FileAnswers] = {}
+
+
+def file_answers(path: str | Path) -> FileAnswers:
+    """Return the answers in a file, the same for the same file: judges that share it share what is out, too.
+
+    Raises:
+        ConfigurationError: the file cannot be written, or is another's.
+    """
+    whole = Path(path).expanduser().absolute()
+    known = _files.get(whole)
+    if known is None:
+        known = _files[whole] = FileAnswers(whole)
+    return known
+
+
+def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
+    """Return a connection to a file that is ours and can be written; made with its table where there is none.
+
+    Raises:
+        ConfigurationError: there is no such file.
+    """
+    import sqlite3
+
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return _connected(path)
+        except sqlite3.Error as error:
+            # Several processes that make the same file at once: SQLite does not wait for its turn to change the mode.
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise ConfigurationError(f"cache: {path} cannot be written: {error}") from error
+            time.sleep(_BUSY_S / 10)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    import sqlite3
+
+    if path.exists() and not path.is_file():  # /dev/null would be closed to everybody but us
+        raise ConfigurationError(f"cache: {path} cannot be written: it is no file")
+    with writing(f"cache: {path}"), suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+    try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    def told(pragma: str) -> int:
+        return int(connection.execute(pragma).fetchone()[0])
+
+    tables, owner = told("SELECT count(*) FROM sqlite_master"), told("PRAGMA application_id")
+    if tables and owner != _OURS:
+        raise ConfigurationError(f"cache: {path} is a database of another program; choose another file")
+    if tables and told("PRAGMA user_version") != _VERSION:
+        raise ConfigurationError(f"cache: {path} is of another version of spanscore; choose another file, or remove it")
+    for ending in ("", "-wal", "-shm"):  # the others are made like the first; here from a time when it was not so
+        with writing(f"cache: {path}"), suppress(FileNotFoundError):
+            path.with_name(path.name + ending).chmod(0o600)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")  # after a crash of the machine the last answers may be missing
+    connection.execute("BEGIN IMMEDIATE")  # shows that it can be written
+    connection.execute(f"PRAGMA application_id={_OURS}")
+    connection.execute(f"PRAGMA user_version={_VERSION}")
+    connection.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT NOT NULL)")
+    connection.execute("COMMIT")
+
+
+def _found(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, Reply]:
+    found = {}
+    for key in keys:
+        row = connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+        if row is not None:
+            found[key] = _reply_of(row[0])
+    return found
+
+
+def _write(connection: sqlite3.Connection, answers: Sequence[tuple[bytes, str]]) -> None:
+    if not answers:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", answers)
+    connection.execute("DELETE FROM answers WHERE rowid <= (SELECT max(rowid) FROM answers) - ?", (_MOST_ANSWERS,))
+    connection.execute("COMMIT")
+
+
+def _text_of(reply: Reply) -> str:
+    held = {"text": reply.text, "model": reply.model, "finish": reply.finish, "priced": reply.cost_usd is not None}
+    return json.dumps(held)
+
+
+def _reply_of(text: str) -> Reply:
+    held: dict[str, Any] = json.loads(text)
+    cost_usd = 0.0 if held["priced"] else None
+    return as_cached(Reply(text=held["text"], model=held["model"], cost_usd=cost_usd, finish=held["finish"]))
+
+
+def _all_of(waiting: deque[Any]) -> list[Any]:
+    """Take what is there; others may add to it meanwhile."""
+    taken = []
+    with suppress(IndexError):
+        while True:
+            taken.append(waiting.popleft())
+    return taken
+
+
+def _tell_loops(looked_for: Sequence[tuple[bytes, asyncio.Future[Reply | None]]], found: Mapping[bytes, Reply]) -> None:
+    for loop in {waiting.get_loop() for _, waiting in looked_for}:
+        with suppress(RuntimeError):  # the loop has ended, and who waited on it
+            loop.call_soon_threadsafe(_resolve_waiting, [one for one in looked_for if one[1].get_loop() is loop], found)
+
+
+def _resolve_waiting(
+    looked_for: Sequence[tuple[bytes, asyncio.Future[Reply | None]]], found: Mapping[bytes, Reply]
+) -> None:
+    for key, waiting in looked_for:
+        if not waiting.done():
+            waiting.set_result(found.get(key))
+
+
+# --- cache ----------------------------------------------------------------------------------------------------------
+
+# What was asked is not asked again: one request for equal questions, and its answer kept.
 
 CacheSetting: TypeAlias = AnswerStore | str | Path | None
 """``memory``, the path of a file, a store that several judges share; None: only what a run brings."""

@@ -15,16 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypedDict, get_type_hints
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.cache import Cached, CacheSetting
-from spanscore.judges.effects.concurrency import Limited
-from spanscore.judges.effects.cost import Priced
-from spanscore.judges.effects.fallback import FallingBack
-from spanscore.judges.effects.gated import Gated, gates_of
-from spanscore.judges.effects.gathered import gathered
-from spanscore.judges.effects.retry import Retrying
-from spanscore.judges.effects.timeout import Timed
-from spanscore.judges.effects.window import Windowed
+from spanscore.judges.effects.cost import Priced, budgeted
+from spanscore.judges.effects.limited import FallingBack, Gated, Limited, Retrying, Timed, Windowed, gates_of, gathered
 from spanscore.protocols import Judge
 
 __all__ = ["Effects", "stacked", "without_limits"]

@@ -1,31 +1,344 @@
-"""A user's chat model or embeddings → a copy that is ours to ask: without retries of its own, bounded in time and size.
-
-The user's object is never changed, and neither are its clients: the application asks through them. What is verified, in the
-integrations' source:
-
-    its client is made by Stainless: a copy with other options   ChatOpenAI, AzureChatOpenAI, their embeddings and all that are
-                                                                 built on them; ChatAnthropic; ChatGroq
-    its client is an HTTP client, or holds one                   ChatMistralAI; ChatOllama
-    ``max_retries`` is read at call time                         ChatGoogleGenerativeAI, ChatMistralAI, CohereEmbeddings
-"""
+"""A client of a user's model → a copy for judges: own connections, no retries, a deadline, threads for blocking calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import json
+import re
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from copy import copy
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from spanscore.core.log import module_of, type_name
-from spanscore.judges.langchain.connections import own_connections
-from spanscore.judges.langchain.transport import GuardedTransport
+from spanscore.core.threads import DaemonPool, reset_in_child
+from spanscore.errors import JudgeError, JudgeTimeout
+from spanscore.judges.langchain.errors import ParameterRefused, refusal_in
+from spanscore.judges.langchain.message import Exchange, exchange, is_believable, limits_in
 
-__all__ = ["OwnClient", "own_client"]
+__all__ = ["BlockingCalls", "GuardedTransport", "OwnClient", "own_client", "own_connections"]
+
+# --- blocking -------------------------------------------------------------------------------------------------------
+
+# A client's blocking call → an awaitable, on threads of the judges' own.
+#
+# A chat model's asynchronous HTTP client belongs to the loop that first used it, and integrations share one client between
+# all
+# models of an address (``langchain_openai`` caches it): a judge on our loop left connections in the pool on which the
+# *application's* own ``ainvoke`` then failed with "bound to a different event loop" or "Event loop is closed". The blocking
+# client belongs to no loop and is safe in any thread, so that is the one a judge uses.
+#
+# All judges share the threads: there are as many as calls are out, plus those that were busy within the last two seconds.
+
+T = TypeVar("T")
+
+_NO_BOUND = 1_000_000
+"""How many calls are out is for the gates of the accounts to say: a bound here would have one judge wait for another."""
+_IDLE_S = 2.0
+
+
+class _Threads:
+    """A pool; a forked child has none of its parent's threads, and begins anew."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self.reset()
+        reset_in_child(self, _Threads.reset)
+
+    def reset(self) -> None:
+        """Forget all threads."""
+        self.pool = DaemonPool(self._at_once, "spanscore-judge", idle_s=_IDLE_S)
+
+
+_shared = _Threads(_NO_BOUND)
+
+
+class BlockingCalls:
+    """Threads for one judge's calls; daemons, so that a hung one holds up neither another judge nor the exit.
+
+    Args:
+        at_once: calls at most, on threads of its own: of a model that runs in this process. None: the shared threads.
+    """
+
+    def __init__(self, at_once: int | None = None) -> None:
+        self._threads = _shared if at_once is None else _Threads(at_once)
+        self._async_only = False
+
+    async def run(self, call: Callable[[], T], otherwise: Callable[[], Awaitable[T]]) -> T:
+        """Run a call on a thread, in the caller's context. Cancelled, it ends when the thread's call has ended.
+
+        Whoever gives a question up so knows when it is over: until then its place is taken. Cancelled twice, it ends at once.
+
+        Args:
+            call: the blocking side.
+            otherwise: the asynchronous side, used from the first time on that there proves to be no other.
+        """
+        if not self._async_only:
+            try:
+                return await _ended(self._started(call))
+            except (NotImplementedError, TypeError) as error:
+                # A model without ``_generate``, and LangChain's "Cannot invoke a coroutine function synchronously".
+                if not isinstance(error, NotImplementedError) and "synchronously" not in str(error):
+                    raise
+                self._async_only = True
+        return await otherwise()
+
+    async def on_a_thread(self, call: Callable[[], T]) -> T:
+        """Run a call that has only a blocking side, in the caller's context. Cancelled, it is left behind."""
+        return await self._started(call)
+
+    def _started(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads.pool, copy_context().run, _raising, call)
+
+
+async def _ended(call: asyncio.Future[T]) -> T:
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        call.add_done_callback(
+            lambda late: late.cancelled() or late.exception()
+        )  # else asyncio prints what nobody fetched
+        await asyncio.wait({call})
+        raise
+
+
+def _raising(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except StopIteration as error:  # a future takes it for the end of a generator and never completes
+        raise RuntimeError("StopIteration") from error
+
+
+# --- connections ----------------------------------------------------------------------------------------------------
+
+# A client's connections → connections of a judge's own, on which no step outlives the call's deadline.
+#
+# The timeouts of HTTP clients are per read: an answer whose headers come byte by byte outlives them for hours, and no hook of
+# a
+# client sees it. What is between a pool and its sockets does. Own connections, too, so that a judge that hangs takes none of
+# the application's, and a forked child none of its parent's.
+
+_PARTS = ("_connections", "_requests", "_optional_thread_lock", "_network_backend")
+"""Of httpcore's pools. It has no public way to a copy of one; a pool without these stays as it is."""
+
+
+def own_connections(transport: Any) -> Any:
+    """Return a transport set up as this one, with connections of its own; the same one where its pool is not known."""
+    pool = getattr(transport, "_pool", None)
+    if pool is None or not all(hasattr(pool, part) for part in _PARTS):
+        return transport
+    mine = copy(transport)
+    mine._pool = copy(pool)
+    mine._pool._network_backend = _TimedBackend(pool._network_backend)
+    _as_new(mine._pool)
+    reset_in_child(mine._pool, _as_new)
+    return mine
+
+
+def _as_new(pool: Any) -> None:
+    pool._connections, pool._requests = [], []
+    pool._optional_thread_lock = type(pool._optional_thread_lock)()
+
+
+class _TimedBackend:
+    """httpcore's network backend: what it opens ends with the call."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def connect_tcp(self, *address: Any, timeout: float | None = None, **options: Any) -> Any:
+        return _TimedStream(self._inner.connect_tcp(*address, timeout=_left_s(timeout), **options))
+
+    def connect_unix_socket(self, *address: Any, timeout: float | None = None, **options: Any) -> Any:
+        return _TimedStream(self._inner.connect_unix_socket(*address, timeout=_left_s(timeout), **options))
+
+    def sleep(self, seconds: float) -> None:
+        self._inner.sleep(seconds)
+
+
+class _TimedStream:
+    """httpcore's network stream, likewise."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> Any:
+        return self._inner.read(max_bytes, timeout=_left_s(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, timeout=_left_s(timeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(self, *settings: Any, timeout: float | None = None, **options: Any) -> Any:
+        return _TimedStream(self._inner.start_tls(*settings, timeout=_left_s(timeout), **options))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+def _left_s(timeout_s: float | None) -> float | None:
+    asked = exchange()
+    return timeout_s if asked is None else asked.left_s(timeout_s)
+
+
+# --- transport ------------------------------------------------------------------------------------------------------
+
+# A client's HTTP transport → one that reads an answer whole, within the call's deadline, and no further than its bound.
+#
+# It takes any transport of httpx or of httpx2 and imports neither: which one a client is built on is the client's affair.
+
+_ENCODINGS = "gzip, deflate"
+"""What is asked for, and what can be inflated to a bound with the standard library."""
+_ANY_ZLIB = zlib.MAX_WBITS | 32
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""Matches at each quote, closed or not: it never goes over a text twice."""
+_OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+
+class GuardedTransport:
+    """Hands requests to another transport, and gives their answers back read and inflated. Any thread.
+
+    Args:
+        inner: the transport that sends.
+        is_ours: whether its connections end with this one; else it stays its owner's, and open.
+    """
+
+    def __init__(self, inner: Any, *, is_ours: bool = False) -> None:
+        self._inner = inner
+        self._is_ours = is_ours
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter may be exiting
+            self.close()
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request; outside of an exchange as it is.
+
+        Raises:
+            JudgeError: ``too_big``, as soon as that is known; ``unparseable`` for an encoding nobody asked for.
+            JudgeError: ``http_307`` and the like, instead of a redirect to another scheme, host or port: the prompt would
+                go there, or an answer from there would be believed.
+            JudgeTimeout: the answer was not whole at the deadline.
+            ParameterRefused: the provider does not know how it was asked.
+        """
+        asked = exchange()
+        if asked is None:
+            return self._inner.handle_request(request)
+        origin = (request.url.scheme, request.url.host, request.url.port)
+        if asked.is_led_away(origin):
+            raise JudgeError(
+                "the judge's provider pointed to another scheme, host or port", error_type=f"http_{asked.status}"
+            )
+        asked.sent(origin)
+        request.headers["Accept-Encoding"] = _ENCODINGS
+        waits = request.extensions.get("timeout") or {}
+        limited = {step: asked.left_s(waits.get(step)) for step in ("connect", "read", "write", "pool")}
+        request.extensions = {**request.extensions, "timeout": limited}
+        answer = self._inner.handle_request(request)
+        try:
+            asked.status, asked.headers = answer.status_code, limits_in(answer.headers)
+            _keep(asked, _read(answer, asked))
+        finally:
+            answer.close()
+        _raise_for_parameter(asked)
+        kept = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_BODY]
+        return type(answer)(answer.status_code, headers=kept, content=asked.body, extensions=answer.extensions)
+
+    def close(self) -> None:
+        """Let go of the connections, where they are ours."""
+        if self._is_ours:
+            self._inner.close()
+
+
+def _raise_for_parameter(asked: Exchange) -> None:
+    """Raise where the provider does not know how it was asked: ``langchain_openai`` prints a warning of it to stderr."""
+    refusal = refusal_in(asked)
+    if refusal is not None and refusal.parameter is not None:
+        raise ParameterRefused(refusal.parameter, refusal.status)
+
+
+def _keep(asked: Exchange, body: bytes) -> None:
+    """Keep the answer, without tokens that cannot be: integrations raise over them, and a good verdict would be lost."""
+    if _parts(body) > asked.max_parts and _parts(_STRING.sub(b"", body)) > asked.max_parts:
+        raise JudgeError(f"the answer has more than {asked.max_parts} parts", error_type="too_big")
+    said = _json(body)
+    usage = said.get("usage")
+    if usage is not None and not (isinstance(usage, dict) and is_believable(usage)):
+        said = {**said, "usage": None}
+        body = json.dumps(said).encode()
+    asked.answered(body, said)
+
+
+def _parts(body: bytes) -> int:
+    """Return how many values JSON has at most. A client takes up to 24 µs to read each, which is 3 s for 2 MB of them."""
+    return sum(map(body.count, (b",", b"[", b"{")))
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    if body.lstrip()[:1] != b"{":
+        return {}
+    try:
+        said: dict[str, Any] = json.loads(body)
+    except (ValueError, RecursionError):  # the client's to say
+        return {}
+    return said
+
+
+def _read(answer: Any, asked: Exchange) -> bytes:
+    chunks, size = [], 0
+    for chunk in _inflated(answer, asked.max_bytes + 1):
+        size += len(chunk)
+        if size > asked.max_bytes:
+            raise JudgeError(f"the answer has more than {asked.max_bytes} bytes", error_type="too_big")
+        if asked.is_late:
+            raise JudgeTimeout("the answer was not whole at its deadline")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _inflated(answer: Any, at_most: int) -> Iterator[bytes]:
+    """Yield an answer's bytes, no chunk longer than what is asked for: a kilobyte of gzip may be a megabyte."""
+    encoding = answer.headers.get("content-encoding", "").strip().lower()
+    if encoding in ("", "identity"):
+        return iter(answer.stream)
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise JudgeError("the answer came in an encoding that was not asked for", error_type="unparseable")
+    return _unzipped(answer.stream, at_most)
+
+
+def _unzipped(chunks: Iterable[bytes], at_most: int) -> Iterator[bytes]:
+    inflater = zlib.decompressobj(_ANY_ZLIB)
+    try:
+        for chunk in chunks:
+            yield inflater.decompress(chunk, at_most)
+            if inflater.unconsumed_tail:  # more than may be read
+                yield b" " * at_most
+    except zlib.error as error:
+        raise JudgeError("the answer could not be inflated", error_type="unparseable") from error
+
+
+# --- client ---------------------------------------------------------------------------------------------------------
+
+# A user's chat model or embeddings → a copy that is ours to ask: without retries of its own, bounded in time and size.
+#
+# The user's object is never changed, and neither are its clients: the application asks through them. What is verified, in the
+# integrations' source:
+#
+#     its client is made by Stainless: a copy with other options   ChatOpenAI, AzureChatOpenAI, their embeddings and all that
+# are
+#                                                                  built on them; ChatAnthropic; ChatGroq
+#     its client is an HTTP client, or holds one                   ChatMistralAI; ChatOllama
+#     ``max_retries`` is read at call time                         ChatGoogleGenerativeAI, ChatMistralAI, CohereEmbeddings
 
 _MAX_REDIRECTS = 3
 _CLIENTS = ("root_client", "client", "_client")
 _TIMEOUTS = ("request_timeout", "default_request_timeout", "timeout")
-_PARTS, _LISTS = ("bound", "first", "last", "runnable", "default"), ("middle", "fallbacks")
+_MODEL_PARTS, _MODEL_LISTS = ("bound", "first", "last", "runnable", "default"), ("middle", "fallbacks")
 """Of LangChain's bindings, sequences, runnables with fallbacks, and configurable ones: where the models are."""
 _ATTEMPTS_AT_CALL_TIME = frozenset({"langchain_google_genai", "langchain_mistralai", "langchain_cohere"})
 """What they call ``max_retries`` is a number of attempts: 1 is none but the first (Google's documentation says so, too)."""
@@ -67,10 +380,10 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
 def _composed(model: Any, timeout_s: float) -> OwnClient | None:
     """Return a copy of a runnable that is made of others, and of these; None of one that is not."""
     has: Mapping[str, Any] = getattr(model, "__dict__", {})
-    single = {name: own_client(has[name], timeout_s) for name in _PARTS if hasattr(has.get(name), "ainvoke")}
+    single = {name: own_client(has[name], timeout_s) for name in _MODEL_PARTS if hasattr(has.get(name), "ainvoke")}
     if not single:
         return None
-    lists = {name: [own_client(one, timeout_s) for one in has[name]] for name in _LISTS if name in has}
+    lists = {name: [own_client(one, timeout_s) for one in has[name]] for name in _MODEL_LISTS if name in has}
     copies = {name: own.model for name, own in single.items()}
     copies |= {name: [own.model for own in several] for name, several in lists.items()}
     return _together(model.model_copy(update=copies), [*single.values(), *chain.from_iterable(lists.values())])

@@ -7,7 +7,7 @@ from typing import Any
 
 from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.judges.langchain.provider_errors import without_input
+from spanscore.judges.langchain.errors import without_input
 
 __all__ = ["openai"]
 

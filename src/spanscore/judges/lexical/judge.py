@@ -8,19 +8,31 @@ from typing import Any
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
-from spanscore.judges.effects.effect import unwrapped
-from spanscore.judges.lexical import context, entities, ratings, reference, single, statements, topics
-from spanscore.judges.lexical.answer import LexicalAnswer, text_in
-from spanscore.judges.lexical.support import share_of
-from spanscore.judges.lexical.words import words
+from spanscore.judges.effects.middleware import unwrapped
+from spanscore.judges.lexical.answers import (
+    CRITIQUE_ANSWERS,
+    RATING_ANSWERS,
+    REFERENCE_ANSWERS,
+    RETRIEVAL_ANSWERS,
+    TOPIC_ANSWERS,
+)
+from spanscore.judges.lexical.words import ENTITY_ANSWERS, STATEMENT_ANSWERS, LexicalAnswer, share_of, text_in, words
 from spanscore.protocols import Judge
 
 __all__ = ["LexicalJudge", "is_offline"]
 
-_FAMILIES = (statements, single, topics, reference, context, ratings, entities)
-"""Each a file with ``ANSWERS``: step → how it is answered. A new family is a file and a name here."""
+_FAMILIES = (
+    STATEMENT_ANSWERS,
+    CRITIQUE_ANSWERS,
+    TOPIC_ANSWERS,
+    REFERENCE_ANSWERS,
+    RETRIEVAL_ANSWERS,
+    RATING_ANSWERS,
+    ENTITY_ANSWERS,
+)
+"""Tables of step → function that answers it. A new family is a table and a name here."""
 
-ANSWERS: Mapping[str, LexicalAnswer] = {step: answer for family in _FAMILIES for step, answer in family.ANSWERS.items()}
+ANSWERS: Mapping[str, LexicalAnswer] = {step: answer for family in _FAMILIES for step, answer in family.items()}
 _HALF = 0.5
 _OF_THE_EXCHANGE = (
     "user customer human person somebody assistant agent bot model question answer request response reply conversation message "
@@ -36,7 +48,7 @@ class LexicalJudge:
     name is not in the context, that "not" was added or dropped, that most words of a statement are foreign to it. It does
     not see a paraphrase in other words, an inference over two sentences, a swapped subject and object, or irony. It cuts and
     compares texts of any script; denials, opposites and endings it knows in English only. A critique it can only pretend: see
-    ``single.py``.
+    ``CRITIQUE_ANSWERS`` in ``answers.py``.
 
     Measured with Faithfulness on 60 answers written for it (20 topics, each with a grounded, a partly grounded and an
     ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.995 on the ten topics it was not

@@ -1,19 +1,77 @@
-"""Text → sentences, word stems, numbers and names, which the lexical judge compares.
-
-Sentences end by the rules of any script. The dictionary is English and stands in this file; signs of a script without blanks
-between words are compared one by one.
-"""
+"""Texts → words, clauses and entities; and the lexical judge's answers on statements and entities."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from spanscore.core.codecs.text import WITHOUT_STOPS, script_of
+from spanscore.core.prompt import Prompt
 
-__all__ = ["OPPOSITES", "Words", "akin", "listed", "sentences", "words"]
+__all__ = [
+    "ENTITY_ANSWERS",
+    "OPPOSITES",
+    "STATEMENT_ANSWERS",
+    "LexicalAnswer",
+    "Words",
+    "akin",
+    "among",
+    "clauses",
+    "gives_up",
+    "listed",
+    "messages_in",
+    "objection",
+    "said_in",
+    "sentences",
+    "share_of",
+    "stated",
+    "states_nothing",
+    "text_in",
+    "verdicts",
+    "words",
+]
+
+# --- answer ---------------------------------------------------------------------------------------------------------
+
+# What an answer of the lexical judge is: a function of the prompt alone. The families of them stand beside it.
+
+LexicalAnswer: TypeAlias = Callable[[Prompt], Mapping[str, Any]]
+"""Prompt → the fields of the answer. Pure: the same prompt always gets the same answer."""
+
+
+def text_in(prompt: Prompt, name: str) -> str:
+    """Return a text of a prompt's evidence, a list of texts joined by line breaks; empty where there is none."""
+    value = prompt.evidence.get(name, "")
+    if messages := messages_in(prompt, name):
+        return "\n".join(map(said_in, messages))
+    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def messages_in(prompt: Prompt, name: str) -> list[Mapping[str, Any]]:
+    """Return a conversation of a prompt's evidence; empty where there is none."""
+    value = prompt.evidence.get(name)
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+
+
+def said_in(message: Mapping[str, Any]) -> str:
+    """Return what a message says and which tools it calls."""
+    calls = (f"{call['name']}: {call['args']}" for call in message.get("tool_calls", ()))
+    return "\n".join([*filter(None, [message.get("content")]), *calls])
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+# Text → sentences, word stems, numbers and names, which the lexical judge compares.
+#
+# Sentences end by the rules of any script. The dictionary is English and stands in this file; signs of a script without
+# blanks
+# between words are compared one by one.
 
 _BEGINS = r"[\"'(\[¿¡]?[A-Z0-9À-ÞΆ-ΫЀ-ЯԱ-Ֆ\u0590-\u1cff\u2e80-\ufdff]"
 """A capital letter, a digit, or a letter of a script without capitals."""
@@ -193,3 +251,176 @@ for _pair in _PAIRS.split():
     _one, _other = map(_stem, _pair.split("/"))
     OPPOSITES[_one] = OPPOSITES.get(_one, frozenset()) | {_other}
     OPPOSITES[_other] = OPPOSITES.get(_other, frozenset()) | {_one}
+
+
+# --- support --------------------------------------------------------------------------------------------------------
+
+# Statement, context → what speaks against the one being in the other, by words, numbers, names and denials.
+
+_SUPPORTED = 0.5
+"""Least share of a statement's content words that one place of its context must hold. Tuned on the tuning half alone."""
+
+
+def objection(statement: str, context: str) -> str | None:
+    """Say why the context does not support the statement, None when nothing speaks against it."""
+    said = words(statement)
+    places = _windows(context)
+    if not places:
+        return "There is no context."
+    everywhere = words(context)
+    if foreign := sorted(said.numbers - everywhere.numbers):
+        return f"The context does not have {', '.join(foreign)}."
+    if foreign := sorted(name for name in said.names if not among(name, everywhere.content)):
+        return f"The context does not name {', '.join(foreign)}."
+    share, best = max(((share_of(said, place, of_nothing=1.0), place) for place in places), key=itemgetter(0))
+    if share < _SUPPORTED:
+        return f"Only {share:.0%} of its words are in any one place of the context."
+    return _denial(said, best) or _opposite(said, best)
+
+
+def _denial(said: Words, place: Words) -> str | None:
+    if any(among(stem, place.denied) for stem in said.denied):
+        return None  # both deny the same
+    if denied := sorted(stem for stem in said.affirmed if _only_denied(stem, place)):
+        return f"The context denies it: {', '.join(denied)}."
+    if denied := sorted(stem for stem in said.denied if among(stem, place.affirmed)):
+        return f"The context says so, the statement denies it: {', '.join(denied)}."
+    return "The statement denies something, the context does not." if said.denied and not place.denied else None
+
+
+def _only_denied(stem: str, place: Words) -> bool:
+    return among(stem, place.denied) and not among(stem, place.affirmed)
+
+
+def _opposite(said: Words, place: Words) -> str | None:
+    opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
+    opposed = [stem for stem in opposed if not among(stem, place.content)]
+    return f"The context says the opposite of {', '.join(opposed)}." if opposed else None
+
+
+def _windows(context: str) -> list[Words]:
+    single = sentences(context)
+    return [words(text) for text in (*single, *(f"{one} {other}" for one, other in pairwise(single)))]
+
+
+def among(stem: str, stems: Iterable[str]) -> bool:
+    """Whether a stem, or one of its family, is among others."""
+    return any(akin(stem, other) for other in stems)
+
+
+def share_of(wanted: Words, place: Words, *, of_nothing: float) -> float:
+    """Return the share of a text's content words and numbers that another holds; ``of_nothing`` where it has none."""
+    count = len(wanted.content) + len(wanted.numbers)
+    held = sum(among(stem, place.content) for stem in wanted.content) + len(wanted.numbers & place.numbers)
+    return held / count if count else of_nothing
+
+
+# --- statements -----------------------------------------------------------------------------------------------------
+
+# The lexical judge on statements: an answer → its clauses; clauses and a context → which have something against them.
+
+_CHECKABLE = 2
+"""Least content words of a clause that stands alone."""
+
+_CLAUSE = re.compile(r";\s+|,\s+(?:and|but|so|or)\s+(?=\S+\s+\S+\s+\S+)|\.\s+")
+_NO_ANSWER = re.compile(
+    r"\b(?:i (?:do not|don't|cannot|can't|could not|couldn't) (?:know|say|tell|find|answer|help)"
+    r"|i am (?:not sure|afraid|unable)|i'm (?:not sure|afraid|unable)|no information|as an ai)\b",
+    re.IGNORECASE,
+)
+_SMALL_TALK = re.compile(
+    r"^(?:hi|hello|sure|thanks|thank you|great question|of course|hope|happy to|let me know)\b", re.IGNORECASE
+)
+
+
+def stated(text: str) -> list[str]:
+    """Return the sentences of a text, cut at clauses; questions, small talk and "I do not know" state nothing."""
+    stating = [sentence for sentence in sentences(text) if not states_nothing(sentence)]
+    return [clause for sentence in stating for clause in clauses(sentence)]
+
+
+def verdicts(statements: Any, context: str) -> list[dict[str, Any]]:
+    """Return a row per statement: verdict 1 when nothing in the context speaks against it."""
+    found = [(statement, objection(statement, context)) for statement in map(str, statements)]
+    return [{"statement": s, "reason": why or "Its words are there.", "verdict": int(not why)} for s, why in found]
+
+
+def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
+    return {"statements": stated(text_in(prompt, "answer"))}
+
+
+def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
+    return {"statements": verdicts(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
+
+
+STATEMENT_ANSWERS: Mapping[str, LexicalAnswer] = {
+    "extract_statements": _extract_statements,
+    "verify_statements": _verify_statements,
+    "extract_statements_response": _extract_statements,
+    "extract_statements_reference": _extract_statements,
+    "verify_reference_statements": _verify_statements,
+    "verify_response_statements": _verify_statements,
+    "verify_response_against_reference": _verify_statements,
+    "verify_response_claims": _verify_statements,
+    "verify_reference_claims": _verify_statements,
+}
+
+
+def states_nothing(sentence: str) -> bool:
+    """Whether a sentence asks, greets, gives up or has no word of content."""
+    said = words(sentence)
+    empty = not (said.content or said.numbers)
+    return empty or sentence.endswith(("?", "？", "؟")) or gives_up(sentence) or bool(_SMALL_TALK.match(sentence))
+
+
+def gives_up(sentence: str) -> bool:
+    """Whether a sentence says that it knows, tells or helps with nothing."""
+    return bool(_NO_ANSWER.search(sentence))
+
+
+def clauses(sentence: str) -> list[str]:
+    """Cut at semicolons and at ", and", where both sides say enough to be checked."""
+    parts = _CLAUSE.split(sentence)
+    whole: list[str] = []
+    for part in parts:
+        if whole and len(words(part).content) < _CHECKABLE:
+            whole[-1] = f"{whole[-1]}, {part}"
+        else:
+            whole.append(part)
+    return whole
+
+
+# --- entities -------------------------------------------------------------------------------------------------------
+
+# The lexical judge on entities: a text → its capitalised names and its numbers.
+
+_CAPITALISED = r"[A-ZÀ-ÖØ-Þ][\w'’-]*"
+_ENTITY = re.compile(rf"{_CAPITALISED}(?: (?:(?:of|de|van|von|la) )?{_CAPITALISED})*|\d+(?:[.,:]\d+)*")
+
+
+def _extract_entities(prompt: Prompt) -> Mapping[str, Any]:
+    """Runs of capitalised words, and numbers. A word that only opens a sentence is a name when it is one elsewhere too."""
+    text = text_in(prompt, "text")
+    inside = words(text).names
+    found: dict[str, None] = {}
+    for sentence in sentences(text):
+        for opens, entity in _candidates(sentence):
+            if not opens or " " in entity or set(words(entity).content) & inside or entity[0].isdigit():
+                found[entity] = None
+    return {"entities": list(found)}
+
+
+def _candidates(sentence: str) -> Iterator[tuple[bool, str]]:
+    """Yield runs of capitalised words without the "The" before them, and whether they open the sentence."""
+    for match in _ENTITY.finditer(sentence):
+        said = match.group().split()
+        while said and not (words(said[0]).content or words(said[0]).numbers):
+            del said[0]
+        if said:
+            yield match.start() == 0 and len(said) == len(match.group().split()), " ".join(said)
+
+
+ENTITY_ANSWERS: Mapping[str, LexicalAnswer] = {
+    "extract_entities_reference": _extract_entities,
+    "extract_entities_contexts": _extract_entities,
+}

@@ -22,9 +22,9 @@ from spanscore.core.loop import LoopThread
 from spanscore.core.sample import Sample
 from spanscore.core.score import Scale, Score
 from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
-from spanscore.judges.langchain.blocking import BlockingCalls
-from spanscore.judges.langchain.provider_errors import judge_error
-from spanscore.judges.suppress import suppress_tracing
+from spanscore.judges.langchain.client import BlockingCalls
+from spanscore.judges.langchain.errors import judge_error
+from spanscore.judges.score_context import suppress_tracing
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.identity import plain
 from spanscore.metrics.kit.judged import checked_name

@@ -10,7 +10,7 @@ from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.errors import ConfigurationError
 from spanscore.judges import embedder, judge
-from spanscore.judges.langchain.embeddings import EmbedderLimits
+from spanscore.judges.embeddings import EmbedderLimits
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
 

@@ -27,7 +27,7 @@ from spanscore.core.sample import (
 )
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.judges.render import render
+from spanscore.judges.rendering import render
 from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.registry import create, found
 

@@ -23,12 +23,10 @@ from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample, mis
 from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage, Votes
 from spanscore.core.threads import run_without_loop
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
-from spanscore.judges.asker import asked_by, asker
-from spanscore.judges.effects.fallback import stand_in_for
-from spanscore.judges.record import recorded_calls
-from spanscore.judges.render import render
-from spanscore.judges.suppress import suppress_tracing
-from spanscore.judges.transcribe import EMBED_STEP
+from spanscore.judges.effects.limited import stand_in_for
+from spanscore.judges.records import EMBED_STEP, recorded_calls
+from spanscore.judges.rendering import render
+from spanscore.judges.score_context import asked_by, asker, suppress_tracing
 from spanscore.metrics.kit.condition import NotApplicableError
 from spanscore.metrics.kit.identity import parameters_of_version, plain_parameter
 from spanscore.metrics.kit.step import Step

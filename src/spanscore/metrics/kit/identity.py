@@ -13,7 +13,7 @@ from typing import Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder_name
-from spanscore.judges.langchain.account import model_name
+from spanscore.judges.langchain.models import model_name
 
 __all__ = ["parameters_of_version", "plain", "plain_parameter"]
 

@@ -16,9 +16,9 @@ from spanscore.core import loop
 from spanscore.core.sample import AnnotatedSample
 from spanscore.core.score import Scale, refuse_taken_name
 from spanscore.errors import ConfigurationError
-from spanscore.judges.asker import asker
 from spanscore.judges.build import shared_judge
 from spanscore.judges.lexical.judge import is_offline
+from spanscore.judges.score_context import asker
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.contradictions import contradictions_in
 from spanscore.metrics.kit.step import OwnPrompts, Step, overridden

@@ -14,8 +14,8 @@ from pydantic import BaseModel, field_validator
 
 from spanscore.core.score import Votes
 from spanscore.errors import JudgeUnparseable
-from spanscore.judges.effects.effect import reads_instructions
-from spanscore.judges.render import render
+from spanscore.judges.effects.middleware import reads_instructions
+from spanscore.judges.rendering import render
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step

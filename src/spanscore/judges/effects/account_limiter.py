@@ -1,14 +1,17 @@
-"""Gate: the one way to an account, for all who ask it in this process. The asynchronous side of its parts."""
+"""Gate: the one way to an account for all judges of this process: a fair queue, attempts, deadlines."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from math import floor, inf
+from threading import Lock
 from typing import TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from spanscore.core.threads import reset_in_child
 from spanscore.errors import (
@@ -20,15 +23,97 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges.asker import asker
-from spanscore.judges.effects.account import Account, AccountLimits, AccountState
-from spanscore.judges.effects.breaker import LASTING, Breaker
-from spanscore.judges.effects.buckets import Buckets, Kind
-from spanscore.judges.effects.fair_queue import FairQueue, Waiter
-from spanscore.judges.effects.places import Places
-from spanscore.judges.effects.ticket import Ticket
+from spanscore.judges.effects.account import LASTING, Account, AccountLimits, AccountState, Breaker, Ticket
+from spanscore.judges.effects.middleware import unwrapped
+from spanscore.judges.effects.rate_limits import Buckets, Kind, Places
+from spanscore.judges.score_context import asker
+from spanscore.protocols import Judge
 
-__all__ = ["Gate", "RetryBudget"]
+__all__ = ["FairQueue", "Gate", "RetryBudget", "Waiter", "gate_of"]
+
+# --- fair queue -----------------------------------------------------------------------------------------------------
+
+# FairQueue: questions that wait for one account → which of them goes next.
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """A question that waits to be sent.
+
+    Attributes:
+        metric: whose question it is.
+        held_until_s: until when its unit's spans wait for it.
+        since_s: when it came.
+        tokens: what it may come to; 0 where nobody counts them.
+        comes: the ticket with which it may be sent.
+    """
+
+    metric: str
+    held_until_s: float
+    since_s: float
+    tokens: float
+    comes: asyncio.Future[Ticket]
+
+
+class FairQueue:
+    """Round robin by metric, so that one with 20 questions per score does not starve one with a single question; a unit whose
+    spans still wait goes before one whose spans have left.
+
+    First come, first served within a metric; who was there before and was sent away goes to the front again.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, deque[Waiter]] = {}
+        self._late: dict[str, deque[Waiter]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._held.values())) + sum(map(len, self._late.values()))
+
+    def __iter__(self) -> Iterator[Waiter]:
+        for lane in (*self._held.values(), *self._late.values()):
+            yield from lane
+
+    def put(self, waiter: Waiter, *, again: bool = False) -> None:
+        """Have a question wait; at the front of its metric's if it comes ``again``."""
+        lane = self._held.setdefault(waiter.metric, deque())
+        if again:
+            lane.appendleft(waiter)
+        else:
+            lane.append(waiter)
+
+    def next(self, now_s: float) -> Waiter | None:
+        """Return who goes next, and leave it where it is; None where nobody waits."""
+        while self._held:
+            waiter = next(iter(self._held.values()))[0]
+            if not waiter.comes.done() and waiter.held_until_s > now_s:
+                return waiter
+            self._leave(self._held)
+            if not waiter.comes.done():
+                self._late.setdefault(waiter.metric, deque()).append(waiter)
+        while self._late:
+            waiter = next(iter(self._late.values()))[0]
+            if not waiter.comes.done():
+                return waiter
+            self._leave(self._late)
+        return None
+
+    def pop(self) -> None:
+        """Take out who goes next; the next metric's turn comes behind it."""
+        self._leave(self._held or self._late, rotate=True)
+
+    @staticmethod
+    def _leave(lanes: dict[str, deque[Waiter]], *, rotate: bool = False) -> None:
+        metric, lane = next(iter(lanes.items()))
+        lane.popleft()
+        if not lane or rotate:
+            del lanes[metric]
+        if lane and rotate:
+            lanes[metric] = lane
+
+
+# --- gate -----------------------------------------------------------------------------------------------------------
+
+# Gate: the one way to an account, for all who ask it in this process. The asynchronous side of its parts.
 
 T = TypeVar("T")
 
@@ -385,3 +470,48 @@ class RetryBudget:
             return False
         self._saved -= 1
         return True
+
+
+# --- accounts -------------------------------------------------------------------------------------------------------
+
+# Accounts: the one gate that each account has in this process.
+
+_SERVICE, _IN_PROCESS = 64, 1
+"""The most questions at once, where nobody says how many."""
+
+
+class _Gates:
+    """Account → its gate, for as long as a judge is behind it. Any thread."""
+
+    def __init__(self) -> None:
+        self._gates: WeakValueDictionary[Account, Gate] = WeakValueDictionary()
+        self.reset()
+        reset_in_child(self, _Gates.reset)
+
+    def reset(self) -> None:
+        """Make the lock anew: a thread that held it at a fork does not exist in the child. Gates reset themselves."""
+        self._lock = Lock()
+
+    def gate(self, account: Account, ceiling: int) -> Gate:
+        """Return the gate of an account, made if there was none."""
+        with self._lock:
+            known = self._gates.get(account)
+            if known is None:
+                known = self._gates[account] = Gate(account, ceiling)
+            return known
+
+
+_registry = _Gates()
+
+
+def gate_of(judge: Judge, limits: AccountLimits) -> Gate:
+    """Return the gate of the account that a judge asks: one for all who ask it, and the strictest of their limits holds."""
+    inner = unwrapped(judge)
+    account = getattr(inner, "account", None)
+    if not isinstance(account, Account):
+        account = Account(type(inner).__name__, inner.model, key=f"object {id(inner)}")
+    gate = _registry.gate(account, _IN_PROCESS if getattr(inner, "in_process", False) is True else _SERVICE)
+    gate.restrict(limits)
+    for note in getattr(inner, "notes", ()):
+        gate.note(note)
+    return gate

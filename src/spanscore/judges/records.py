@@ -1,33 +1,102 @@
-"""Judge calls made inside a block → a list, also when the block is cut short.
-
-A metric puts its calls on its score; an engine that times the metric out opens a block around it and still sees what was paid.
-"""
+"""Judge calls made inside a block → a list, and the transcript of each call."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 
-from spanscore.core.prompt import Prompt
-from spanscore.core.score import JudgeCall
-from spanscore.errors import JudgeTimeout
-from spanscore.judges.tokens import question_tokens
-from spanscore.judges.transcribe import EMBED_STEP, of_failure
+from spanscore import semconv
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import JudgeCall, Transcript
+from spanscore.errors import JudgeError, JudgeTimeout
+from spanscore.judges.effects.account import Account
+from spanscore.judges.effects.middleware import account_of
+from spanscore.judges.rendering import question_tokens, render
+from spanscore.judges.score_context import asker
+from spanscore.protocols import Embedder, Judge
 
 __all__ = [
     "EMBED_STEP",
+    "MAX_CHARS",
     "TOLD",
     "completed_by",
     "failed_call",
     "given_up",
     "is_our_cancellation",
+    "of_answer",
+    "of_failure",
+    "of_vectors",
     "record",
     "record_calls",
     "recorded_by",
     "recorded_calls",
+    "signed",
 ]
+
+# --- transcribe -----------------------------------------------------------------------------------------------------
+
+# A judge's call → its Transcript, where the score it is for has its judges traced (``judge: {trace: true}``).
+
+EMBED_STEP = "embed"
+"""Of a call that asks for vectors: whoever answers it is no judge of the score."""
+MAX_CHARS = 100_000
+"""Of each text: more than most judges read; what is longer is cut, as some backends refuse megabytes."""
+
+
+def of_answer(prompt: Prompt, reply: Reply, trouble: str | None = None) -> Transcript | None:
+    """Return what was asked and said, and what was wrong with the answer; None where nobody wants to know."""
+    answer = _cut(reply.text) if asker().quotes else ""
+    asked = _asked(prompt)
+    return asked and replace(asked, finish=reply.finish, trouble=trouble or "", answer=answer)
+
+
+def of_vectors() -> Transcript | None:
+    """Return that vectors were asked for; None where nobody wants to know."""
+    return Transcript(ended_ns=time.time_ns(), operation=semconv.EMBEDDINGS) if asker().transcribes else None
+
+
+def of_failure(prompt: Prompt, error: BaseException | None) -> Transcript | None:
+    """Return what was asked in vain, and why; None where nobody wants to know."""
+    asked = _asked(prompt)
+    return asked and replace(asked, trouble=str(error) if isinstance(error, JudgeError) else "")
+
+
+def signed(judge: Judge | Embedder, call: JudgeCall) -> JudgeCall:
+    """Return a call with whom it asked, where its transcript does not say yet."""
+    said = call.transcript
+    if said is None or said.asked_model:
+        return call
+    account = account_of(judge)
+    provider = account.provider if isinstance(account, Account) else ""
+    return replace(call, transcript=replace(said, provider=provider, asked_model=getattr(judge, "model", "")))
+
+
+def _asked(prompt: Prompt) -> Transcript | None:
+    score = asker()
+    if prompt.step == EMBED_STEP:
+        return of_vectors()
+    if not score.transcribes:
+        return None
+    if not score.quotes:
+        return Transcript(ended_ns=time.time_ns())
+    told = render(prompt)
+    return Transcript(ended_ns=time.time_ns(), system=_cut(told.system), user=_cut(told.user))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
+
+
+# --- record ---------------------------------------------------------------------------------------------------------
+
+# Judge calls made inside a block → a list, also when the block is cut short.
+#
+# A metric puts its calls on its score; an engine that times the metric out opens a block around it and still sees what was
+# paid.
 
 TOLD = "told of by who gave it up"
 """Why a request is cancelled of which the call is recorded outside: its deadline passed, or its gate was left."""

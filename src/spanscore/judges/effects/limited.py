@@ -1,0 +1,512 @@
+"""Limits around one judge: concurrency, deadline, window, retries, the account's gate, batched votes, and a fallback."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from spanscore import semconv
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.errors import (
+    ConfigurationError,
+    JudgeError,
+    JudgeOutOfQuota,
+    JudgeOverloaded,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from spanscore.judges.effects.account import AccountLimits, Ticket, checked_positive
+from spanscore.judges.effects.account_limiter import Gate, gate_of
+from spanscore.judges.effects.middleware import Effect, account_of, layers, reads_instructions, unwrapped
+from spanscore.judges.records import TOLD, failed_call, given_up, record
+from spanscore.judges.rendering import question_tokens, render
+from spanscore.judges.score_context import Asker, Follower, asked_by, asker
+from spanscore.protocols import Judge
+
+if TYPE_CHECKING:
+    import tenacity
+
+__all__ = [
+    "FallingBack",
+    "Gated",
+    "Gathered",
+    "Limited",
+    "Retrying",
+    "Timed",
+    "Windowed",
+    "gates_of",
+    "gathered",
+    "stand_in_for",
+]
+
+# --- concurrency ----------------------------------------------------------------------------------------------------
+
+# So many questions at once, and no more.
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Limited(Effect):
+    """A judge that is asked at most ``max_concurrency`` questions at once; the others wait their turn."""
+
+    judge: Judge
+    max_concurrency: int = 16
+    _places: asyncio.Semaphore | None = field(default=None, init=False, repr=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.max_concurrency < 1:
+            raise ConfigurationError(f"max_concurrency is {self.max_concurrency}; it must be 1 or more")
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Wait for a place, then ask."""
+        places = self._semaphore()
+        if places.locked():
+            with asker().waits():
+                await places.acquire()
+        else:
+            await places.acquire()
+        try:
+            return await self.judge.ask(prompt)
+        finally:
+            places.release()
+
+    def _semaphore(self) -> asyncio.Semaphore:
+        # Made anew on another loop: a forked child inherits a count of places its parent's questions hold, and a contended
+        # semaphore raises on a loop that is not its own.
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._loop is not loop:
+            self._places, self._loop = asyncio.Semaphore(self.max_concurrency), loop
+        return self._places
+
+
+# --- timeout --------------------------------------------------------------------------------------------------------
+
+# A deadline for every question.
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Timed(Effect):
+    """A judge that answers within ``timeout_s`` seconds or raises JudgeTimeout.
+
+    The late question is cancelled and left behind: ``asyncio.wait_for`` would wait for a call that swallows its
+    cancellation, and hang with it.
+    """
+
+    judge: Judge
+    timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.timeout_s <= 0:
+            raise ConfigurationError(f"timeout is {self.timeout_s}; it must be a positive number of seconds")
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Ask in a task of its own, and give up on it at the deadline."""
+        question = asyncio.ensure_future(self.judge.ask(prompt))
+        try:
+            done, _ = await asyncio.wait({question}, timeout=self.timeout_s)
+        except asyncio.CancelledError:
+            _abandon(question)
+            raise
+        if not done:
+            _abandon(question, TOLD)
+            raise JudgeTimeout(f"{prompt.step}: no answer from {self.model} within {self.timeout_s:g} s")
+        return question.result()
+
+
+def _abandon(question: asyncio.Future[Reply], why: str | None = None) -> None:
+    question.cancel(why)
+    # What it raises is fetched: else asyncio prints that it was never retrieved.
+    question.add_done_callback(lambda late: late.cancelled() or late.exception())
+
+
+# --- window ---------------------------------------------------------------------------------------------------------
+
+# So many tokens in one question, and no more.
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Windowed(Effect):
+    """A judge that tells how many tokens a question to it may have: what is longer is cut before it is asked (``fit.py``)."""
+
+    judge: Judge
+    most: int
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise ConfigurationError(f"max_input_tokens is {self.most}; it must be 1 or more")
+
+    @property
+    def max_input_tokens(self) -> int:
+        """What it was given."""
+        return self.most
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Ask."""
+        return await self.judge.ask(prompt)
+
+
+# --- retry ----------------------------------------------------------------------------------------------------------
+
+# Asked again, when that may help.
+
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 60.0
+"""A judge that asks us to stay away for longer has failed as far as one score is concerned."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Retrying(Effect):
+    """A judge that is asked again when asking again may help: it was unavailable, or late.
+
+    Other errors (a wrong key, an unreadable answer) are raised at once. Waits double from half a second, with full jitter;
+    a longer ``Retry-After`` is honoured, and one of more than a minute ends the attempts.
+
+    Attributes:
+        max_attempts: the first one included.
+        sleep: seconds → wait; for tests.
+    """
+
+    judge: Judge
+    max_attempts: int = 3
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ConfigurationError(f"max_attempts is {self.max_attempts}; it must be 1 or more")
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Ask up to ``max_attempts`` times; attempts that were given up are recorded as calls of their own."""
+        import tenacity
+
+        started = 0.0
+
+        async def attempt() -> Reply:
+            nonlocal started
+            started = time.perf_counter()
+            return await self.judge.ask(prompt)
+
+        def passed_over(state: tenacity.RetryCallState) -> None:
+            record(failed_call(prompt, self.model, _raised(state), time.perf_counter() - started))
+
+        retrying = tenacity.AsyncRetrying(
+            sleep=self.sleep,
+            stop=tenacity.stop_after_attempt(self.max_attempts),
+            retry=tenacity.retry_if_exception(_may_pass),
+            wait=_wait_s,
+            before_sleep=passed_over,
+            reraise=True,
+        )
+        reply: Reply = await retrying(attempt)
+        return reply
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, JudgeUnavailable | JudgeTimeout) and (error.retry_after_s or 0.0) <= _LONGEST_WAIT_S
+
+
+def _wait_s(state: tenacity.RetryCallState) -> float:
+    """Return a random share of 0.5, 1, 2 … s, so that callers turned away together do not come back together."""
+    longest = min(_FIRST_WAIT_S * 2 ** (state.attempt_number - 1), _LONGEST_WAIT_S)
+    asked_s = getattr(_raised(state), "retry_after_s", None) or 0.0
+    return asked_s + random.uniform(0.0, longest)
+
+
+def _raised(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
+
+
+# --- gated ----------------------------------------------------------------------------------------------------------
+
+# Gated: a judge behind the gate of its account, asked again when that may help.
+
+
+class Gated(Effect):
+    """A judge whose questions wait until its account may be asked, and are asked again when that may help.
+
+    An attempt that failed for want of the judge (no connection, a 5xx, its deadline) is repeated, up to ``max_attempts``, after
+    a random share of 0.5, 1, 2 … s; but not counted, where the judge proves to be away for others too. A refusal for load costs
+    no attempt: the question waits. Attempts that are not the last are recorded as calls.
+
+    Args:
+        max_attempts: the first one included.
+        max_concurrency: the most questions at once of the account, whoever asks it; None: 64, and 1 for a model that runs in
+            this process.
+        timeout: seconds for one attempt, waiting not counted.
+        queue_timeout: seconds from when this process took the unit, after which a question waits no longer.
+        requests_per_minute: of the account, where the provider does not tell what is left.
+        tokens_per_minute: likewise, of questions and answers.
+        dice: seconds → a random share of them; for tests.
+
+    Raises:
+        ConfigurationError: one of them is not positive.
+    """
+
+    __slots__ = ("__weakref__", "_dice", "gate", "judge", "max_attempts", "queue_timeout", "timeout")
+
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        max_attempts: int | None = None,
+        max_concurrency: int | None = None,
+        timeout: float | None = None,
+        queue_timeout: float | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        dice: Callable[[float], float] = lambda longest: random.uniform(0.0, longest),
+    ) -> None:
+        self.judge = judge
+        own_attempts: int = getattr(unwrapped(judge), "own_attempts", 1)
+        self.max_attempts = max(
+            1, int(checked_positive("max_attempts", 4 if max_attempts is None else max_attempts)) // own_attempts
+        )
+        self.timeout = checked_positive("timeout", 30.0 if timeout is None else timeout)
+        self.queue_timeout = checked_positive("queue_timeout", 600.0 if queue_timeout is None else queue_timeout)
+        self.gate = gate_of(judge, AccountLimits(max_concurrency, requests_per_minute, tokens_per_minute))
+        self._dice = dice
+
+    def __repr__(self) -> str:
+        return f"Gated({self.judge!r})"
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Wait until the account may be asked, and ask.
+
+        Raises:
+            JudgeRateLimited: it waited for longer than ``queue_timeout``.
+            JudgeError: the last attempt's.
+        """
+        gate, since_s, clock = self.gate.here(), asker().taken_s, asyncio.get_running_loop().time
+        until_s = self.queue_timeout + (clock() if since_s is None else since_s)
+        failed, again = 0, False
+        while True:
+            tokens = question_tokens(prompt, self.model) + prompt.n * gate.largest_answer if gate.counts_tokens else 0
+            ticket = await gate.admitted(prompt.step, until_s, tokens, again=again)
+            began_s = time.perf_counter()
+            try:
+                return await self._attempt(gate, ticket, prompt, began_s)
+            except (JudgeOverloaded, JudgeOutOfQuota) as error:
+                again = True
+                record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
+            except (JudgeUnavailable, JudgeTimeout) as error:
+                excused = gate.breaker.excuses(failed + 1) and clock() < until_s  # else it might be the probe for ever
+                failed += not excused
+                if failed >= self.max_attempts or not gate.may_repeat(excused=excused):
+                    raise
+                record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
+                await self._back_off(failed)
+
+    async def _attempt(self, gate: Gate, ticket: Ticket, prompt: Prompt, began_s: float) -> Reply:
+        """Ask once. ``asyncio.wait_for`` would wait for a call that swallows its cancellation, and hang with it."""
+        call = gate.sent(ticket, self.judge.ask(prompt))
+        try:
+            done, _ = await asyncio.wait({call}, timeout=self.timeout)
+        except asyncio.CancelledError:
+            call.cancel(TOLD)
+            gate.left_behind(ticket, None)
+            record(given_up(prompt, self.model, time.perf_counter() - began_s))
+            raise
+        if done:
+            return call.result()
+        call.cancel(TOLD)
+        late = JudgeTimeout(f"{prompt.step}: no answer from {self.model} within {self.timeout:g} s")
+        gate.left_behind(ticket, late)
+        raise late
+
+    async def _back_off(self, failed: int) -> None:
+        longest_s = min(_FIRST_WAIT_S * 2 ** max(0, failed - 1), _LONGEST_WAIT_S)
+        with asker().waits():
+            await asyncio.sleep(self._dice(longest_s))
+
+
+def gates_of(judge: Judge) -> tuple[Gate, ...]:
+    """Return the gates that a judge's questions go through; none of one that has none."""
+    inner = judge.judges if isinstance(judge, Effect) else ()
+    own = [judge.gate] if isinstance(judge, Gated) else []
+    return (*own, *(gate for one in inner for gate in gates_of(one)))
+
+
+# --- gathered -------------------------------------------------------------------------------------------------------
+
+# The ballots of a vote, asked in the same turn of the loop → one question for several answers (``n`` of OpenAI's API).
+
+
+def gathered(judge: Judge) -> Judge:
+    """Return a judge to which a vote is one question: itself, where it is so or where it never gives several answers to one."""
+    inside = [*layers(judge)]
+    is_so = any(isinstance(layer, Gathered) for layer in inside)
+    return judge if is_so or not hasattr(inside[-1], "answers_several") else Gathered(judge)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Gathered(Effect):
+    """A judge that is asked once for all ballots of a vote, where it gives several answers to one question.
+
+    A vote, or the guesses of ResponseRelevancy, is one question asked k times. It gets k answers, drawn independently by the
+    model. Outside of budget and gate: it waits for one place, is paid for once, and is asked again as a whole. Answers that
+    the judge did not give are asked for one by one. Loop thread.
+    """
+
+    judge: Judge
+    _open: dict[Hashable, _Vote] = field(default_factory=dict, init=False, repr=False)
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Answer a question, together with its other ballots that are asked in this turn of the loop.
+
+        Cancelled, it leaves the others their answers. The last that waits gives the request up, and ends when that has.
+        """
+        if not getattr(unwrapped(self.judge), "answers_several", False):
+            return await self.judge.ask(prompt)
+        reply = await self._vote(prompt).reply(prompt.vote_index)
+        return await self.judge.ask(prompt) if reply is None else reply
+
+    def _vote(self, prompt: Prompt) -> _Vote:
+        """Return the vote that a ballot is part of: another one, where it is cast already, as then the samples are the same."""
+        loop, score = asyncio.get_running_loop(), asker()
+        # Ballots of one vote differ in nothing that a model is sent.
+        key = (id(loop), score.metric, id(score.purse), prompt.step, *render(prompt))
+        vote = self._open.get(key)
+        if vote is None or prompt.vote_index in vote.votes:
+            vote = self._open[key] = _Vote(prompt, self.judge.ask)
+            loop.call_soon(self._send, key, vote)
+        return vote
+
+    def _send(self, key: Hashable, vote: _Vote) -> None:
+        if self._open.get(key) is vote:
+            del self._open[key]
+        vote.send()
+
+
+@dataclass(slots=True, eq=False)
+class _Ballot:
+    """One who waits for an answer; None: it has to ask alone."""
+
+    answer: asyncio.Future[Reply | None]
+    clock: Follower = field(default_factory=Follower)
+    context: Context = field(default_factory=copy_context)
+
+
+class _Vote:
+    """Those who wait for answers to one question, each with a ballot of its own.
+
+    Attributes:
+        votes: by their numbers.
+    """
+
+    def __init__(self, prompt: Prompt, ask: Callable[[Prompt], Awaitable[Reply]]) -> None:
+        self.votes: dict[int, _Ballot] = {}
+        self._prompt = prompt
+        self._ask = ask
+        self._asker = Asker()
+        self._request: asyncio.Task[None] | None = None
+
+    async def reply(self, number: int) -> Reply | None:
+        """Wait for the answer to a ballot; None where there is none among those that came."""
+        one = self.votes[number] = _Ballot(asyncio.get_running_loop().create_future())
+        try:
+            return await one.answer
+        finally:
+            one.clock.stand(False)
+            del self.votes[number]
+            if not self.votes and self._request is not None and not self._request.done():
+                self._request.cancel()
+                await asyncio.wait({self._request})
+
+    def send(self) -> None:
+        """Ask once for all who are here by now; in the name of the first, and in that one's context."""
+        waiting = self._waiting()
+        if len(waiting) == 1:
+            waiting[0].answer.set_result(None)
+        elif waiting:
+            first = waiting[0]
+            self._asker = replace(first.clock.asker, on_change=self._clock)
+            self._request = first.context.run(asyncio.ensure_future, self._answer(len(waiting)))
+
+    async def _answer(self, number: int) -> None:
+        try:
+            with asked_by(self._asker), self._asker.asks():
+                reply = await self._ask(replace(self._prompt, n=number))
+        except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; those who wait get it)
+            for place, one in enumerate(self._waiting()):  # the first alone is charged for the request
+                one.answer.set_exception(error.without_request() if place and isinstance(error, JudgeError) else error)
+        else:
+            replies, waiting = [replace(reply, other_completions=()), *reply.other_completions], self._waiting()
+            for one, each in zip_longest(waiting, replies[: len(waiting)]):
+                one.answer.set_result(each)
+
+    def _clock(self) -> None:
+        for one in self.votes.values():
+            one.clock.stand(self._asker.is_waiting)
+
+    def _waiting(self) -> list[_Ballot]:
+        return [one for one in self.votes.values() if not one.answer.done()]
+
+
+# --- fallback -------------------------------------------------------------------------------------------------------
+
+# Another judge, while the first one is away.
+
+
+def _is_away(judge: Judge) -> bool:
+    """Whether a judge's breaker lets nobody through: it is open, or its probe is out."""
+    now_s = asyncio.get_running_loop().time()
+    return any(gate.here().breaker.wait_s(now_s) > 0 for gate in gates_of(judge))
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class FallingBack(Effect):
+    """A judge that another one stands in for while its breaker is open.
+
+    All questions of a score are asked of one judge, chosen at its first question. What a fallback says is of *its* evaluator
+    version, and of the source ``fallback``: a change of judge is no drop of quality, and in no mean of the first one.
+
+    Args:
+        fallbacks: in their order; the first that is not away is asked. Where all are, the questions wait for the first judge.
+        is_away: whether a judge cannot be asked; by its breaker.
+
+    Raises:
+        ConfigurationError: two of the judges are the same.
+    """
+
+    judge: Judge
+    fallbacks: Sequence[Judge]
+    is_away: Callable[[Judge], bool] = _is_away
+
+    def __post_init__(self) -> None:
+        if len({account_of(one) for one in self.judges}) < len(self.judges):
+            raise ConfigurationError(f"fallback asks {self.model} again: name a judge of another model, address or key")
+
+    @property
+    def judges(self) -> tuple[Judge, ...]:
+        """The judge, and those that stand in for it."""
+        return (self.judge, *self.fallbacks)
+
+    @property
+    def reads_instructions(self) -> bool:
+        """Whether all of them go by what a question says."""
+        return all(map(reads_instructions, self.judges))
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Ask the judge of this score."""
+        score = asker()
+        chosen: Judge | None = score.chosen.get(id(self))
+        if chosen is None:
+            chosen = score.chosen[id(self)] = next((one for one in self.judges if not self.is_away(one)), self.judge)
+            if chosen is not self.judge:
+                score.source = semconv.SOURCE_FALLBACK
+        return await chosen.ask(prompt)
+
+
+def stand_in_for(judge: Judge | None) -> Judge | None:
+    """Return the judge that is asked instead of this one for the score at hand; None where it is asked itself."""
+    found = () if judge is None else layers(judge)
+    one = next((layer for layer in found if isinstance(layer, FallingBack)), None)
+    if one is None:
+        return None
+    chosen: Judge | None = asker().chosen.get(id(one))
+    return None if chosen is one.judge else chosen

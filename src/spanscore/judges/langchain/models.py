@@ -1,0 +1,270 @@
+"""``provider:model`` → LangChain's chat model or embeddings, with its keys, address, window and account."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from spanscore.config.credentials import HOW_TO_GIVE
+from spanscore.core.log import module_of, type_name
+from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.judges.effects.account import Account
+from spanscore.judges.langchain.errors import without_input
+from spanscore.judges.langchain.langchain_openai import openai
+
+__all__ = [
+    "KEYS",
+    "ClientSettings",
+    "account_of_model",
+    "client_settings",
+    "is_in_process",
+    "missing_key",
+    "model_name",
+    "named_embeddings",
+    "named_model",
+    "takes_key",
+]
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+# Provider → the environment variables that hold its key: what is missing can be said without asking the provider.
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "azure_openai": ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "fireworks": ("FIREWORKS_API_KEY",),
+    "google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistralai": ("MISTRAL_API_KEY",),
+    "nvidia": ("NVIDIA_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "perplexity": ("PPLX_API_KEY", "PERPLEXITY_API_KEY"),
+    "together": ("TOGETHER_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+}
+"""As LangChain's integrations read them; any one will do. Providers that are not here take credentials of another kind."""
+
+
+def missing_key(name: str) -> str | None:
+    """Return the variables of which one must be set for ``provider:model``; None where one is, or the provider is not known."""
+    provider, colon, _ = name.strip().partition(":")
+    wanted = KEYS.get(provider, ()) if colon else ()
+    return None if not wanted or any(os.environ.get(key) for key in wanted) else " or ".join(wanted)
+
+
+def takes_key(provider: str) -> bool:
+    """Whether a provider is known to take a key, without which its client is not made."""
+    return provider in KEYS
+
+
+# --- client settings ------------------------------------------------------------------------------------------------
+
+# What the client of a judge is made with that is given by name: its own address, its own key, its parameters.
+
+_OWN = ("model", "base_url")
+_NO_KEY = "none"
+"""Sent where a key has to be."""
+
+
+class ClientSettings(TypedDict, total=False):
+    """Keywords of ``judge()`` that are for a client's maker."""
+
+    base_url: str | None
+    api_key_env: str | None
+    api_key_file: str | Path | None
+    model_kwargs: Mapping[str, Any] | None
+
+
+def client_settings(provider: str, given: ClientSettings) -> dict[str, Any]:
+    """Return what a chat model is made with beside its name.
+
+    A judge with an address of its own gets a key only if one is named: the application's is for another.
+
+    Raises:
+        ConfigurationError: a setting cannot be; a key is in no message.
+        NotReadyError: the key is not where it should be.
+    """
+    made = _parameters(given.get("model_kwargs") or {})
+    key = _key(given.get("api_key_env"), given.get("api_key_file"))
+    address = given.get("base_url")
+    if address is not None:
+        made["base_url"] = _checked(address)
+        key = key or (_NO_KEY if takes_key(provider) else None)
+    if key is not None:
+        made["api_key"] = SecretStr(key)
+    return made
+
+
+def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    for name in given:
+        if name.endswith("api_key"):
+            raise ConfigurationError(f"model_kwargs names {name!r}; {HOW_TO_GIVE}")
+        if name in _OWN:
+            raise ConfigurationError(f"model_kwargs names {name!r}, a setting of its own: write it beside model_kwargs")
+    return dict(given)
+
+
+def _checked(address: str) -> str:
+    found = urlsplit(address)
+    if found.username or found.password:
+        raise ConfigurationError(f"base_url holds a password; {HOW_TO_GIVE}")
+    if found.scheme not in ("http", "https") or not found.hostname:
+        raise ConfigurationError(f"base_url is {address!r}; it is http://… or https://…")
+    return address
+
+
+def _key(variable: str | None, file: str | Path | None) -> str | None:
+    if variable is not None and file is not None:
+        raise ConfigurationError("api_key_env and api_key_file are both given; one of them holds the key")
+    if variable is not None:
+        return _held(variable)
+    return None if file is None else _read(Path(file))
+
+
+def _held(variable: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*", variable):  # which may be the key itself
+        raise ConfigurationError(
+            "api_key_env names no variable of the environment; write a name, such as JUDGE_API_KEY"
+        )
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        named = f"{variable} is" if variable.isupper() else "it is"
+        raise NotReadyError(f"api_key_env names a variable, but {named} not set in the environment")
+    return key
+
+
+def _read(file: Path) -> str:
+    try:
+        key = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise NotReadyError(f"api_key_file: {file} cannot be read: {why}") from None
+    if len(key.split()) != 1:
+        raise NotReadyError(f"api_key_file: {file} holds {'more than a' if key else 'no'} key")
+    return key
+
+
+# --- named ----------------------------------------------------------------------------------------------------------
+
+# ``provider:model`` → LangChain's chat model or embeddings of this name.
+
+
+def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
+    """Return the chat model of this name, as ``init_chat_model`` reads it.
+
+    Raises:
+        ConfigurationError: a library is missing (the message holds the ``pip install`` line), there is no such provider, or it
+            cannot be made with these settings.
+    """
+    made_with = client_settings(name.partition(":")[0], client)
+    return _named(name, "judge", "ChatOpenAI", "langchain.chat_models", "init_chat_model", made_with)
+
+
+def named_embeddings(name: str) -> Any:
+    """Return the embeddings of this name, as ``init_embeddings`` reads it.
+
+    Raises:
+        ConfigurationError: likewise.
+    """
+    return _named(name, "embeddings", "OpenAIEmbeddings", "langchain.embeddings", "init_embeddings", {})
+
+
+def _named(name: str, role: str, of_openai: str, module: str, maker: str, made_with: dict[str, Any]) -> Any:
+    provider, _, model = name.partition(":")
+    if provider == "openai" and model:
+        return openai(of_openai, model, role, made_with)
+    try:
+        make = getattr(import_module(module), maker)
+    except ImportError as error:
+        raise NotReadyError(f"{role} {name!r} needs LangChain. Install it with: pip install langchain") from error
+    try:
+        return make(name, **made_with)
+    except ImportError as error:  # names the provider's package and its pip line
+        raise NotReadyError(f"{role} {name!r}: {error}") from error
+    except Exception as error:
+        what = f"{role} {name!r} cannot be made: {type(error).__name__}: {without_input(error)}."
+        raise ConfigurationError(f"{what} Use 'provider:model', the object itself, or 'lexical'") from error
+
+
+# --- account --------------------------------------------------------------------------------------------------------
+
+# A chat model or embeddings → the account that answers for it: whom it asks, at which address, with whose key.
+
+_SALT = os.urandom(16)
+"""Of this process: outside of it a hash says nothing of the key, and cannot be looked up."""
+_NAMES = ("model_name", "model", "model_id", "deployment_name")
+_ADDRESSES = ("base_url", "api_base", "azure_endpoint", "endpoint_url", "endpoint", "anthropic_api_url", "host", "url")
+_WHOSE = ("openai_organization", "default_headers", "credentials_profile_name", "project")
+"""Beside its key, what tells an account from another at the same address."""
+
+
+def account_of_model(model: Any) -> Account:
+    """Return the account of a chat model or embeddings. Equal objects, and objects of one name, have the same.
+
+    What has neither address nor key is nobody's service: such an object is an account of its own.
+    """
+    address, key = _address(model), _hash_secrets(model)
+    return Account(_provider(model), model_name(model), address, key if address or key else f"object {id(model)}")
+
+
+def is_in_process(model: Any) -> bool:
+    """Whether a model computes in this process: it has neither address nor key. Of a runnable that is no model nobody knows."""
+    is_model = hasattr(model, "_llm_type") or hasattr(model, "embed_documents")
+    return is_model and not _address(model) and not _hash_secrets(model)
+
+
+def model_name(model: Any) -> str:
+    """Return a model's configured name; its class where it has none."""
+    named = (getattr(model, attribute, None) for attribute in _NAMES)
+    return next((name for name in named if isinstance(name, str) and name), type_name(model))
+
+
+def _provider(model: Any) -> str:
+    """Return the provider in the word that the model's own spans have (``ls_provider``); its package where it says none."""
+    says = getattr(model, "_get_ls_params", None)
+    named = says().get("ls_provider") if callable(says) else None
+    if named:
+        return str(named)
+    if getattr(model, "azure_endpoint", None):
+        return "azure"
+    package = module_of(type(model)).partition(".")[0]
+    return package.removeprefix("langchain_") if package.startswith("langchain_") else type_name(model).lower()
+
+
+def _address(model: Any) -> str:
+    """Return host, port and path of where it asks; empty where nothing says. What may be secret in a URL stays out."""
+    client = getattr(model, "root_client", None) or getattr(model, "client", None)
+    clients = (client, getattr(client, "_client", None), getattr(client, "meta", None))  # Stainless's resources; boto's
+    given = [getattr(one, name, None) for name in ("base_url", "endpoint_url") for one in clients]
+    given += [getattr(model, name, None) for name in _ADDRESSES]
+    address = next((str(one) for one in given if (isinstance(one, str) and one) or hasattr(one, "raw_path")), "")
+    parts = urlsplit(address if "//" in address else f"//{address}")
+    return f"{parts.netloc.rpartition('@')[2].lower()}{parts.path.rstrip('/')}"
+
+
+def _hash_secrets(model: Any) -> str:
+    """Return a hash of all that is secret about it; of what makes keys, as a function does, which one it is."""
+    secrets = sorted(_secrets(model))
+    return blake2b(repr(secrets).encode(), key=_SALT, digest_size=16).hexdigest() if secrets else ""
+
+
+def _secrets(model: Any) -> Iterator[tuple[str, str]]:
+    for name in getattr(type(model), "model_fields", ()):
+        value = getattr(model, name, None)
+        if callable(reveal := getattr(value, "get_secret_value", None)):
+            yield name, str(reveal())
+        elif value and name in _WHOSE:
+            yield name, repr(value)
+        elif callable(value) and name.endswith(("_api_key", "_token_provider")):
+            yield name, str(id(value))
