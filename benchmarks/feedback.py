@@ -19,7 +19,7 @@ from spanscore.core.job import Counted, Decision
 from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.monitoring.running_mean import running_mean
-from spanscore.otel.instruments import Telemetry
+from spanscore.outputs.instruments import Telemetry
 from spanscore.sampling.rates import RateSampler
 
 __all__ = ["FeedbackRun", "one_run"]

@@ -15,7 +15,7 @@ from docs.reference.pages import table
 
 from spanscore import semconv
 from spanscore.cli._docstrings import plain
-from spanscore.otel.instrument_table import INSTRUMENTS, Instrument
+from spanscore.outputs.instrument_table import INSTRUMENTS, Instrument
 from spanscore.semconv import attributes, instruments
 
 __all__ = ["ATTRIBUTES", "telemetry"]

@@ -28,7 +28,7 @@ from spanscore.line.drain import export_held_spans
 from spanscore.line.exit import EXIT_TIMEOUT_S
 from spanscore.line.life import Holder, Life
 from spanscore.line.spans_file import spans_file_of
-from spanscore.otel.providers import Providers
+from spanscore.outputs.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
 from spanscore.receivers.callback.neighbours import neighbours
 from spanscore.runs_taken import RunsTaken

@@ -11,7 +11,7 @@ from tests.docs.page import blocks
 from tests.servers.openai_api import OpenAIServer, judged
 from tests.servers.server import free_port
 
-from spanscore.otel.resolved import NO_METRICS
+from spanscore.outputs.providers import NO_METRICS
 
 ROOT = Path(__file__).parents[2]
 

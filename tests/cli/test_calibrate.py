@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
-from tests.sinks.builders import score, unit
-from tests.sinks.memory import Memory
+from tests.outputs.builders import score, unit
+from tests.outputs.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
@@ -21,8 +21,7 @@ from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch
 from spanscore.monitoring.calibration_file import read_calibration
-from spanscore.sinks.annotation_span import AnnotationSpans
-from spanscore.sinks.evaluation_span import EvaluationSpans
+from spanscore.outputs.score_spans import AnnotationSpans, EvaluationSpans
 
 SERIES = "1+abc/judge/1"
 COUNTS = {(True, True): 60, (True, False): 6, (False, True): 5, (False, False): 20}

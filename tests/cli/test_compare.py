@@ -26,7 +26,7 @@ from spanscore.core.codecs.otlp import json_line
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness
 from spanscore.monitoring import names
-from spanscore.otel.instrument_table import MOMENTS
+from spanscore.outputs.instrument_table import MOMENTS
 
 REQUESTS, MINUTES = 150, 200
 OLD, BROKEN, ALIKE = "1.4", "1.5", "1.6"

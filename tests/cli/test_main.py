@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spanscore.cli.main import _commands, app
-from spanscore.otel.scope import version
+from spanscore.outputs.scope import version
 
 COMMAND = [sys.executable, "-c", "from spanscore.cli.main import main; main()"]
 LONG = "metrics: [" + ", ".join(f"{{exact_match: {{name: m{n}_{'x' * 100}}}}}" for n in range(700)) + "]"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
-from tests.sinks.builders import score, unit
-from tests.sinks.memory import Memory
+from tests.outputs.builders import score, unit
+from tests.outputs.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app, main
 from spanscore.core.codecs.otlp import json_line
 from spanscore.errors import ConfigurationError
-from spanscore.sinks.evaluation_span import EvaluationSpans
+from spanscore.outputs.score_spans import EvaluationSpans
 
 
 def stored(*values: float) -> str:

@@ -6,15 +6,14 @@ import pytest
 from tests.contracts.found import implementations
 
 from spanscore.core.plugins import Registry
+from spanscore.outputs.score_spans import JudgeSpans
+from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
 from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.spool_queue import SpoolQueue
-from spanscore.sinks.composite import CompositeSink
-from spanscore.sinks.judge_span import JudgeSpans
-from spanscore.sinks.registry import SINKS
 
-ROOMS = [(SINKS, "sinks"), (DIALECTS, "samples"), (TRANSLATIONS, "samples"), (QUEUES, "scoring")]
+ROOMS = [(SINKS, "outputs"), (DIALECTS, "samples"), (TRANSLATIONS, "samples"), (QUEUES, "scoring")]
 
 NO_PLACE = {CompositeSink, JudgeSpans, SpoolQueue}
 """What holds the others, and what ``judge.trace`` and ``spool`` switch on."""

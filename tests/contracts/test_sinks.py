@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 from tests.contracts.found import failing, implementations, never_failing
-from tests.sinks.memory import Memory, telemetry_of
+from tests.outputs.memory import Memory, telemetry_of
 
 from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
+from spanscore.outputs.score_events import Events, Instruments
+from spanscore.outputs.score_spans import EvaluationSpans, JudgeSpans
+from spanscore.outputs.sinks import CompositeSink
 from spanscore.protocols import Sink
-from spanscore.sinks.composite import CompositeSink
-from spanscore.sinks.evaluation_span import EvaluationSpans
-from spanscore.sinks.event import Events
-from spanscore.sinks.instruments import Instruments
-from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.testing import MemorySink, SinkContract
 
 MADE: dict[type, Callable[[Memory], Sink]] = {
@@ -31,7 +29,7 @@ MADE: dict[type, Callable[[Memory], Sink]] = {
 """How each is made, so that the memory, or ``read_output``, sees what it writes."""
 
 
-@pytest.mark.parametrize("kind", implementations("sinks", Sink))
+@pytest.mark.parametrize("kind", implementations("outputs", Sink))
 class TestSinks(SinkContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: Any) -> None:

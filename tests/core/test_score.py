@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError, dataclass, replace
 
 import pytest
-from tests.sinks.builders import failed, score, undefined, unit
+from tests.outputs.builders import failed, score, undefined, unit
 
 from spanscore import semconv
 from spanscore.core.score import JudgeCall, Outcome, Score, Usage, id_of, refuse_taken_name, signed, unit_attributes

@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from tests.sinks.memory import Memory
+from tests.outputs.memory import Memory
 
 from spanscore import OnlineScorer, references
 from spanscore.config import JudgeSettings

@@ -18,10 +18,10 @@ from jsonschema import Draft202012Validator
 from tests.config.test_from_config import WRONG
 from tests.docs.page import PAGES, blocks
 from tests.live import QUESTION, Grounded, a_line, rag
-from tests.sinks.builders import failed, undefined
-from tests.sinks.builders import score as make_score
-from tests.sinks.builders import unit as a_scored_unit
-from tests.sinks.memory import Memory
+from tests.outputs.builders import failed, undefined
+from tests.outputs.builders import score as make_score
+from tests.outputs.builders import unit as a_scored_unit
+from tests.outputs.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore import errors, semconv
@@ -36,9 +36,9 @@ from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration
 from spanscore.core.score import Outcome
 from spanscore.metrics.catalog.registry import built_ins
+from spanscore.outputs.score_events import Events
+from spanscore.outputs.score_spans import EvaluationSpans
 from spanscore.semconv import attributes, instruments
-from spanscore.sinks.evaluation_span import EvaluationSpans
-from spanscore.sinks.event import Events
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = written()

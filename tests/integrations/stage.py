@@ -46,7 +46,7 @@ from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.records import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
-from spanscore.otel.points import Point
+from spanscore.outputs.aggregates import Point
 from spanscore.receivers.otlp.evaluations import results_in_logs
 from spanscore.testing import ScriptedJudge
 

@@ -16,16 +16,16 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from tests.integrations.stage import INTEGRATIONS
 from tests.live import QUESTION, Failing, Grounded, rag
+from tests.outputs.builders import score
 from tests.servers.otlp import dead_endpoint
 from tests.servers.phoenix import Phoenix, Spans
 from tests.servers.server import fetch_json, poll
-from tests.sinks.builders import score
 
 from spanscore import OnlineScorer
 from spanscore.config import Capture
 from spanscore.core.span import SpanData, Unit, UnitKey
-from spanscore.otel.providers import Providers
-from spanscore.sinks.evaluation_span import EvaluationSpans
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.score_spans import EvaluationSpans
 
 PROJECT = "annotated"
 SCRIPT = INTEGRATIONS / "phoenix" / "annotate.py"

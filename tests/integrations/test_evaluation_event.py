@@ -13,12 +13,12 @@ from docs.reference.telemetry import ATTRIBUTES
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
+from tests.outputs.builders import END_NS, failed, score, unit
 from tests.servers.server import free_port, poll
-from tests.sinks.builders import END_NS, failed, score, unit
 
 from spanscore import semconv
-from spanscore.otel.providers import Providers
-from spanscore.sinks.event import Events
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.score_events import Events
 
 pytestmark = pytest.mark.server
 

@@ -13,7 +13,7 @@ from tests.yaml_files import read_yaml
 import spanscore
 from spanscore import semconv
 from spanscore.monitoring.names import label, series
-from spanscore.otel.instrument_table import INSTRUMENTS
+from spanscore.outputs.instrument_table import INSTRUMENTS
 
 KNOWN = {
     value

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.tracers.context import collect_runs
 from opentelemetry.trace import SpanContext, TraceFlags
 from tests.live import EXTERNAL, QUESTION, a_line, rag
-from tests.sinks.memory import Memory
+from tests.outputs.memory import Memory
 
 from spanscore import ConfigurationError, OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.config import Capture, Outputs

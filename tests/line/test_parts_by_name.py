@@ -16,8 +16,8 @@ from spanscore.cli._config_report import config_report
 from spanscore.config import Capture, Limits, Outputs, Units
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import SpanData, Unit
+from spanscore.outputs.score_events import Events
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.sinks.event import Events
 from spanscore.testing import MemorySink
 
 

@@ -106,10 +106,10 @@ def test_second_judges_are_not_asked_about_it() -> None:
 
 
 def test_no_event_tells_of_it() -> None:
-    from tests.sinks.builders import score, unit
-    from tests.sinks.memory import Memory
+    from tests.outputs.builders import score, unit
+    from tests.outputs.memory import Memory
 
-    from spanscore.sinks.event import Events
+    from spanscore.outputs.score_events import Events
 
     memory = Memory()
     Events(memory.providers).emit(unit(), [score(revision=1)])

@@ -23,7 +23,7 @@ from spanscore.config import Capture, Outputs
 from spanscore.core import log
 from spanscore.core.codecs.otlp import json_line, read_spans
 from spanscore.core.files import LineFile
-from spanscore.otel import spans_file
+from spanscore.outputs import spans_file
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TypeAlias
 
 from spanscore.monitoring import names
-from spanscore.otel.instruments import Telemetry
+from spanscore.outputs.instruments import Telemetry
 
 END = 1_760_000_400  # seconds; any whole minute
 MINUTES = 60

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import yaml
 from tests.monitoring import backfill
-from tests.sinks.builders import score
-from tests.sinks.memory import FixedCounts
+from tests.outputs.builders import score
+from tests.outputs.memory import FixedCounts
 from tests.yaml_files import read_yaml
 
 from spanscore import semconv
@@ -23,8 +23,8 @@ from spanscore.monitoring.applicability import ENOUGH, applicability, applied_so
 from spanscore.monitoring.rule_tests import RuleTest, series_of, unit_test
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 from spanscore.monitoring.silence import EVALUATED
-from spanscore.otel.instrument_table import APPLICABLE
-from spanscore.otel.instruments import Telemetry
+from spanscore.outputs.instrument_table import APPLICABLE
+from spanscore.outputs.instruments import Telemetry
 
 PROBABILITIES, OF_TRAFFIC, TIMES = (0.1, 0.3, 1.0), (0.7, 0.2, 0.1), (0.8, 1.2, 2.0)
 """Rules take some units more often, and these are the ones to which the metric applies more often than to others."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from tests.monitoring import backfill
-from tests.sinks.builders import score
-from tests.sinks.memory import FixedCounts
+from tests.outputs.builders import score
+from tests.outputs.memory import FixedCounts
 from tests.yaml_files import read_yaml
 
 from spanscore import semconv
@@ -26,8 +26,8 @@ from spanscore.monitoring.estimates import moments
 from spanscore.monitoring.labelled_cells import AnnotatedPair
 from spanscore.monitoring.names import series
 from spanscore.monitoring.rules import RULES, rule_files
-from spanscore.otel.instrument_table import MOMENTS
-from spanscore.otel.instruments import Telemetry
+from spanscore.outputs.instrument_table import MOMENTS
+from spanscore.outputs.instruments import Telemetry
 
 COUNTS = {(True, True): 150, (True, False): 12, (False, True): 9, (False, False): 29}
 CALIBRATION = Calibration.of(AnnotatedPair(*verdicts) for verdicts, count in COUNTS.items() for _ in range(count))

@@ -4,7 +4,7 @@ import pytest
 
 from spanscore import semconv
 from spanscore.monitoring import names
-from spanscore.otel.instrument_table import INSTRUMENTS
+from spanscore.outputs.instrument_table import INSTRUMENTS
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.monitoring import backfill
-from tests.sinks.builders import score, unit
-from tests.sinks.memory import FixedCounts
+from tests.outputs.builders import score, unit
+from tests.outputs.memory import FixedCounts
 
 from spanscore import semconv
 from spanscore.core.score import Outcome
@@ -24,9 +24,9 @@ from spanscore.monitoring.compare_promql import (
     release_sums,
 )
 from spanscore.monitoring.sequential import at_one_look
-from spanscore.otel.compared_values import ComparedValues
-from spanscore.otel.instrument_table import MOMENTS
-from spanscore.otel.instruments import Telemetry
+from spanscore.outputs.aggregates import ComparedValues
+from spanscore.outputs.instrument_table import MOMENTS
+from spanscore.outputs.instruments import Telemetry
 
 SUMS = (semconv.SCORED, *MOMENTS)
 LOST = {Outcome.JUDGE_ERROR: [0.25] * 3, Outcome.QUEUE_FULL: [0.05, 0.1]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spanscore.core.span import UnitKey
-from spanscore.otel.otlp_client import BackendAnswer
+from spanscore.outputs.otlp_client import BackendAnswer
 from spanscore.remote_scoring.carrier import UnitCopy
 from spanscore.remote_scoring.outgoing import Outgoing, WaitingCopy
 

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from spanscore.cases.case import CollectedCase, FoundScore
 from spanscore.config.collect import condition_of
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
+from spanscore.outputs.collected_cases import CollectedCase, FoundScore
 from spanscore.replay.cases import drawn, folded
 
 

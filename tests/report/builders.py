@@ -7,14 +7,14 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from tests.sinks.memory import Memory
+from tests.outputs.memory import Memory
 
 from spanscore import semconv
 from spanscore.core.codecs.sdk import span_data
 from spanscore.core.score import UNIT_INTERVAL, Outcome, Scale, Score, unit_attributes
 from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.outputs.score_spans import EvaluationSpans
 from spanscore.report import ReportRow
-from spanscore.sinks.evaluation_span import EvaluationSpans
 
 TEN_O_CLOCK = 1_795_255_200_000_000_000  # 21 November 2026, 10:00 UTC
 MINUTE = 60_000_000_000

@@ -18,7 +18,7 @@ from tests.service.backend import RawBackend, Reply
 
 from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan, from_json, taken_apart
-from spanscore.otel.exporters import send_by_default_to
+from spanscore.outputs.exporters import send_by_default_to
 from spanscore.receivers.otlp.arrived import Looked
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.unsampled import Sorting

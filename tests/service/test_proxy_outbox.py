@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, request_of
-from spanscore.otel.otlp_client import BackendAnswer
+from spanscore.outputs.otlp_client import BackendAnswer
 from spanscore.receivers.otlp.held import HeldWireSpan
 from spanscore.service.answers import PROTOBUF
 from spanscore.service.courier import Courier

@@ -13,7 +13,7 @@ from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.line.build import exports_content
 from spanscore.line.collecting import check_conditions
-from spanscore.otel.spans_file import MAX_BYTES
+from spanscore.outputs.spans_file import MAX_BYTES
 from spanscore.protocols import Metric
 
 __all__ = ["collect_lines", "collect_problems", "file_problems", "spans_file_lines"]

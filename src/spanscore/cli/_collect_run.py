@@ -12,7 +12,6 @@ from typing import Any, Final
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from spanscore.cases.case import CollectedCase
 from spanscore.cli._between import between
 from spanscore.cli._source_told import not_read, nothing_in
 from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
@@ -27,6 +26,7 @@ from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.score_context import suppressed_context
 from spanscore.line.boxed import dialects_of
 from spanscore.metrics.catalog.registry import built_ins
+from spanscore.outputs.collected_cases import CollectedCase
 from spanscore.protocols import Redactor
 from spanscore.replay.cases import CaseCounts, drawn, folded, found
 from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader, reading_settings

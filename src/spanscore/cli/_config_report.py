@@ -37,7 +37,7 @@ from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, j
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.monitoring.drops import plans_of
-from spanscore.otel.declared_sets import refuse_too_many
+from spanscore.outputs.aggregates import refuse_too_many
 from spanscore.protocols import Metric
 
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]

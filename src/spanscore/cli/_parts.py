@@ -10,13 +10,13 @@ from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.core.plugins import Registry
 from spanscore.errors import ConfigurationError
-from spanscore.otel.sums import checked_dimensions
+from spanscore.outputs.aggregates import checked_dimensions
+from spanscore.outputs.sinks import SINKS
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.redactors import REDACTORS
-from spanscore.sinks.registry import SINKS
 
 __all__ = ["part_problems"]
 

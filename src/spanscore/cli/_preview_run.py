@@ -10,7 +10,6 @@ from typing import Final
 
 import typer
 
-from spanscore.cases.case import FoundScore
 from spanscore.cli._between import between
 from spanscore.cli._config_report import ConfigReport, valid
 from spanscore.cli._replay_told import describe_traces, of_store, show_progress, unit_costs
@@ -21,6 +20,7 @@ from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.line.preview import Preview, UnitCost, preview_of
 from spanscore.line.recent_preview import tally_of
+from spanscore.outputs.collected_cases import FoundScore
 from spanscore.protocols import Metric
 from spanscore.replay.planning import UnitPlan
 from spanscore.replay.reading import StoredUnit, UnitReader

@@ -116,7 +116,7 @@ def _find_command(arguments: Sequence[str]) -> str | None:
 
 def _say_version(is_set: bool) -> None:
     if is_set:
-        from spanscore.otel.scope import version
+        from spanscore.outputs.scope import version
 
         typer.echo(f"spanscore {version()}")
         raise typer.Exit

@@ -25,8 +25,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from spanscore import semconv
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
-from spanscore.otel.exporters import quiet_otlp_exporter, sdk_disabled
-from spanscore.otel.quiet_exporter import SIGNALS
+from spanscore.outputs.exporters import SIGNALS, quiet_otlp_exporter, sdk_disabled
 
 __all__ = ["SERVICE", "Tracing", "in_stretch"]
 

@@ -11,8 +11,7 @@ from spanscore.judges.effects.account_limiter import Gate
 from spanscore.judges.effects.budget_ledger import BudgetState, Purse
 from spanscore.judges.effects.cost import Price, asked_models
 from spanscore.judges.effects.limited import gates_of
-from spanscore.otel.points import Point
-from spanscore.otel.sums import within
+from spanscore.outputs.aggregates import Point, within
 from spanscore.protocols import Judge, Metric
 
 __all__ = ["Accounts", "judges_of", "models_of"]

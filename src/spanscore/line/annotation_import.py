@@ -10,10 +10,9 @@ from spanscore.config.reading import read_settings
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.sample import Annotation
 from spanscore.line.build import exports_content
-from spanscore.otel.instruments import Telemetry
-from spanscore.otel.providers import Providers
-from spanscore.sinks.composite import CompositeSink
-from spanscore.sinks.registry import SINKS
+from spanscore.outputs.instruments import Telemetry
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.units.annotations import AnnotationBook, FeedbackScales
 from spanscore.units.ledger import Ledger
 

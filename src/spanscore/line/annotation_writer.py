@@ -14,9 +14,9 @@ from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
 from spanscore.core.timebox import Timebox
+from spanscore.outputs.sinks import CompositeSink
 from spanscore.protocols import Receiver, Redactor
 from spanscore.samples.redaction import redacted
-from spanscore.sinks.composite import CompositeSink
 from spanscore.units.annotations import AnnotationBook, FeedbackScales
 from spanscore.units.known import KnownUnits
 from spanscore.units.span_buffer import SpanBuffer

@@ -38,8 +38,10 @@ from spanscore.line.shadow import Pairs, checked_shadows
 from spanscore.line.span_thread import SpanThread
 from spanscore.line.spool import delivery_of, queue_of
 from spanscore.line.telemetry import telemetry_of
-from spanscore.otel.points import Points
-from spanscore.otel.providers import Providers
+from spanscore.outputs.aggregates import Points
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.score_spans import JudgeSpans
+from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.protocols import Metric, Queue, Receiver
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.asked import lane_of
@@ -50,9 +52,6 @@ from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.redactors import redactor_in
 from spanscore.scoring.shadows import Shadows
 from spanscore.scoring.workers import Engine
-from spanscore.sinks.composite import CompositeSink
-from spanscore.sinks.judge_span import JudgeSpans
-from spanscore.sinks.registry import SINKS
 from spanscore.units.assembly import Assembler
 from spanscore.units.keeping import Keeping
 from spanscore.units.known import KnownUnits

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from spanscore import semconv
-from spanscore.cases.collector import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
 from spanscore.config.collect import Collect
 from spanscore.core.printable import did_you_mean, format_count
 from spanscore.errors import ConfigurationError
-from spanscore.otel.instruments import Telemetry
+from spanscore.outputs.collected_cases import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
+from spanscore.outputs.instruments import Telemetry
 from spanscore.protocols import Metric
 
 __all__ = ["check_conditions", "collect_rows", "collector_of", "read_collect_state"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from spanscore.config.tree import ScorerSettings
-from spanscore.otel.compared_values import ComparedValues
+from spanscore.outputs.aggregates import ComparedValues
 from spanscore.protocols import Metric
 from spanscore.units.compared_ledger import ComparedLedger
 from spanscore.units.ledger import Ledger

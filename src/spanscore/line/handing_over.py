@@ -13,8 +13,8 @@ from spanscore.core.job import JobResult
 from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
 from spanscore.line.spool import spool_of
-from spanscore.otel.providers import Providers
-from spanscore.otel.sums import checked_dimensions
+from spanscore.outputs.aggregates import checked_dimensions
+from spanscore.outputs.providers import Providers
 from spanscore.protocols import Queue
 from spanscore.remote_scoring.carrier import Carrier, UnitCopy
 from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier

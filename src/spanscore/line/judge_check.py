@@ -36,9 +36,8 @@ from spanscore.line.judge_check_cases import JudgeCheckCase, cases_of
 from spanscore.monitoring.first_answers import FirstAnswers
 from spanscore.monitoring.judge_check import watched_by
 from spanscore.monitoring.paired_runs import PairedAnswer, PairedRuns, paired
-from spanscore.otel.instruments import Telemetry
-from spanscore.otel.points import Point
-from spanscore.otel.sums import within
+from spanscore.outputs.aggregates import Point, within
+from spanscore.outputs.instruments import Telemetry
 from spanscore.protocols import Metric
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks

@@ -19,7 +19,7 @@ from spanscore.line.closing import Closing
 from spanscore.line.drain import drain
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.metrics_page import MetricsPage
-from spanscore.otel.providers import Providers
+from spanscore.outputs.providers import Providers
 
 __all__ = ["Holder", "Life"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.job import JobResult
 from spanscore.errors import ConfigurationError
-from spanscore.otel.providers import Providers
+from spanscore.outputs.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.remote_scoring.carrier import REMOTE_SCORING
 from spanscore.scoring.jobs import Pipeline

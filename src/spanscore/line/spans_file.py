@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spanscore import semconv
 from spanscore.config.tree import ScorerSettings
 from spanscore.line.build import exports_content
-from spanscore.otel.spans_file import SpansFile
+from spanscore.outputs.spans_file import SpansFile
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

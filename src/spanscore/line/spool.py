@@ -10,7 +10,7 @@ from spanscore.config.tree import ScorerSettings
 from spanscore.core.log import log_once
 from spanscore.errors import ConfigurationError
 from spanscore.line.delivery import Delivery
-from spanscore.otel.providers import Providers
+from spanscore.outputs.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.queues import QUEUES

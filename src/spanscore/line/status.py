@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from spanscore.cases.collector import CollectState
 from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Received, ReplayState
 from spanscore.core.printable import Fitting, format_count
 from spanscore.core.score import Outcome
@@ -22,7 +21,8 @@ from spanscore.line.spool_rows import spool_rows
 from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import WORTH_TELLING
-from spanscore.otel.spans_file import SpansFileState
+from spanscore.outputs.collected_cases import CollectState
+from spanscore.outputs.spans_file import SpansFileState
 from spanscore.spool.rows import SpoolState
 
 __all__ = ["ShadowStatus", "Status"]

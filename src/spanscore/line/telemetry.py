@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from spanscore import semconv
 from spanscore.config.tree import ScorerSettings
 from spanscore.line.accounts import Accounts, models_of
-from spanscore.otel.compared_values import ComparedValues
-from spanscore.otel.declared_sets import refuse_too_many
-from spanscore.otel.instruments import Reading, Telemetry
-from spanscore.otel.points import Points
-from spanscore.otel.sums import checked_dimensions
+from spanscore.outputs.aggregates import ComparedValues, Points, checked_dimensions, refuse_too_many
+from spanscore.outputs.instruments import Reading, Telemetry
 from spanscore.protocols import Counts, Metric
 
 __all__ = ["telemetry_of"]

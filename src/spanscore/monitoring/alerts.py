@@ -14,7 +14,7 @@ from spanscore.monitoring.durable import durable
 from spanscore.monitoring.health import binding, breaker, declining, failing, lost, mixed, unaccounted
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed
 from spanscore.monitoring.silence import silence
-from spanscore.otel.declared_sets import is_conditional
+from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
 __all__ = ["alerts_of"]

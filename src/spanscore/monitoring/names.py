@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from spanscore.otel.instrument_table import INSTRUMENTS
+from spanscore.outputs.instrument_table import INSTRUMENTS
 
 __all__ = ["family", "label", "series"]
 

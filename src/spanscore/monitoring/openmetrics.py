@@ -27,7 +27,7 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.prometheus_client import Exposition
-from spanscore.otel.scope import scope
+from spanscore.outputs.scope import scope
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from spanscore import semconv
 from spanscore.core.score import Outcome
 from spanscore.monitoring.names import label, series
-from spanscore.otel.instrument_table import MOMENTS
+from spanscore.outputs.instrument_table import MOMENTS
 
 __all__ = [
     "BY_EVALUATOR",

@@ -26,7 +26,7 @@ from spanscore.monitoring.judge_check import JudgeCheckPlan
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
-from spanscore.otel.declared_sets import is_conditional
+from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
 __all__ = ["RuleTest", "series_of", "unit_test", "unit_tests"]

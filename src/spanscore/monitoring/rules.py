@@ -28,7 +28,7 @@ from spanscore.monitoring.recorded import MIN_SCORES, SEGMENT, THRESHOLD, consta
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.monitoring.silence import silences
 from spanscore.monitoring.yaml_files import as_yaml
-from spanscore.otel.declared_sets import refuse_too_many
+from spanscore.outputs.aggregates import refuse_too_many
 from spanscore.protocols import Metric
 
 __all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]

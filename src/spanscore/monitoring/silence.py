@@ -16,7 +16,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, by_label, labels_of, listed
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.recorded import MIN_SCORES, steady_window
-from spanscore.otel.declared_sets import is_conditional
+from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
 __all__ = [

@@ -14,7 +14,7 @@ from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Sample, Samples, by_value
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
-from spanscore.otel.live_span import LiveSpan
+from spanscore.outputs.spans import LiveSpan
 from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
 from spanscore.receivers.when_read import WhenRead
 from spanscore.units.content_size import size_bytes_of

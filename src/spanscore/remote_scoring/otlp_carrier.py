@@ -17,7 +17,7 @@ from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.judges.score_context import suppress_tracing
-from spanscore.otel.otlp_client import BackendAnswer, OtlpClient
+from spanscore.outputs.otlp_client import BackendAnswer, OtlpClient
 from spanscore.remote_scoring.carrier import Told, UnitCopy
 from spanscore.remote_scoring.outgoing import Outgoing, WaitingCopy
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from spanscore.core.codecs.text import retry_after_s
-from spanscore.otel.otlp_client import BackendAnswer
+from spanscore.outputs.otlp_client import BackendAnswer
 from spanscore.remote_scoring.carrier import Told, UnitCopy
 
 __all__ = ["Outgoing", "WaitingCopy"]

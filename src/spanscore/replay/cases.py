@@ -11,12 +11,12 @@ from random import Random
 from typing import Final
 
 from spanscore import semconv
-from spanscore.cases.case import CollectedCase, FoundScore, case_sample
 from spanscore.config.collect import CaseCondition
 from spanscore.core.codecs.text import plain_number
 from spanscore.core.job import Job
 from spanscore.core.sample import Samples
 from spanscore.metrics.catalog.registry import built_ins
+from spanscore.outputs.collected_cases import CollectedCase, FoundScore, case_sample
 from spanscore.replay.reading import StoredUnit
 
 __all__ = ["CaseCounts", "drawn", "folded", "found"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spanscore import semconv
-from spanscore.cases.case import FoundScore
 from spanscore.core.codecs.text import as_text, plain_number
 from spanscore.core.score import Outcome, score_id
 from spanscore.core.span import SpanData, UnitKey, UpstreamDecision
+from spanscore.outputs.collected_cases import FoundScore
 from spanscore.protocols import Metric
 from spanscore.sampling.threshold import decode_threshold
 

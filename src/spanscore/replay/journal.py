@@ -20,8 +20,8 @@ from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, from
 from spanscore.core.files import ProcessLock
 from spanscore.core.span import SpanData, UnitKey
 from spanscore.errors import ConfigurationError, writing
-from spanscore.otel.providers import Providers
-from spanscore.sinks.evaluation_span import EvaluationSpans
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.score_spans import EvaluationSpans
 
 __all__ = ["Journal"]
 

@@ -12,7 +12,7 @@ from spanscore.core.score import known_sum
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.offline import COMPARES_WORDS
 from spanscore.monitoring.estimates import WORTH_TELLING
-from spanscore.otel.scope import version
+from spanscore.outputs.scope import version
 from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
 from spanscore.report.cells import Chip, chip, comments, cut, cut_contexts, label_chip, rough, score_row, when

@@ -11,7 +11,7 @@ from spanscore.core.codecs.text import safe_text
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.monitoring.estimates import moments
 from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
-from spanscore.otel.compared_values import UNTOLD, ComparedValues
+from spanscore.outputs.aggregates import UNTOLD, ComparedValues
 from spanscore.report.population import lost_units
 from spanscore.report.rows import ReportRow, name_within
 from spanscore.report.spans import Spans

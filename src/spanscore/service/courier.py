@@ -10,7 +10,7 @@ from typing import Any, Final
 from spanscore.core.codecs.otlp_request import WireSpan, request_of, with_attributes
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import start_daemon
-from spanscore.otel.otlp_client import BackendAnswer
+from spanscore.outputs.otlp_client import BackendAnswer
 from spanscore.service.outbox import Outbox
 
 __all__ = ["Courier"]

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Final
 
 from spanscore.config.serving import ForwardSettings
-from spanscore.otel.otlp_client import BackendAnswer, OtlpClient
+from spanscore.outputs.otlp_client import BackendAnswer, OtlpClient
 from spanscore.service.answers import PROTOBUF
 
 __all__ = ["ForwardCounts", "Forwarder"]

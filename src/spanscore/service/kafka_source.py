@@ -22,7 +22,7 @@ from spanscore.core.job import TopicState
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import MissingExtraError, SourceUnavailable
-from spanscore.otel.points import Point
+from spanscore.outputs.aggregates import Point
 from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
 from spanscore.scorer import OnlineScorer
 from spanscore.service.commit_note import CommitNote, fingerprint_of

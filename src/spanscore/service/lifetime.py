@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from spanscore.config.kinds import duration
 from spanscore.line.received_rows import received_rows
 from spanscore.line.spool_rows import spool_rows
-from spanscore.otel.exporters import own_endpoints
+from spanscore.outputs.exporters import own_endpoints
 from spanscore.scorer import OnlineScorer
 
 if TYPE_CHECKING:

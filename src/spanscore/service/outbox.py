@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from spanscore.core.codecs.otlp_request import Origin
 from spanscore.core.log import log_once
-from spanscore.otel.otlp_client import BackendAnswer
+from spanscore.outputs.otlp_client import BackendAnswer
 
 __all__ = ["BATCH", "BATCH_BYTES", "Batch", "Outbox", "OutboxCounts"]
 

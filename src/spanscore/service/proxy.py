@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan
-from spanscore.otel.otlp_client import BackendAnswer
+from spanscore.outputs.otlp_client import BackendAnswer
 from spanscore.receivers.otlp.arrived import Looked
 from spanscore.receivers.otlp.held import Exit
 from spanscore.service.answers import LATER_S, Answer, accepted, refusal

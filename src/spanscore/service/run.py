@@ -16,7 +16,7 @@ from spanscore.config.reading import read_settings
 from spanscore.config.serving import ServeSettings
 from spanscore.config.units import Units
 from spanscore.errors import ConfigurationError
-from spanscore.otel.exporters import send_by_default_to
+from spanscore.outputs.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer
 from spanscore.service.door import Door
 from spanscore.service.guard import token_of

@@ -13,7 +13,7 @@ __all__ = ["ComparedLedger"]
 
 
 class ComparedLedger(Ledger):
-    """Tells losses apart by the compared value of their unit (``otel/compared_values.py``).
+    """Tells losses apart by the compared value of their unit (``outputs/aggregates.py``).
 
     Args:
         metrics: as of a ledger.

@@ -18,8 +18,8 @@ from opentelemetry import trace as api
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, TraceIdRatioBased
 from tests.live import QUESTION, Grounded, a_line, a_trace, looked_at, model, rag
+from tests.outputs.memory import Memory
 from tests.receivers.callback.test_neighbours import patched
-from tests.sinks.memory import Memory
 
 from spanscore import semconv
 from spanscore.config import Capture, Outputs

@@ -6,7 +6,7 @@ import logging
 import pytest
 from langchain_core.callbacks import BaseCallbackManager
 from tests.live import QUESTION, Grounded, a_line, rag
-from tests.sinks.memory import Memory
+from tests.outputs.memory import Memory
 
 from spanscore import OnlineScorer, SingleTurnSample
 from spanscore.config import Capture

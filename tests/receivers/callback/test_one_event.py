@@ -30,7 +30,7 @@ from tests.live import Trace, a_line, a_trace, identity_holds, open_roots
 from spanscore import Rule
 from spanscore.config import Capture, Limits, RuleCondition, Sampling
 from spanscore.line.span_thread import SpanThread
-from spanscore.otel import ids
+from spanscore.outputs import spans as ids
 from spanscore.receivers.callback import capture, handler, recorder
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.testing import ManualClock

@@ -14,7 +14,7 @@ from tests.receivers.otlp.told import EVALUATOR, logs, make_span, result, taken_
 
 from spanscore import semconv
 from spanscore.core.job import ExternalCount, ExternalCounts
-from spanscore.otel.sums import Labels
+from spanscore.outputs.aggregates import Labels
 from spanscore.receivers.otlp.evaluations import results_in_logs
 from spanscore.receivers.otlp.external_scores import ExternalScores
 

@@ -21,7 +21,7 @@ from tests.servers.server import poll
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.core import log
 from spanscore.core.codecs.sdk import with_attributes
-from spanscore.otel.beside import exporter_of, processors_beside
+from spanscore.outputs.provider_introspection import exporter_of, processors_beside
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from opentelemetry.trace import Span, set_span_in_context
 from spanscore import semconv
 from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
-from spanscore.otel.head_sampling import KnownDecision
-from spanscore.otel.meter_instruments import DURATION_BUCKETS
-from spanscore.otel.providers import Providers
-from spanscore.otel.sums import MAX_SETS, OTHER, Labels
+from spanscore.outputs.aggregates import MAX_SETS, OTHER, Labels
+from spanscore.outputs.instruments import DURATION_BUCKETS
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.spans import KnownDecision
 from spanscore.receivers.callback.neighbours import neighbours, who_counts
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from spanscore.core.log import log_internal_error, said_by, type_name
 from spanscore.core.score import Outcome
 from spanscore.core.span import Attributes, UnitKey
 from spanscore.core.timebox import Timebox
-from spanscore.otel.live_span import LiveSpan
+from spanscore.outputs.spans import LiveSpan
 from spanscore.protocols import Redactor, UnitListener
 from spanscore.receivers.beside import span_elsewhere
 from spanscore.receivers.callback.capture import RunCapture

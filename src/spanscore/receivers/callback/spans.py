@@ -35,8 +35,7 @@ from opentelemetry.trace import (
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.span import UnitKey
-from spanscore.otel.ids import OwnIds
-from spanscore.otel.span_factory import PresetSpanFactory
+from spanscore.outputs.spans import OwnIds, PresetSpanFactory
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
 
 __all__ = ["RunSpans"]

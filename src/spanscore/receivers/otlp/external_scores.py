@@ -17,8 +17,8 @@ from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, WireSpa
 from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.core.job import ExternalCount, ExternalCounts
 from spanscore.core.log import log_internal_error
-from spanscore.otel.instrument_table import MOMENTS
-from spanscore.otel.sums import OTHER, Labels, within
+from spanscore.outputs.aggregates import OTHER, Labels, within
+from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.receivers.otlp.claims import ScopeClaim
 from spanscore.receivers.otlp.evaluations import MARKS, ExternalResult, LogResults, holds, results_on
 from spanscore.receivers.scopes import Role

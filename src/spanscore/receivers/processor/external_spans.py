@@ -27,7 +27,7 @@ from spanscore.core.codecs.sdk import attributes_of
 from spanscore.core.event_queue import EventQueue, steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
-from spanscore.otel.beside import processors_beside
+from spanscore.outputs.provider_introspection import processors_beside
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.beside import Identity, handlers, processors, recorded_by_others
 from spanscore.receivers.processor.external_reading import Event, ExternalReading, Signal

@@ -8,7 +8,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from spanscore.core.log import log_internal_error, log_once, type_name
-from spanscore.otel.beside import exporter_of, processors_beside
+from spanscore.outputs.provider_introspection import exporter_of, processors_beside
 from spanscore.receivers.processor.external_spans import ExternalSpans
 
 __all__ = ["ScoringSpanProcessor"]

@@ -1,1 +1,0 @@
-"""What we are towards OpenTelemetry: whose providers, which spans, ids and instruments."""

@@ -1,0 +1,1 @@
+"""Sinks, OpenTelemetry providers, instruments and collected cases; no decision on what is scored."""

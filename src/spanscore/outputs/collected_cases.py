@@ -1,0 +1,379 @@
+"""CaseCollector: units that meet a condition → cases of a data set, each question once, at the end of a file."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, NamedTuple, Self
+
+from spanscore.config.collect import Collect
+from spanscore.core import loop
+from spanscore.core.files import Appended, FileIdentity, LineFile
+from spanscore.core.job import Job
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.printable import format_count
+from spanscore.core.sample import MultiTurnSample, Sample, Samples
+from spanscore.core.score import Score
+from spanscore.core.span import Session, UnitKey
+from spanscore.core.threads import SerialThread
+
+__all__ = [
+    "FOLDED",
+    "LOST",
+    "MOST_QUESTIONS",
+    "WRITTEN",
+    "CaseCollector",
+    "CollectState",
+    "CollectedCase",
+    "FoundScore",
+    "WrittenQuestions",
+    "case_sample",
+]
+
+# --- case -----------------------------------------------------------------------------------------------------------
+
+# A unit with its scores → a case: one line of a data set, in ragas's field names.
+
+_PRECISION: Final = 6
+
+
+class FoundScore(NamedTuple):
+    """What a case, or a store, says of one score.
+
+    Attributes:
+        value: on the metric's own scale; None where it has none. Likewise ``label``, ``pass`` or ``fail``.
+        evaluator_version: metric version, judge model and votes.
+        probability: with which the unit was chosen, (0, 1]; None = nobody says.
+    """
+
+    value: float | None
+    label: str | None
+    evaluator_version: str | None
+    probability: float | None
+
+    @classmethod
+    def of(cls, score: Score) -> Self:
+        """Return what is said of a score that was just given."""
+        probability = None if score.probability is None else float(score.probability)
+        return cls(
+            None if score.value is None else float(score.value),
+            score.label,
+            score.evaluator_version or None,
+            probability,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is known of it."""
+        known = {
+            "value": self.value,
+            "label": self.label,
+            "evaluator_version": self.evaluator_version,
+            "probability": self.probability,
+        }
+        return {name: told for name, told in known.items() if told is not None}
+
+
+@dataclass(slots=True)
+class CollectedCase:
+    """One case.
+
+    Attributes:
+        key: of the unit; of a conversation, that of its last turn.
+        sample: redacted.
+        scores: metric → its latest score.
+        probability: with which the unit was chosen to be scored, by the likeliest of its metrics, (0, 1]; None = nobody says.
+        times: units with the same question, this one among them.
+        session: of a whole conversation; None of a unit.
+    """
+
+    key: UnitKey
+    sample: Sample
+    scores: Mapping[str, FoundScore]
+    probability: float | None = None
+    times: int = 1
+    session: Session | None = None
+
+    @classmethod
+    def of(cls, key: UnitKey, sample: Sample, scores: Mapping[str, FoundScore], session: Session | None = None) -> Self:
+        """Return the case of a unit, or of a conversation."""
+        told = [score.probability for score in scores.values() if score.probability is not None]
+        return cls(key, sample, scores, max(told, default=None), session=session)
+
+    @property
+    def id(self) -> str:
+        """Of the unit: trace id and span id; of a conversation, the hash of its id, so that it is no unit's."""
+        trace_id, span_id = self.key if self.session is None else self.session.key
+        return f"{trace_id:032x}-{span_id:016x}"
+
+    @property
+    def question(self) -> str:
+        """What the user asked, without the differences that writing makes: equal ones are one case."""
+        asked = self.sample.pretty() if isinstance(self.sample, MultiTurnSample) else self.sample.user_input or ""
+        return " ".join(asked.split()).casefold()
+
+    def record(self) -> dict[str, Any]:
+        """Return it as a record of a data set: ``spanscore evaluate`` reads it, and so does ragas."""
+        scores = {name: score.as_json() for name, score in self.scores.items()}
+        ids = {"trace_id": f"{self.key.trace_id:032x}", "span_id": f"{self.key.span_id:016x}"}
+        turns = {} if self.session is None else {"turns": self.session.turns}
+        beside: dict[str, Any] = {**ids, **turns, "times": self.times, "scores": scores}
+        if self.probability is not None:
+            beside["probability"] = round(self.probability, _PRECISION)
+        return {"id": self.id, **self.sample.model_dump(exclude_none=True), **beside}
+
+    def line(self) -> str:
+        """Return the same as a line of a file, with its end."""
+        return f"{json.dumps(self.record(), ensure_ascii=False, default=str)}\n"
+
+
+def case_sample(
+    samples: Samples, metrics: Collection[str], requires: Mapping[str, Mapping[str, Collection[str]]]
+) -> Sample | None:
+    """Return what metrics were scored on: the turn, but a conversation where all of them score those alone; None: no sample.
+
+    Args:
+        samples: of the unit, redacted.
+        metrics: their names.
+        requires: metric → kind of sample → the fields that it needs; one that is not in it may score either.
+    """
+    if samples.outcome is not None:
+        return None
+    kinds = [requires[name] for name in metrics if name in requires]
+    conversations_alone = bool(kinds) and all("single_turn" not in kind for kind in kinds)
+    wanted = (
+        (samples.multi_turn, samples.single_turn) if conversations_alone else (samples.single_turn, samples.multi_turn)
+    )
+    return next((sample for sample in wanted if sample is not None), None)
+
+
+# --- written questions ----------------------------------------------------------------------------------------------
+
+# WrittenQuestions: which questions a file of cases has already, as far as this process knows.
+
+MOST_QUESTIONS: Final = 10_000
+"""Of a file, the latest: some 0.1 kB each."""
+_DIGEST_BYTES: Final = 16
+
+
+class WrittenQuestions:
+    """The latest questions of each file, by hash: those of a file that is gone are as new. One thread."""
+
+    def __init__(self) -> None:
+        self._of_file: dict[FileIdentity, dict[bytes, None]] = {}
+
+    def has(self, question: str, files: Collection[FileIdentity]) -> bool:
+        """Whether one of these files has a question; of others it is forgotten."""
+        self._of_file = {file: known for file, known in self._of_file.items() if file in files}
+        return any(_digest(question) in known for known in self._of_file.values())
+
+    def add(self, question: str, appended: Appended) -> None:
+        """Note that a file has a question; of one of which it is the first, it is all there is."""
+        if appended.is_first:
+            self._of_file[appended.file] = {}
+        known = self._of_file.setdefault(appended.file, {})
+        known[_digest(question)] = None
+        if len(known) > MOST_QUESTIONS:
+            del known[next(iter(known))]
+
+
+def _digest(question: str) -> bytes:
+    return blake2b(question.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest()
+
+
+# --- collector ------------------------------------------------------------------------------------------------------
+
+# CaseCollector: scores of a unit → its case, where a condition holds → the end of a file, on a thread of its own.
+
+WRITTEN, FOLDED, LOST = "written", "folded", "lost"
+"""What becomes of a case: it is in the file; its question was there; it is nowhere."""
+_MOST_WAITING: Final = 1_000
+_MOST_WAITING_BYTES: Final = 16_000_000
+_RETRY_S: Final = (1.0, 5.0, 30.0)
+"""After the first fault, the second, and each later one."""
+
+Counted = Callable[[str, int], object]
+
+
+class _WaitingCase(NamedTuple):
+    case: CollectedCase
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectState:
+    """What a scorer has collected.
+
+    Attributes:
+        cases: result → cases: ``written``, ``folded``, ``lost``.
+        waiting: to be written.
+        fault: why they cannot be now, in the system's words; empty where they can.
+    """
+
+    path: Path
+    cases: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
+    fault: str = ""
+
+
+class CaseCollector:
+    """Collects cases. Any thread; never raises; blocks nowhere but in ``finish``.
+
+    What cannot be written waits, and is tried again: 1,000 cases or 16 MB, of which the newest give way.
+
+    Args:
+        collect: which, and where to.
+        requires: metric → kind of sample → fields, as metrics tell it.
+        counted: told what became of how many cases.
+        later: has something done after so many seconds.
+        clock: seconds, that only goes on.
+    """
+
+    def __init__(
+        self,
+        collect: Collect,
+        requires: Mapping[str, Mapping[str, Collection[str]]],
+        *,
+        counted: Counted = lambda result, number: None,
+        later: Callable[[float, Callable[[], Any]], None] = loop.later,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._conditions = collect.conditions
+        self._requires = requires
+        self._file = LineFile(collect.path, collect.max_bytes)
+        self._counted = counted
+        self._later = later
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what waits: in a forked child, as its parent writes it."""
+        self._lock = threading.Lock()
+        self._waiting: deque[_WaitingCase] = deque()
+        self._bytes = 0
+        self._cases: Counter[str] = Counter()
+        self._faults, self._fault, self._retry_at_s = 0, "", 0.0
+        self._written = WrittenQuestions()
+        self._thread = SerialThread("spanscore-cases")
+        self._over = False
+
+    def scored(self, job: Job, scores: Sequence[Score]) -> None:
+        """Take in all scores of a job that is over: a unit's, or a conversation's that has ended."""
+        if not job.unit.is_provisional:
+            try:
+                self._choose(job, scores)
+            except Exception as error:  # noqa: BLE001  (what is scored must not suffer)
+                log_internal_error("collect a case", error)
+
+    def state(self) -> CollectState:
+        """Return how it stands."""
+        with self._lock:
+            return CollectState(self._file.path, dict(self._cases), len(self._waiting), self._fault)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Write what waits, and wait for that. False: it cannot be written in time. Blocks."""
+        with self._lock:
+            if not self._waiting:
+                return True
+        done = threading.Event()
+        self._thread.do(self._write_waiting).add_done_callback(lambda _: done.set())
+        done.wait(timeout_s)
+        return not self._waiting
+
+    def finish(self, timeout_s: float) -> None:
+        """Write what waits, and count as lost what cannot be written in time: at the end of the scorer. Blocks."""
+        self.flush(timeout_s)
+        self._thread.stop()
+        with self._lock:
+            self._over = True
+            left = len(self._waiting)
+            self._waiting.clear()
+        if left:
+            self._count(LOST, left)
+            why = self._fault or "its disk did not answer in time"
+            log_once("cases lost", f"not written to {self._file.path}: {format_count(left, 'case')} ({why})")
+
+    def _choose(self, job: Job, scores: Sequence[Score]) -> None:
+        by_name = {score.metric: score for score in scores}
+        held = {one.metric for one in self._conditions if one.holds(by_name)}
+        sample = case_sample(job.samples, held, self._requires) if held else None
+        if sample is not None:
+            found = {name: FoundScore.of(score) for name, score in by_name.items()}
+            case = CollectedCase.of(job.unit.key, sample, found, job.unit.session)
+            self._take(_WaitingCase(case, job.size_bytes))
+
+    def _take(self, waiting: _WaitingCase) -> None:
+        with self._lock:
+            has_room = len(self._waiting) < _MOST_WAITING and self._bytes + waiting.size_bytes <= _MOST_WAITING_BYTES
+            taken = not self._over and (has_room or not self._waiting)
+            if taken:
+                self._waiting.append(waiting)
+                self._bytes += waiting.size_bytes
+        if not taken:
+            self._count(LOST)
+        elif self._clock() >= self._retry_at_s:
+            self._thread.do(self._write_waiting)
+
+    def _write_waiting(self) -> bool:
+        """Write what waits, as far as it goes; return whether all of it went. On the thread alone."""
+        while (waiting := self._next()) is not None:
+            try:
+                result = self._write(waiting.case)
+            except OSError as error:
+                self._failed(error)
+                return False
+            except Exception as error:  # noqa: BLE001  (one that cannot be rendered must not keep the next from the file)
+                log_internal_error("write a case", error)
+                result = LOST
+            self._settle(waiting, result)
+        return True
+
+    def _next(self) -> _WaitingCase | None:
+        with self._lock:
+            return self._waiting[0] if self._waiting else None
+
+    def _write(self, case: CollectedCase) -> str:
+        if self._written.has(case.question, self._file.identities()):
+            return FOLDED
+        line = case.line().encode("utf-8", "replace")
+        if len(line) > self._file.most_bytes:
+            log_once(
+                f"case too large for {self._file.path}",
+                f"a case of {len(line):,} bytes is not collected: half of collect.max_bytes is {self._file.most_bytes:,}",
+            )
+            return LOST
+        self._written.add(case.question, self._file.append(line))
+        return WRITTEN
+
+    def _settle(self, waiting: _WaitingCase, result: str) -> None:
+        with self._lock:
+            if not self._waiting or self._waiting[0] is not waiting:
+                return  # it was given up meanwhile
+            self._waiting.popleft()
+            self._bytes -= waiting.size_bytes
+            if result == WRITTEN:
+                self._faults, self._fault, self._retry_at_s = 0, "", 0.0
+        self._count(result)
+
+    def _failed(self, error: OSError) -> None:
+        wait_s = _RETRY_S[min(self._faults, len(_RETRY_S) - 1)]
+        with self._lock:
+            self._faults += 1
+            self._fault = error.strerror or type(error).__name__
+            self._retry_at_s = self._clock() + wait_s
+        path = self._file.path
+        log_once(
+            f"cases of {path}", f"cases cannot be written to {path}: {self._fault}; they wait, and are tried again"
+        )
+        if not self._over:
+            self._later(wait_s, lambda: self._thread.do(self._write_waiting))
+
+    def _count(self, result: str, number: int = 1) -> None:
+        with self._lock:
+            self._cases[result] += number
+        self._counted(result, number)

@@ -1,0 +1,478 @@
+"""Every instrument of the library, made once per meter, and the sums behind it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
+from operator import methodcaller
+from threading import Lock, local
+from typing import TypeAlias
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
+
+from spanscore import semconv
+from spanscore.core.job import Counted, Weights
+from spanscore.core.log import plain_text
+from spanscore.core.score import JudgeCall, Outcome, Score
+from spanscore.core.span import SpanData, Unit
+from spanscore.core.threads import reset_in_child
+from spanscore.outputs.aggregates import (
+    MAX_SETS,
+    OTHER,
+    BoundedSums,
+    ComparedValues,
+    Labels,
+    Point,
+    Points,
+    add_up,
+    checked_dimensions,
+    closed_sets,
+    is_conditional,
+    labels_of_applicability,
+    labels_of_calls,
+    labels_of_compared,
+    labels_of_metric,
+    labels_of_outcome,
+    labels_of_run,
+    labels_of_score,
+    together,
+)
+from spanscore.outputs.instrument_table import APPLICABLE, INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
+from spanscore.protocols import Counts, Metric
+
+__all__ = ["DURATION_BUCKETS", "MeterInstruments", "Reading", "Telemetry", "Waits", "instruments_of"]
+
+# --- meter instruments ----------------------------------------------------------------------------------------------
+
+# The instruments of one meter, made once, and whose numbers they add up.
+
+DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+"""Seconds; those of the GenAI conventions for a model's call."""
+WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Seconds; the last is the usual ``queue_timeout``."""
+
+
+_Reader: TypeAlias = "Callable[[Telemetry], Mapping[Labels, float]]"
+
+
+class MeterInstruments:
+    """The instruments of one meter, and whose numbers they add up.
+
+    Attributes:
+        abandoned: nothing is recorded any more.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self.abandoned = False
+        self._lock = Lock()
+        self._members: list[Telemetry] = []
+        self._gone: dict[str, dict[Labels, float]] = {}
+        self._left: dict[Hashable, Point] = {}
+        reset_in_child(self, MeterInstruments.reset)
+        self._make_observable(meter)
+        self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
+        self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
+        self._wait = _histogram(meter, semconv.JUDGE_QUEUE_DURATION, WAIT_BUCKETS)
+
+    def join(self, one: Telemetry) -> None:
+        """Add up the numbers of one more."""
+        with self._lock:
+            self._members.append(one)
+
+    def leave(self, one: Telemetry) -> None:
+        """Keep the last counts of one that leaves, what waits with them, as they add up; its other gauges end."""
+        with self._lock:
+            if one in self._members:
+                self._members.remove(one)
+                for name, read in self._kept.items():
+                    add_up(self._gone.setdefault(name, {}), read(one))
+                self._left |= one.points()
+
+    def waited(self, provider: str, model: str, seconds: float) -> None:
+        """Record that a question has waited to be sent."""
+        if not self.abandoned:
+            self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
+
+    def reset(self) -> None:
+        """Be as new: in a forked child."""
+        self._lock, self._gone, self._left = Lock(), {}, {}
+
+    def _make_observable(self, meter: Meter) -> None:
+        read: dict[str, _Reader] = {
+            semconv.ELIGIBLE: lambda of: of.eligible(),
+            semconv.EVALUATIONS: lambda of: of.evaluations(),
+            semconv.PENDING: lambda of: of.pending(),
+            semconv.MISSING_WEIGHT: lambda of: _weights(of.excluded(), "w"),
+            semconv.MISSING_WEIGHT2: lambda of: _weights(of.excluded(), "w2"),
+            semconv.COMPARED_MISSING_WEIGHT: lambda of: _weights(of.compared_missing(), "w"),
+            semconv.COMPARED_MISSING_WEIGHT2: lambda of: _weights(of.compared_missing(), "w2"),
+            **{name: methodcaller("sums", name) for name in SUMS},
+            **{name: methodcaller("reading", name) for name in READ},
+        }
+        self._kept = {name: reader for name, reader in read.items() if _is_counter(name) or name == semconv.PENDING}
+        observed = {name: partial(self._observe, name, reader) for name, reader in read.items()}
+        observed |= {name: partial(self._observe_points, name) for name in POINTS}
+        for name, observe in observed.items():
+            make = meter.create_observable_counter if _is_counter(name) else meter.create_observable_gauge
+            make(name, [observe], **_about(name))
+
+    def _observe(self, name: str, read: _Reader, _: CallbackOptions) -> list[Observation]:
+        with self._lock:
+            total = dict(self._gone.get(name, {}))
+            for member in self._members:
+                add_up(total, read(member))
+        return [Observation(value, dict(labels)) for labels, value in total.items()]
+
+    def _observe_points(self, name: str, _: CallbackOptions) -> list[Observation]:
+        """Observe what is there; a counter also where nobody reads it any more, as it must not go back."""
+        with self._lock:
+            points = dict(self._left) if _is_counter(name) else {}
+            for member in self._members:
+                points |= member.points()
+        return [Observation(value, dict(labels)) for labels, value in together(name, points.values()).items()]
+
+
+def _weights(of: Mapping[Labels, Weights], name: str) -> dict[Labels, float]:
+    return {labels: getattr(weights, name) for labels, weights in of.items()}
+
+
+def _is_counter(name: str) -> bool:
+    return INSTRUMENTS[name].kind == "counter"
+
+
+def _histogram(meter: Meter, name: str, buckets: Sequence[float]) -> Histogram:
+    return meter.create_histogram(name, **_about(name), explicit_bucket_boundaries_advisory=buckets)
+
+
+def _about(name: str) -> dict[str, str]:
+    return {"unit": INSTRUMENTS[name].unit, "description": INSTRUMENTS[name].description}
+
+
+class _Meters:
+    """The instruments of every meter, made once for each."""
+
+    def __init__(self) -> None:
+        self._made: weakref.WeakKeyDictionary[Meter, MeterInstruments] = weakref.WeakKeyDictionary()
+        self.reset()
+        reset_in_child(self, _Meters.reset)
+
+    def reset(self) -> None:
+        self._lock = Lock()
+
+    def instruments_of(self, meter: Meter) -> MeterInstruments:
+        with self._lock:
+            instruments = self._made.get(meter)
+            if instruments is None:
+                instruments = self._made[meter] = MeterInstruments(meter)
+            return instruments
+
+
+_meters = _Meters()
+
+
+def instruments_of(meter: Meter) -> MeterInstruments:
+    """Return the instruments of a meter, made by the first call."""
+    return _meters.instruments_of(meter)
+
+
+# --- instruments ----------------------------------------------------------------------------------------------------
+
+# Every instrument of the library, made once per meter, on whichever provider the application uses.
+#
+# Sums are kept here and read by observable counters, so that closed label sets are there as 0 from the first collection on, a
+# forked child begins at 0 instead of counting its parent's again, and a reader that comes late misses nothing. Several
+# scorers on
+# one meter add up: the SDK would quietly ignore the callbacks of the second.
+#
+# All sums take quality and 1/π, never a raw value, and so are monotonic: replicas add up, and ``increase()`` handles
+# restarts.
+
+Reading: TypeAlias = Callable[[], float | Mapping[str, float]]
+"""Reads one number, or ``reason`` → number."""
+Waits: TypeAlias = Callable[[Callable[[str, str, float], None]], None]
+"""Has a listener called with provider, model and seconds for each question that has waited; one that listens already, once."""
+
+UNKNOWN = "unknown"
+_REASON = "reason"
+
+
+class Telemetry:
+    """The instruments of one scorer. Any thread; never raises for what a score holds.
+
+    Args:
+        meter: where it is exported; None = nowhere yet, sums are kept all the same.
+        counts: the ledger.
+        gauges: instrument name (of queue, hold, capture …) → what reads it; a mapping is a point per ``reason``.
+        points: reads the accounts that are asked, and the budgets.
+        waits: tells of the questions that wait for an account.
+        dimensions: attribute or metadata key → the values that are told apart; every other value is ``other``.
+        compared: tells the value by which releases are compared; None = they are not.
+        max_sets: attribute sets per instrument; models, agents and evaluator versions past it are ``other``.
+
+    Raises:
+        ConfigurationError: a dimension has the name of an attribute of ours.
+    """
+
+    def __init__(
+        self,
+        meter: Meter | None,
+        counts: Counts,
+        gauges: Mapping[str, Reading] | None = None,
+        *,
+        points: Points = dict,
+        waits: Waits | None = None,
+        dimensions: Mapping[str, Sequence[str]] | None = None,
+        compared: ComparedValues | None = None,
+        max_sets: int = MAX_SETS,
+    ) -> None:
+        self.counts = counts
+        self._collected = local()
+        self.gauges = dict(gauges or {})
+        self._points, self._waits = points, waits
+        self._dimensions = checked_dimensions(dimensions or {})
+        self._compared = compared
+        self._releases: set[tuple[str, str]] = set()
+        self._known: list[tuple[Metric, str | None]] = []
+        self._declared: set[tuple[str, str | None]] = set()
+        self._sums = BoundedSums(max_sets)
+        self._exported: Mapping[Meter, MeterInstruments] = {}
+        reset_in_child(self._sums, BoundedSums.reset)
+        if meter is not None:
+            self.export_to(meter)
+
+    @property
+    def overflowed(self) -> int:
+        """Measurements whose attributes became ``other``, as the instrument had too many sets."""
+        return self._sums.overflowed
+
+    @property
+    def overflowing(self) -> Mapping[str, str]:
+        """Metric → the attribute of which it has too many values, where that happened."""
+        return dict(self._sums.overflowing)
+
+    def export_to(self, meter: Meter) -> None:
+        """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
+        if meter not in self._exported:
+            instruments = instruments_of(meter)
+            instruments.join(self)
+            if self._waits is not None:
+                self._waits(instruments.waited)
+            self._exported = {**self._exported, meter: instruments}
+
+    def abandon(self, meter: Meter) -> None:
+        """Record on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
+        if meter in self._exported:
+            self._exported[meter].abandoned = True
+        self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
+
+    def declare(self, metrics: Iterable[Metric], source: str | None = None) -> None:
+        """Let every sum of these metrics, in a source, be there as 0; to be called before the first collection."""
+        for metric in metrics:
+            self._declared.add((metric.name, source))
+            self._known.append((metric, source))
+            self._declare_sums(metric, source, {} if self._compared is None else {semconv.COMPARED: ()})
+            if source is None:
+                self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
+            for applies in (True, False) if source is None and is_conditional(metric) else ():
+                labels = labels_of_applicability(metric.name, metric.evaluator_version, applies)
+                self._sums.declare(labels, dict.fromkeys(APPLICABLE, 0.0))
+
+    def declare_calls(self, metric: str, model: str, *, have_price: bool) -> None:
+        """Likewise of what a metric asks a model: what that costs only where it is known, as unknown is not zero."""
+        labels = labels_of_calls(metric, model)
+        for kind in _tokens(JudgeCall(step="", model=model)):
+            self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), 0)
+        for name in (
+            semconv.JUDGE_CALLS,
+            semconv.JUDGE_CALLS_WITHOUT_USAGE,
+            semconv.JUDGE_SELF_CONTRADICTIONS,
+            *([semconv.JUDGE_COST] if have_price else []),
+        ):
+            self._sums.add(name, labels, 0)
+
+    def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
+        """Count one score with what it cost.
+
+        One that supersedes an earlier one (``revision`` > 0), or is provisional, adds its cost only: sums take nothing back.
+
+        Args:
+            unit: for the names of model and agent and the segments; None where it is not known.
+            context: holds the scored span's context: the exemplar points there.
+        """
+        for call in score.usage.calls:
+            self._judged(score, call)
+        if score.contradictions:
+            asked = labels_of_calls(score.metric, score.judge_model or UNKNOWN)
+            self._sums.add(semconv.JUDGE_SELF_CONTRADICTIONS, asked, score.contradictions)
+        if score.revision or (unit is not None and unit.is_provisional):
+            return
+        if score.applies is not None and not score.source:
+            w, labels = _weight(score), labels_of_applicability(score.metric, score.evaluator_version, score.applies)
+            self._sums.add_all(labels, zip(APPLICABLE, (w, w * w), strict=True))
+        if score.value is not None:
+            self._scored(unit, score, context)
+        elif score.error_type == _DECLINED and not score.source:
+            self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
+
+    def count(self, name: str, labels: Labels, amount: float = 1) -> None:
+        """Add to a sum that is of no score."""
+        self._sums.add(name, labels, amount)
+
+    def close(self) -> None:
+        """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back.
+
+        With it what waits, none after a shutdown: a store shows a gauge's last value for minutes, and this one must add up.
+        """
+        for instruments in self._exported.values():
+            instruments.leave(self)
+
+    def _scored(self, unit: Unit | None, score: Score, context: Context | None) -> None:
+        w, y = _weight(score), _quality(score)
+        segment = self._segment_of(None if unit is None else unit.root)
+        if self._compared is not None:
+            segment += ((semconv.COMPARED, self._release_of(self._compared, unit, score)),)
+        labels = labels_of_score(score.metric, score.label, score.evaluator_version, segment, score.source)
+        if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
+            self._sums.add(semconv.SCORED, labels, 1)
+            return
+        told = (1, w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
+        self._sums.add_all(labels, zip(_OF_SCORE, told, strict=True))
+        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score)))
+        for instruments in self._exported.values():
+            instruments.quality.record(y, bounded, context=context)
+
+    def _judged(self, score: Score, call: JudgeCall) -> None:
+        labels = labels_of_calls(score.metric, call.model or score.judge_model or UNKNOWN)
+        self._sums.add(semconv.JUDGE_CALLS, labels, 1)
+        for kind, tokens in _tokens(call).items():
+            self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), tokens)
+        if _is_unmetered(call):
+            self._sums.add(semconv.JUDGE_CALLS_WITHOUT_USAGE, labels, 1)
+        if call.cost_usd is not None:
+            self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
+        if call.error_type:
+            self._sums.add(semconv.JUDGE_ERRORS, (*labels, (semconv.ERROR_TYPE, call.error_type)), 1)
+        if call.cached:  # no time of a judge's
+            return
+        bounded = dict(self._sums.admit(semconv.JUDGE_DURATION, labels))
+        for instruments in self._exported.values():
+            instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
+
+    def _declare_sums(self, metric: Metric, source: str | None, compared: Mapping[str, Sequence[str]]) -> None:
+        for labels in closed_sets(metric, {**self._dimensions, **compared}, source):
+            self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(MOMENTS, 0.0)})
+
+    def _release_of(self, compared: ComparedValues, unit: Unit | None, score: Score) -> str:
+        """Return the compared value; with the first score of one, all sums of it are there as 0."""
+        value = compared.of_score(unit, score)
+        metric = score.metric if compared.by == semconv.EVALUATOR_VERSION else ""
+        if (metric, value) not in self._releases:
+            self._releases.add((metric, value))
+            for known, source in self._known:
+                if metric in ("", known.name):
+                    self._declare_sums(known, source, {semconv.COMPARED: (value,)})
+        return value
+
+    def _segment_of(self, root: SpanData | None) -> Labels:
+        found, told = [], () if root is None else (root.metadata, root.attributes, root.resource or {})
+        for key, values in self._dimensions.items():
+            text = plain_text(next((of[key] for of in told if key in of), None))
+            found.append((key, text if text is not None and text in values else OTHER))
+        return tuple(found)
+
+    # --- read by the observable instruments ---
+
+    def sums(self, name: str) -> dict[Labels, float]:
+        """Return one sum by its attributes."""
+        return self._sums.read(name)
+
+    def eligible(self) -> dict[Labels, float]:
+        """Return the units that entered, per metric: the first of the three that a collection asks for, in their order."""
+        self._collected.counted = self.counts.count_units()
+        return self._per_metric(lambda counted: counted.eligible)
+
+    def evaluations(self) -> dict[Labels, float]:
+        """Return the units that ended, per metric and outcome; every outcome of a declared metric is there."""
+        ended = dict.fromkeys(self._each(Outcome), 0)
+        for _, counted in self._counted().parts:
+            ended.update(counted.outcomes)
+        return {labels_of_outcome(*told): count for told, count in ended.items()}
+
+    def pending(self) -> dict[Labels, float]:
+        """Return the units between, per metric."""
+        return self._per_metric(lambda counted: counted.pending)
+
+    def excluded(self) -> dict[Labels, Weights]:
+        """Return the weights of what the mean lacks, per metric and outcome; all that a declared metric can have are there."""
+        weights = dict.fromkeys(self._each(_LOSSES), Weights())
+        for _, counted in self._counted().parts:
+            weights.update(counted.excluded)
+        return {labels_of_outcome(*told): of for told, of in weights.items()}
+
+    def compared_missing(self) -> dict[Labels, Weights]:
+        """Return the weights of what the means of releases lack, per metric and compared value."""
+        if self._compared is None:
+            return {}
+        population = [metric for metric, source in self._declared if source is None]
+        found = {(metric, value): Weights() for metric in population for value in self._compared.known(metric)}
+        return {labels_of_compared(*told): of for told, of in {**found, **self._counted().compared}.items()}
+
+    def _counted(self) -> Counted:
+        """Return what this thread's collection began with, so that its three instruments add up; else what is now."""
+        return getattr(self._collected, "counted", None) or self.counts.count_units()
+
+    def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, str | None]]:
+        return ((metric, outcome, source) for (metric, source), outcome in product(self._declared, outcomes))
+
+    def _per_metric(self, number: Callable[[Counted], Mapping[str, int]]) -> dict[Labels, float]:
+        told = dict.fromkeys(self._declared, 0)
+        for source, counted in self._counted().parts:
+            told |= {(metric, source): units for metric, units in number(counted).items()}
+        return {labels_of_metric(*one): units for one, units in told.items()}
+
+    def reading(self, name: str) -> dict[Labels, float]:
+        """Return what was handed in for an instrument; empty when nothing was, or when reading it failed."""
+        try:
+            value = self.gauges[name]() if name in self.gauges else {}
+        except Exception:  # noqa: BLE001  (the SDK would print it at each collection; a point that is missing shows)
+            return {}
+        if isinstance(value, Mapping):
+            return {((_REASON, reason),): number for reason, number in value.items()}
+        return {(): value}
+
+    def points(self) -> Mapping[Hashable, Point]:
+        """Return what the accounts and budgets are at; none where reading it failed."""
+        try:
+            return self._points()
+        except Exception:  # noqa: BLE001  (likewise)
+            return {}
+
+
+def _tokens(call: JudgeCall) -> Mapping[str, int]:
+    """Return the tokens by type; each is of one type only, so that they add up."""
+    cached = min(call.cached_input_tokens, call.input_tokens)
+    return {"input": call.input_tokens - cached, "cached_input": cached, "output": call.output_tokens}
+
+
+def _is_unmetered(call: JudgeCall) -> bool:
+    return not (call.input_tokens or call.output_tokens or call.cached or call.error_type)
+
+
+_OF_SCORE = (semconv.SCORED, *MOMENTS)
+_DECLINED = "declined"
+_LOSSES = tuple(outcome for outcome in Outcome if outcome.missing)
+
+
+def _weight(score: Score) -> float:
+    """w = 1/π; a score outside sampling stands for itself."""
+    return 1.0 / score.probability if score.probability else 1.0
+
+
+def _quality(score: Score) -> float | None:
+    """Return the quality; None also for one outside [0, 1], or NaN, which an external metric may claim and the SDK would
+    drop.
+    """
+    return score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None

@@ -1,0 +1,536 @@
+"""The TracerProvider, MeterProvider and LoggerProvider in use: the application's, or one of ours."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from opentelemetry import metrics, trace
+
+from spanscore import semconv
+from spanscore.core.log import log_once
+from spanscore.core.threads import SerialThread, before_fork, gevent_monkey, reset_in_child, start_daemon
+from spanscore.outputs.exporters import (
+    SIGNALS,
+    OwnParts,
+    QuietExporter,
+    Signal,
+    exporter_name,
+    has_endpoint,
+    is_sent_by_default,
+    otel_environment,
+    sdk_disabled,
+)
+from spanscore.outputs.provider_introspection import provider_behind
+from spanscore.outputs.scope import scope, version
+from spanscore.outputs.spans_file import SpansFile
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import Logger, LoggerProvider
+    from opentelemetry.metrics import Meter, MeterProvider
+    from opentelemetry.trace import Tracer, TracerProvider
+
+__all__ = [
+    "DELTA",
+    "IN_POD_ONLY",
+    "NO_METRICS",
+    "Page",
+    "ProviderRow",
+    "Providers",
+    "ResolvedProvider",
+    "global_provider",
+    "no_provider",
+]
+
+# --- resolved -------------------------------------------------------------------------------------------------------
+
+# ResolvedProvider: the provider that is used for a signal, whose it is, and whether what it holds came through.
+
+Origin = Literal["given", "global", "own", "none"]
+
+NO_METRICS = (
+    "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464), in a pod with host='0.0.0.0'"
+)
+IN_POD_ONLY = (
+    "the metrics are served on this pod's loopback address alone, where no Prometheus reads them: "
+    'serve_metrics: {port: 9464, host: "0.0.0.0"}'
+)
+NO_LOGS = "no provider is set"
+DELTA = (
+    "metrics are sent as delta: the rules need cumulative; the Collector file of integrations/collector makes them so"
+)
+
+_log = logging.getLogger("spanscore")
+
+
+class Page(Protocol):
+    """Where the metrics are served to a Prometheus."""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is reachable from this machine, or pod, only."""
+
+
+class ProviderRow(NamedTuple):
+    """One line of ``describe()``.
+
+    Attributes:
+        what: ``traces``, ``metrics`` or ``logs``.
+        which: ``given`` as argument, ``global``, ``own``, ``none``, or ``served``, to a Prometheus.
+        endpoint: where our own exporter sends, without credentials; empty for providers that are not ours.
+        last: the last result with its time, or why nothing is sent; empty for providers that are not ours.
+    """
+
+    what: str
+    which: str
+    endpoint: str
+    last: str
+
+    def served(self, url: str) -> ProviderRow:
+        """Return the row; of metrics that no provider exports, but a page serves, it says where. An empty ``url`` = no page."""
+        if not url or self.what != "metrics" or self.which != "none":
+            return self
+        return self._replace(which="served", endpoint=url, last="")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedProvider:
+    """One provider, whose it is, and our exporter behind it where it is ours and exports."""
+
+    what: Signal
+    provider: Any
+    which: Origin
+    exporter: QuietExporter | None = None
+    note: str = ""
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether our own exporter sends to a backend that takes this signal."""
+        return self.exporter is not None and not self.exporter.unsupported
+
+    def flush(self) -> bool:
+        """Flush, without a deadline. For our own: whether everything came through."""
+        return self._delivers(getattr(self.provider, "force_flush", lambda: True))
+
+    def close(self) -> bool:
+        """Shut down, without a deadline; what is still held is exported first. Whether everything came through."""
+        return self._delivers(self.provider.shutdown)
+
+    def interrupt(self) -> None:
+        """End an export that waits for its next try."""
+        if self.exporter is not None:
+            self.exporter.shutdown()
+
+    def row(self) -> ProviderRow:
+        """Return the line for people."""
+        if self.exporter is None:
+            return ProviderRow(self.what, self.which, "", self.note)
+        instead = "" if self.exporter.last_ok else self.exporter.instead()
+        last = f"not needed: {instead}" if instead else self.exporter.last()
+        return ProviderRow(self.what, self.which, self.exporter.endpoint, last)
+
+    def sends_deltas(self) -> bool:
+        """Whether counters that are read from us leave as differences; False also where it cannot be seen.
+
+        The SDK tells it nowhere in public; its readers and exporters keep what they were given under this name.
+        """
+        config = getattr(self.provider, "_sdk_config", None)
+        readers = getattr(self.provider, "_metric_readers", None) or getattr(config, "metric_readers", None) or ()
+        preferred = [getattr(reader, "_preferred_temporality", None) or {} for reader in readers]
+        return any(
+            kind.__name__ == "ObservableCounter" and temporality.name == "DELTA"
+            for given in preferred
+            for kind, temporality in given.items()
+        )
+
+    def _delivers(self, send: Callable[[], Any]) -> bool:
+        failures = self.exporter.failures if self.exporter else 0
+        try:
+            said = send() is not False
+        except Exception as error:  # noqa: BLE001  (the SDK raises for readers out of time: it is this call's answer)
+            _log.debug("%s were not all sent: %s", self.what, error)
+            return False
+        if self.exporter is None:
+            return said
+        if self.exporter.unsupported:
+            return self.what != "traces"  # metrics and logs that the backend does not take are not waited for
+        return said and self.exporter.delivered_since(failures)
+
+
+def global_provider(what: Signal) -> Any:
+    """Return the provider that the application set globally; None when it set none. Never sets one."""
+    provider = _of_api(what)
+    is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
+    return None if is_proxy else provider
+
+
+def no_provider(what: Signal, note: str = "") -> ResolvedProvider:
+    """Return the API's own no-op; for metrics and logs its proxy, which a provider set later still fills."""
+    if sdk_disabled():
+        note = "OTEL_SDK_DISABLED=true"
+    elif exporter_name(what) == "none":
+        note = f"OTEL_{what.upper()}_EXPORTER=none"
+    if what == "traces":
+        return ResolvedProvider(what, trace.NoOpTracerProvider(), "none", note=note)
+    return ResolvedProvider(what, _of_api(what), "none", note=note or (NO_METRICS if what == "metrics" else NO_LOGS))
+
+
+def _of_api(what: Signal) -> Any:
+    if what == "traces":
+        return trace.get_tracer_provider()
+    if what == "metrics":
+        return metrics.get_meter_provider()
+    from opentelemetry import _logs
+
+    return _logs.get_logger_provider()
+
+
+# --- providers ------------------------------------------------------------------------------------------------------
+
+# Whose TracerProvider, MeterProvider and LoggerProvider is used.
+#
+#     argument  >  that of the spans to be scored, where others make them  >  set globally by the application (never replaced,
+#     never set by us)  >  private, exporting OTLP by OTEL_*
+#
+# Chosen when the first root starts and not at construction, so that an application may set its own after the scorer exists.
+# What the SDK does without a deadline (a flush or a shutdown with a dead collector takes 20 to 30 s) runs on a helper thread,
+# behind deadlines of ours.
+
+EXIT_TIMEOUT_S = 4.0
+"""Our own exit hook, for an application that never called ``shutdown``: within the 5 s that an exit may take in all."""
+WARM_UP_TIMEOUT_S = 5.0
+"""Longest wait for the imports of ``warm_up``, which take 0.1 to 0.3 s; after that the caller does them itself."""
+FORK_TIMEOUT_S = 2.0
+"""Longest delay of a fork while exporters are being imported: a child would inherit a held import lock, and wait for ever."""
+
+UNREACHABLE_S = 1.5
+"""How long a shutdown bears with a backend that is not there: its exporter's second try comes after some 1 s."""
+_LOOK_S = 0.02
+"""How often it is looked whether an export is stuck: the exporters do not say it."""
+
+
+class Providers:
+    """The three providers of one scorer, chosen once.
+
+    Args:
+        tracer_provider: used instead of the global one; None = the global one, else a private one.
+        meter_provider: likewise; a private one only beside a private tracer provider or when ``OTEL_EXPORTER_OTLP_*`` is set.
+        logger_provider: likewise.
+        service_name: ``service.name`` of private providers; None = ``OTEL_SERVICE_NAME``.
+        spans_file: gets every span of the tracers as well; None = there is no such file.
+
+    Attributes:
+        read_otherwise: signal → where it is read without an export, before a spans file is asked; empty = nowhere. An export of
+            ours to the default endpoint, which nobody chose, then loses nothing if it fails.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        service_name: str | None = None,
+        spans_file: SpansFile | None = None,
+    ) -> None:
+        self.spans_file = spans_file
+        self.read_otherwise: dict[Signal, Callable[[], str]] = {}
+        self._beside: Any = None
+        self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
+        self._service_name = service_name
+        self._lock = Lock()
+        self._chosen: dict[Signal, ResolvedProvider] | None = None
+        self._tracers: dict[str, Tracer] = {}
+        self._logger: Logger | None = None
+        self._warming: Thread | None = None
+        self._parts: OwnParts | None = None
+        self._helper = SerialThread("spanscore-flush")
+        self._at: ResolvedProvider | None = None
+        self._results: list[bool] = []
+        self._closed = False
+        version()  # reads files: here, as scopes are made when the first request is under way
+        weakref.finalize(self, self._helper.stop).atexit = False
+        before_fork(self, Providers._await_warm_up)
+        reset_in_child(self, Providers.reset)
+
+    def warm_up(self) -> None:
+        """Import and build on a background thread what a private provider would need, if one looks likely. Does not block.
+
+        Without it the first request would pay for it: 70 ms and more.
+        """
+        if self._warming is None and self._chosen is None:
+            self._warming = start_daemon(self._build_ahead, "spanscore-warm-up")
+
+    def resolve(self, beside: Any = None) -> None:
+        """Choose, once and for good: to be called when the first root starts. Never raises. Instant after the first call.
+
+        Args:
+            beside: a live span, where it is another's that is the first: what no argument says goes where that goes.
+        """
+        if self._chosen is None:
+            if self._warming is not None:
+                self._warming.join(WARM_UP_TIMEOUT_S)
+            with self._lock:
+                if self._chosen is None:
+                    if beside is not None and self._arguments["traces"] is None:
+                        self._beside = provider_behind(beside)
+                    self._chosen = self._choose()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the tracer provider is a private one; False before ``resolve``."""
+        return self._chosen is not None and self._chosen["traces"].which == "own"
+
+    @property
+    def tracer_provider(self) -> TracerProvider:
+        """The tracer provider in use; chooses the providers if that is to be done."""
+        provider: TracerProvider = self._provider("traces")
+        return provider
+
+    @property
+    def meter_provider(self) -> MeterProvider:
+        """The meter provider in use; likewise."""
+        provider: MeterProvider = self._provider("metrics")
+        return provider
+
+    def tracer(self, name: str = semconv.SCOPE) -> Tracer:
+        """Return the tracer of a scope; likewise."""
+        tracer = self._tracers.get(name)
+        if tracer is None:  # before 1.45 the SDK makes a new one at each call, and ids are a matter of the tracer
+            tracer = self._provider("traces").get_tracer(*scope(name))
+            if self.spans_file is not None:
+                tracer = self.spans_file.beside(tracer)
+            tracer = self._tracers.setdefault(name, tracer)
+        return tracer
+
+    def meter(self) -> Meter:
+        """Return our meter, one object per provider; likewise."""
+        return _meter_of(self._provider("metrics"))
+
+    def logger(self) -> Logger:
+        """Return our OpenTelemetry logger; likewise."""
+        if self._logger is None:  # a proxy gives a new one at each call; each finds the provider that is set later
+            self._logger = self._provider("logs").get_logger(*scope())
+        return self._logger
+
+    def service_name(self) -> str:
+        """Return ``service.name`` of the tracer provider in use, or of the one that would be chosen now; chooses nothing."""
+        chosen = self._found("traces") if self._chosen is None else self._chosen["traces"]
+        attributes = getattr(getattr(chosen and chosen.provider, "resource", None), "attributes", {})
+        return str(attributes.get("service.name") or OwnParts(self._service_name).resource.attributes["service.name"])
+
+    def resource(self) -> Mapping[str, Any]:
+        """Return the attributes of the resource of the tracer provider in use; likewise."""
+        found: Mapping[str, Any] = getattr(getattr(self.tracer_provider, "resource", None), "attributes", {})
+        return found
+
+    def force_flush(self, timeout_s: float) -> bool:
+        """Send what is waiting. Blocks for at most ``timeout_s``, and not where no backend is there.
+
+        An exporter of our own that could not connect goes on trying, up to 10 s: that is not waited for.
+
+        Returns:
+            True only when everything came through in time; a signal that is read otherwise, and is sent to an endpoint that
+            nobody chose, need not. Of a provider that is not ours it is what the SDK says, which is True also when an export
+            failed.
+        """
+        return self._chosen is None or self._answer(self._helper.do(self._flush_all), timeout_s)
+
+    def start_flush_of_spans(self) -> Future[bool]:
+        """Begin to send the spans that are waiting; does not block. It is the pace at which held spans leave."""
+        return self._helper.do(self._flush_spans)
+
+    def start_flush_of_metrics(self) -> Future[bool]:
+        """Begin to export the sums by our own exporter; does not block. False without one: other providers hide failures."""
+        return self._helper.do(self._flush_metrics)
+
+    def shutdown(self, timeout_s: float) -> bool:
+        """Send what is waiting and shut down what is ours, nothing else. Blocks for at most ``timeout_s``.
+
+        A backend that is not there is tried once more; then it is given up, within ``UNREACHABLE_S``.
+
+        Returns:
+            Whether all of it was delivered in time; True where nothing is ours.
+        """
+        own = self._own()
+        if self._closed or not own:
+            self._helper.stop()
+            return True
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        delivered = self._answer(self._helper.do(self._close_all), timeout_s, patience_s=UNREACHABLE_S)
+        for chosen in own:
+            chosen.interrupt()
+        self._helper.stop()
+        return delivered
+
+    def describe(self) -> list[ProviderRow]:
+        """Return one row per signal, for ``status()``."""
+        if self._chosen is not None:
+            return [chosen.row() for chosen in self._chosen.values()]
+        which = {what: "none" if given is None else "given" for what, given in self._arguments.items()}
+        return [ProviderRow(what, which[what], "", "chosen when the first run starts") for what in SIGNALS]
+
+    def notes(self, served: Page | None = None) -> list[str]:
+        """Return what must be known of the metrics, for ``status()``; ``served``: the page that a Prometheus reads, if any."""
+        metrics = None if self._chosen is None else self._chosen["metrics"]
+        if metrics is None:
+            return []
+        if served is None:
+            return [DELTA] if metrics.sends_deltas() else []
+        is_sent = metrics.which != "none" and (metrics.which != "own" or has_endpoint())
+        is_unread = not is_sent and served.is_loopback and semconv.KUBERNETES_ENV in os.environ
+        return [IN_POD_ONLY] if is_unread else []
+
+    def mention_lacking_metrics(self, served: Page | None = None) -> None:
+        """Log once that no alert can work: nothing can read the metrics, or the rules cannot."""
+        lacks = served is None and any(row.last == NO_METRICS for row in self.describe())
+        for why in (*([NO_METRICS] if lacks else ()), *self.notes(served)):
+            log_once(why, why, level=logging.INFO if why == DELTA else logging.WARNING)
+
+    def _provider(self, what: Signal) -> Any:
+        self.resolve()
+        assert self._chosen is not None  # resolve always chooses
+        return self._chosen[what].provider
+
+    def _own(self) -> list[ResolvedProvider]:
+        return [chosen for chosen in (self._chosen or {}).values() if chosen.which == "own"]
+
+    def _flush_all(self) -> bool:
+        return self._each((self._chosen or {}).values(), lambda chosen: chosen.flush())
+
+    def _flush_spans(self) -> bool:
+        return self._chosen is None or self._each([self._chosen["traces"]], lambda chosen: chosen.flush())
+
+    def _flush_metrics(self) -> bool:
+        own = [chosen for chosen in self._own() if chosen.what == "metrics"]
+        return bool(own) and self._each(own, lambda chosen: chosen.flush() and chosen.is_exported)
+
+    def _close_all(self) -> bool:
+        return self._each(self._own(), lambda chosen: chosen.close())
+
+    def _each(self, providers: Iterable[ResolvedProvider], deliver: Callable[[ResolvedProvider], bool]) -> bool:
+        """Whether all succeed, one after another, spare ones last; each is tried, also after one that failed. Helper thread."""
+        self._results = results = []
+        for self._at in sorted(providers, key=_is_spare):
+            results.append(deliver(self._at))
+        self._at = None
+        return all(results)
+
+    def _answer(self, future: Future[bool], timeout_s: float, *, patience_s: float = 0.0) -> bool:
+        """Wait for an answer, or until the export under way is found to be stuck and ``patience_s`` have passed."""
+        began = monotonic()
+        while (left_s := began + timeout_s - monotonic()) > 0:
+            if wait([future], min(left_s, _LOOK_S)).done:
+                return future.result()
+            if self._is_stuck() and monotonic() - began >= patience_s:
+                return self._has_all_needed(future)
+        return future.done() and future.result()
+
+    def _is_stuck(self) -> bool:
+        """Whether what is being flushed now waits behind an exporter that could not connect."""
+        at = self._at
+        return at is not None and at.exporter is not None and at.exporter.unreachable
+
+    def _has_all_needed(self, future: Future[bool]) -> bool:
+        """Whether an answer does not depend on the export that is stuck, nor on those that wait behind it."""
+        every = (self._chosen or {}).values()
+        needed = [chosen for chosen in every if chosen.which != "none" and not _is_spare(chosen)]
+        at = self._at
+        return at is not None and _is_spare(at) and (not needed or (future.running() and all(self._results)))
+
+    def _choose(self) -> dict[Signal, ResolvedProvider]:
+        build = self._to_build()
+        if build and (self._parts is None or self._parts.environment != otel_environment()):
+            self._parts = OwnParts(self._service_name)  # nothing was built ahead, or for other variables
+        chosen = {
+            what: self._build(what) if what in build else self._found(what) or no_provider(what) for what in SIGNALS
+        }
+        self._helper.start()  # now, as no thread can be started any more at interpreter exit (from Python 3.12 on)
+        if any(one.which == "own" for one in chosen.values()):
+            atexit.register(self._at_exit)
+        return chosen
+
+    def _to_build(self) -> list[Signal]:
+        """Return the signals for which a provider of our own is due."""
+        if sdk_disabled():
+            return []
+        missing = [what for what in SIGNALS if self._found(what) is None]
+        if "traces" not in missing and not has_endpoint():
+            return []
+        return [what for what in missing if what == "traces" or exporter_name(what) != "none"]
+
+    def _found(self, what: Signal) -> ResolvedProvider | None:
+        if self._arguments[what] is not None:
+            return ResolvedProvider(what, self._arguments[what], "given")
+        if what == "traces" and self._beside is not None:
+            return ResolvedProvider(what, self._beside, "given")
+        provider = global_provider(what)
+        return None if provider is None else ResolvedProvider(what, provider, "global")
+
+    def _build(self, what: Signal) -> ResolvedProvider:
+        assert self._parts is not None  # made before any signal is built
+        try:
+            provider, exporter = self._parts.provider(what), self._parts.exporter(what)
+        except Exception as error:  # noqa: BLE001  (a wrong OTEL_ variable must not break the application's first request)
+            _log.warning("%s are not exported, as no exporter could be built: %s", what, error)
+            return no_provider(what, f"no exporter could be built: {error}")
+        if exporter is not None:
+            exporter.instead = partial(self._instead, what)
+        return ResolvedProvider(
+            what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
+        )
+
+    def _instead(self, what: Signal) -> str:
+        if not is_sent_by_default(what):
+            return ""
+        in_file = "" if self.spans_file is None else self.spans_file.instead(metrics=what == "metrics")
+        return self.read_otherwise[what]() if what in self.read_otherwise else in_file
+
+    def _build_ahead(self) -> None:
+        parts = OwnParts(self._service_name)
+        try:
+            for what in self._to_build():
+                parts.exporter(what)
+            _ = parts.resource
+        except Exception:  # noqa: BLE001  (resolve meets the same error again, and says it)
+            return
+        self._parts = parts
+
+    def _at_exit(self) -> None:
+        self.shutdown(EXIT_TIMEOUT_S)
+
+    def _await_warm_up(self) -> None:
+        if self._warming is not None:
+            self._warming.join(FORK_TIMEOUT_S)
+
+    def reset(self) -> None:
+        """Go on without the threads: in a forked child. What was chosen stays."""
+        self._lock, self._warming, self._helper, self._at = Lock(), None, SerialThread("spanscore-flush"), None
+        if self._parts is not None:
+            self._parts.reset()
+        # Not under gevent: starting a greenlet lets the parent's other greenlets run in a child that is about to exec.
+        if self._chosen is not None and not self._closed and gevent_monkey() is None:
+            self._helper.start()
+
+
+def _is_spare(chosen: ResolvedProvider) -> bool:
+    """Whether nothing is lost if the signal is not exported."""
+    return chosen.exporter is not None and bool(chosen.exporter.instead())
+
+
+_meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()
+
+
+def _meter_of(provider: Any) -> Meter:
+    """Return one meter per provider: a proxy gives a new one at each call, and each would make its instruments again."""
+    meter = _meters.get(provider)
+    return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))

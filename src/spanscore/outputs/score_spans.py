@@ -1,0 +1,548 @@
+"""Scores, annotations and judge calls → spans: children of the unit's span, with ids that every replica would choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
+from time import time_ns
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    TraceState,
+    get_current_span,
+    set_span_in_context,
+)
+
+from spanscore import semconv
+from spanscore.core.codecs.messages import ASSISTANT, USER, text_message
+from spanscore.core.codecs.text import safe_text, to_wire, wire_values
+from spanscore.core.sample import Annotation
+from spanscore.core.score import JudgeCall, Score, Transcript, id_of, score_attributes
+from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.scope import scope
+from spanscore.outputs.spans import PresetSpanFactory, readable_span
+
+__all__ = [
+    "EXPLANATION_MAX_CHARS",
+    "AnnotationSpans",
+    "EvaluationSpans",
+    "JudgeSpans",
+    "annotation_attributes",
+    "context_above",
+    "context_of",
+    "error_type_of",
+    "evaluator_type",
+    "judge_model_of",
+    "result_attributes",
+    "span_context_above",
+    "span_context_of",
+    "unit_facts",
+]
+
+# --- emission -------------------------------------------------------------------------------------------------------
+
+# What sinks have in common: they point at the scored span, and cut what is too long.
+
+_COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
+"""What queries group by, beside the unit's model: a structural query may see one block only, not the unit's span beside it."""
+
+EXPLANATION_MAX_CHARS = 2000
+"""Some backends cut, some refuse long attributes; the counts behind a score come first and survive the cut."""
+_latest: list[tuple[SpanData | None, Context]] = [(None, Context())]
+"""The span of which a context was made last, without content; each sink asks for that of the same one."""
+
+
+def span_context_of(span: SpanData) -> SpanContext:
+    """Return the identity of a span that ended, with its own flags: they decide whether what points at it is exported."""
+    return SpanContext(
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        is_remote=False,
+        trace_flags=TraceFlags(span.trace_flags),
+        trace_state=TraceState.from_header([span.trace_state]) if span.trace_state else None,
+    )
+
+
+def context_of(span: SpanData) -> Context:
+    """Return a context in which that span is the current one, and nothing else is set; the same for all sinks of a unit."""
+    known, context = _latest[0]
+    if known is not span:
+        context = set_span_in_context(NonRecordingSpan(span_context_of(span)), Context())
+        _latest[0] = span, context
+    return context
+
+
+def span_context_above(unit: UnitKey) -> SpanContext:
+    """Return the identity of a unit's span of which nothing is known but its ids: taken to be sampled, in another process."""
+    return SpanContext(*unit, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def context_above(unit: UnitKey) -> Context:
+    """Return a context in which that span is the current one, and nothing else is set."""
+    return set_span_in_context(NonRecordingSpan(span_context_above(unit)), Context())
+
+
+def annotation_attributes(label: Annotation) -> dict[str, Any]:
+    """Return what a label's span and its event both say; None is left out later."""
+    return {
+        semconv.EVALUATION_NAME: label.name,
+        semconv.EVALUATION_SCORE_VALUE: label.quality,
+        semconv.EVALUATION_SCORE_LABEL: label.text,
+        semconv.EVALUATION_EXPLANATION: None if label.comment is None else _cut(label.comment),
+        semconv.EVALUATOR_ID: label.name,
+        semconv.EVALUATOR_TYPE: "human",
+        semconv.ANNOTATOR: label.annotator,
+        semconv.FEEDBACK_KEY: label.key,
+        semconv.SCORE_ID: label.id,
+        semconv.SCORE_REVISION: label.revision,
+    }
+
+
+def unit_facts(unit: Unit, root: SpanData) -> dict[str, Any]:
+    """Return the attributes by which backends group the scores of a unit, on evaluation spans and events."""
+    facts = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
+    target = facts.get(semconv.AGENT_NAME) or facts.get(semconv.WORKFLOW_NAME)
+    return facts | {semconv.EVALUATION_TARGET: target, semconv.SCORED_REQUEST_MODEL: unit.request_model}
+
+
+def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
+    """Return what an evaluation's span and its event both say, explanations only with ``content``; None is left out later."""
+    return {
+        semconv.EVALUATION_NAME: score.metric,
+        semconv.EVALUATOR_ID: score.metric,
+        semconv.EVALUATOR_VERSION: score.evaluator_version or None,
+        semconv.EVALUATOR_TYPE: evaluator_type(score),
+        semconv.JUDGE_MODEL: judge_model_of(score),
+        semconv.METRIC_KIND: score.kind,
+        semconv.METRIC_DIRECTION: score.direction,
+        semconv.EVALUATION_SCORE_VALUE: None if score.value is None else float(score.value),
+        semconv.EVALUATION_SCORE_LABEL: score.label,
+        semconv.EVALUATION_EXPLANATION: _explanation_of(score) if content else None,
+        semconv.EVALUATION_SOURCE: score.source,
+        semconv.ERROR_TYPE: error_type_of(score),
+        semconv.OUTCOME: None if score.value is not None else str(score.outcome),
+        semconv.APPLICABLE: score.applies,
+        semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
+    }
+
+
+def evaluator_type(score: Score) -> str:
+    """Return ``llm_judge`` if a model was asked, else ``deterministic``."""
+    return "llm_judge" if score.judge_model or score.usage.calls else "deterministic"
+
+
+def judge_model_of(score: Score) -> str | None:
+    """Return the model that judged, as its provider names it; None if none was asked."""
+    return score.judge_model or next((call.model for call in score.usage.calls if call.model), None)
+
+
+def error_type_of(score: Score) -> str | None:
+    """Return why an evaluation failed; None for one that did not."""
+    return (score.error_type or str(score.outcome)) if score.outcome.failed else None
+
+
+def _explanation_of(score: Score) -> str | None:
+    """Return the explanation, or why there is no value, cut to what a backend takes. It may quote content."""
+    text = score.explanation or score.reason
+    return None if text is None else _cut(text)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= EXPLANATION_MAX_CHARS:
+        return text
+    return text[: EXPLANATION_MAX_CHARS - 1] + "…"
+
+
+# --- annotation span ------------------------------------------------------------------------------------------------
+
+# One span per label: child of the unit's span, by its ids alone, with an id that any process would choose too.
+#
+# It stands at the time at which somebody said so: the last of a unit, name and annotator is the one that holds.
+
+_LASTS_NS = 1_000
+"""As evaluation spans: Jaeger warns of a span that ends where it starts."""
+
+
+class AnnotationSpans:
+    """Writes labels through the application's own tracer provider, as evaluations by people.
+
+    Args:
+        providers: gives the tracer of the scope ``spanscore``.
+    """
+
+    def __init__(self, providers: Providers) -> None:
+        self._providers = providers
+        self._chosen: PresetSpanFactory | None = None
+
+    def write(self, label: Annotation) -> None:
+        """Write a span for a label of a unit that is known."""
+        if label.unit is None:
+            return
+        tracer = self._providers.tracer(semconv.SCOPE)
+        self._chosen = self._chosen or PresetSpanFactory.of(tracer)
+        own_id = int(label.id[:16], 16)
+        start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=own_id)
+        said_ns = time_ns() if label.when_ns is None else label.when_ns
+        span = start(
+            f"{semconv.EVALUATION} {label.name}",
+            context=context_above(label.unit),
+            kind=SpanKind.INTERNAL,
+            attributes=wire_values(_attributes(label)),
+            links=[Link(span_context_above(label.unit), {})],
+            start_time=said_ns,
+        )
+        span.end(end_time=said_ns + _LASTS_NS)
+
+
+def _attributes(label: Annotation) -> dict[str, Any]:
+    said = annotation_attributes(label)
+    annotation = {
+        "name": label.name,
+        "score": label.quality,
+        "label": label.text,
+        "explanation": said[semconv.EVALUATION_EXPLANATION],
+        "annotator_kind": semconv.ANNOTATOR_HUMAN,
+        "identifier": label.annotator,
+    }
+    return {
+        semconv.OPERATION_NAME: semconv.EVALUATION,
+        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
+        **{semconv.OPENINFERENCE_EVALUATION + part: held for part, held in annotation.items()},
+        **said,
+        semconv.SCORE + label.name: label.quality,
+        semconv.LABEL + label.name: label.text,
+        semconv.QUALITY: label.quality,
+    }
+
+
+# --- evaluation span ------------------------------------------------------------------------------------------------
+
+# One span per score: child of the unit's span and linked to it, at its end, with an id that any replica would choose too.
+#
+# Late scores arrive this way, and backends that cannot wait for a held root see no other.
+
+_INTERNAL = SpanKind.INTERNAL
+_UNSET = Status(StatusCode.UNSET)
+
+
+class EvaluationSpans:
+    """Writes evaluation spans through the application's own tracer provider.
+
+    Nothing is written for a unit whose trace is not sampled, as its parent is nowhere to be seen.
+
+    Args:
+        providers: gives the tracer of the scope ``spanscore``.
+        content: whether explanations, which quote prompts and answers, may be exported.
+    """
+
+    def __init__(self, providers: Providers, content: bool = False) -> None:
+        self._providers = providers
+        self._content = content
+        self._labels = AnnotationSpans(providers)
+        self._chosen: PresetSpanFactory | None = None
+        self._latest: tuple[Any, Any] = (None, None)
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Write a span per score."""
+        root = unit.root
+        if root is None or not root.sampled:
+            return
+        tracer, of_unit = self._providers.tracer(semconv.SCOPE), unit_facts(unit, root)
+        for score in scores:
+            identity = score.id or id_of(score, unit)
+            span_id, attributes = int(identity[:16], 16), self._attributes(of_unit, unit, score, identity)
+            if root.resource is None or not hasattr(tracer, "span_processor"):
+                self._start_and_end(tracer, unit, score, span_id, attributes)
+            else:
+                resource = self._resource_of(root.resource)
+                tracer.span_processor.on_end(_hand_built(unit, score, span_id, attributes, resource))
+
+    def label(self, label: Annotation) -> None:
+        """Write a span for what somebody said; none where nobody knows of which unit."""
+        self._labels.write(label)
+
+    def shutdown(self) -> None:
+        """Hold nothing back: the spans are with the tracer provider."""
+
+    def _start_and_end(
+        self, tracer: Tracer, unit: Unit, score: Score, span_id: int, attributes: dict[str, Any]
+    ) -> None:
+        root = unit.root
+        assert root is not None
+        self._chosen = chosen = self._chosen or PresetSpanFactory.of(tracer)
+        name, context = f"{semconv.EVALUATION} {score.metric}", context_of(root)
+        above = get_current_span(context).get_span_context()
+        links, start_ns = _links(unit, above), _start_ns(root)
+        if chosen is not None and above.is_valid and not chosen.watched and chosen.keeps(above):
+            ids = chosen.ids_of(above, above.trace_id, span_id, above.trace_state)
+            chosen.finish(name, ids, above, _INTERNAL, attributes, _status(score), start_ns, root.end_ns, links)
+            return
+        start = tracer.start_span if chosen is None else partial(chosen.start_span, span_id=span_id)
+        span = start(name, context=context, kind=_INTERNAL, attributes=attributes, links=links, start_time=start_ns)
+        if score.outcome.failed:
+            span.set_status(_status(score))
+        span.end(end_time=root.end_ns)
+
+    def _resource_of(self, attributes: Mapping[str, Any]) -> Any:
+        """Return the resource of a scored application; spans of one share theirs, and to make it is half of a span's cost."""
+        known, resource = self._latest
+        if known is not attributes:
+            from spanscore.outputs.spans import HashedResource
+
+            resource = HashedResource(dict(attributes))
+            self._latest = attributes, resource
+        return resource
+
+    def _attributes(self, of_unit: Mapping[str, Any], unit: Unit, score: Score, identity: str) -> dict[str, Any]:
+        result = result_attributes(score, content=self._content)
+        return wire_values(
+            {
+                **of_unit,
+                **score_attributes(score),
+                **result,
+                **_openinference(score, result),
+                **_ours(score, identity),
+                **_judge(score),
+                **_session(unit),
+            }
+        )
+
+
+_NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
+    semconv.OPENINFERENCE_EVALUATION + name
+    for name in ("name", "score", "label", "explanation", "annotator_kind", "identifier")
+)
+
+
+def _openinference(score: Score, result: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        semconv.OPERATION_NAME: semconv.EVALUATION,
+        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
+        _NAME: score.metric,
+        _SCORE: result[semconv.EVALUATION_SCORE_VALUE],
+        _LABEL: score.label,
+        _EXPLANATION: result[semconv.EVALUATION_EXPLANATION],
+        _ANNOTATOR: "LLM" if evaluator_type(score) == "llm_judge" else "CODE",
+        _IDENTIFIER: score.evaluator_version or score.version,
+    }
+
+
+def _ours(score: Score, identity: str) -> dict[str, Any]:
+    return {
+        semconv.VERDICT: None if score.is_shadow else score.label,
+        semconv.METRIC_VERSION: score.version,
+        semconv.METRIC_RANGE: None if score.range is None else [float(bound) for bound in score.range],
+        semconv.METRIC_PASS_AT: None if score.range is None else float(score.scale.pass_at),
+        semconv.QUALITY: None if score.quality is None else float(score.quality),
+        semconv.SAMPLING_RULE: score.rule,
+        semconv.JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: score.contradictions or None,
+        semconv.SCORE_ID: identity,
+        semconv.SCORE_REVISION: score.revision,
+    }
+
+
+def _session(unit: Unit) -> dict[str, Any]:
+    session = unit.session
+    return {} if session is None else {semconv.SESSION_TURNS: session.turns, semconv.SESSION_END: session.end}
+
+
+def _links(unit: Unit, root: SpanContext) -> list[Link]:
+    """Return links to what was scored: the unit's span, or those of a session's turns."""
+    turns = () if unit.session is None else unit.session.links
+    return [Link(root, {}), *(Link(_other(root, turn), {}) for turn in turns if turn != unit.key)]
+
+
+def _other(near: SpanContext, key: UnitKey) -> SpanContext:
+    return SpanContext(key.trace_id, key.span_id, is_remote=True, trace_flags=near.trace_flags)
+
+
+def _judge(score: Score) -> dict[str, Any]:
+    model, usage = {semconv.REQUEST_MODEL: judge_model_of(score)}, score.usage
+    if not usage.calls:
+        return model
+    return model | {
+        semconv.JUDGE_INPUT_TOKENS: usage.input_tokens,
+        semconv.JUDGE_OUTPUT_TOKENS: usage.output_tokens,
+        semconv.JUDGE_COST_USD: None if usage.cost_usd is None else float(usage.cost_usd),
+        semconv.JUDGE_CALLS_ATTRIBUTE: len(usage.calls),
+        semconv.JUDGE_CACHED_CALLS: usage.cached_calls,
+        semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(usage.input_truncated_ratio),
+        semconv.JUDGE_DURATION_ATTRIBUTE: float(usage.duration_s),
+    }
+
+
+def _start_ns(root: SpanData) -> int:
+    return max(root.start_ns, root.end_ns - _LASTS_NS)
+
+
+def _status(score: Score) -> Status:
+    """ERROR is for an evaluation that failed, never for a low score. Its reason holds no content."""
+    if not score.outcome.failed:
+        return _UNSET
+    return Status(StatusCode.ERROR, safe_text(score.reason or error_type_of(score) or ""))
+
+
+def _hand_built(unit: Unit, score: Score, span_id: int, attributes: dict[str, Any], resource: Any) -> Any:
+    """Build a span with the resource of the scored application, which a tracer of this process cannot give."""
+    root = unit.root
+    assert root is not None
+    parent = get_current_span(context_of(root)).get_span_context()
+    return readable_span()(
+        name=f"{semconv.EVALUATION} {score.metric}",
+        context=SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state),
+        parent=parent,
+        resource=resource,
+        attributes=attributes,
+        links=_links(unit, parent),
+        kind=_INTERNAL,
+        status=_status(score),
+        start_time=_start_ns(root),
+        end_time=root.end_ns,
+        instrumentation_scope=_scope(),
+    )
+
+
+@cache
+def _scope() -> Any:
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    return InstrumentationScope(*scope())
+
+
+# --- judge span -----------------------------------------------------------------------------------------------------
+
+# One span per call of a judge: for those who debug an evaluator, and want to read what its judge was asked.
+#
+# The calls of a score make a trace of their own, whose id is the score's (``spanscore.score.id`` on the evaluation span), and
+# each is linked to the evaluation span: below it they would stretch the trace that was scored. A call is one request: each
+# attempt of a question has a span, with its own time, error and bill, so that the waits between them are seen, and the spans
+# of
+# a trace add up to what the evaluation span says of the score.
+
+
+class JudgeSpans:
+    """Writes what judges were asked through the application's own tracer provider.
+
+    Nothing is written for a unit whose trace is not sampled, and of the others all: the head sampler would decide by dice about
+    a trace of its own, and has decided about the one that was scored.
+
+    Args:
+        providers: gives the tracer of the scope ``spanscore.judge``.
+        to_evaluation: whether there are evaluation spans to link to; else it is the unit's span.
+    """
+
+    def __init__(self, providers: Providers, *, to_evaluation: bool = True) -> None:
+        self._providers = providers
+        self._to_evaluation = to_evaluation
+        self._chosen: PresetSpanFactory | None = None
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Write a span per call of each score."""
+        root = unit.root
+        if root is None or not root.sampled:
+            return
+        scored = span_context_of(root)
+        for score in scores:
+            identity = score.id or id_of(score, unit)
+            target = _with_span_id(scored, int(identity[:16], 16)) if self._to_evaluation else scored
+            for call, said in _told_once(score.usage.calls):
+                self._write(score, call, said, identity, target)
+
+    def shutdown(self) -> None:
+        """Hold nothing back: the spans are with the tracer provider."""
+
+    def _write(self, score: Score, call: JudgeCall, said: Transcript, identity: str, target: SpanContext) -> None:
+        attributes = wire_values(_judge_call_attributes(score, call, said) | {semconv.SCORE_ID: identity})
+        span = self._start(int(identity, 16), attributes)(
+            f"{attributes[semconv.OPERATION_NAME]} {said.asked_model or call.model}".rstrip(),
+            context=Context(),
+            kind=SpanKind.CLIENT if said.provider and not call.cached else SpanKind.INTERNAL,
+            attributes=attributes,
+            links=[Link(target, {})],
+            start_time=said.ended_ns - max(_LASTS_NS, int(call.duration_s * 1e9)),
+        )
+        if call.error_type is not None:
+            span.set_status(Status(StatusCode.ERROR, safe_text(said.trouble or call.error_type)))
+        span.end(end_time=said.ended_ns)
+
+    def _start(self, trace_id: int, attributes: Mapping[str, Any]) -> Any:
+        """Return what starts a sampled span of that trace; of a tracer that is not the SDK's, one of any."""
+        tracer = self._providers.tracer(semconv.JUDGE_SCOPE)
+        self._chosen = self._chosen or PresetSpanFactory.of(tracer)
+        if self._chosen is None:
+            return tracer.start_span
+        from opentelemetry.sdk.trace.sampling import Decision, SamplingResult
+
+        sampling = SamplingResult(Decision.RECORD_AND_SAMPLE, attributes)
+        return partial(self._chosen.start_span, trace_id=trace_id, sampling=sampling)
+
+
+def _told_once(calls: Sequence[JudgeCall]) -> Iterator[tuple[JudgeCall, Transcript]]:
+    """Yield calls with their transcripts; the question of several attempts stands on the last of them."""
+    later: set[tuple[str, str]] = set()
+    told: list[tuple[JudgeCall, Transcript]] = []
+    for call in reversed(calls):
+        said = call.transcript
+        if said is not None:
+            question = said.system, said.user
+            is_told = question in later and not said.answer
+            told.append((call, said.without_question() if is_told else said))
+            later.add(question)
+    yield from reversed(told)
+
+
+def _judge_call_attributes(score: Score, call: JudgeCall, said: Transcript) -> dict[str, Any]:
+    answered = call.error_type is None or bool(said.finish or said.answer)
+    return {
+        semconv.OPERATION_NAME: said.operation,
+        semconv.PROVIDER_NAME: said.provider or None,
+        semconv.REQUEST_MODEL: said.asked_model or None,
+        semconv.RESPONSE_MODEL: call.model if answered and call.model else None,
+        semconv.RESPONSE_FINISH_REASONS: None if said.finish is None else [said.finish],
+        **_usage(call),
+        semconv.ERROR_TYPE: call.error_type,
+        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_KINDS[said.operation],
+        semconv.EVALUATION_NAME: score.metric,
+        semconv.EVALUATOR_VERSION: score.evaluator_version or None,
+        semconv.EVALUATION_SOURCE: score.source,
+        semconv.JUDGE_STEP: call.step,
+        semconv.JUDGE_CACHED_CALLS: int(call.cached),
+        semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(call.input_truncated_ratio) or None,
+        semconv.JUDGE_COST_USD: None if call.cost_usd is None else float(call.cost_usd),
+        **_content(said),
+    }
+
+
+def _usage(call: JudgeCall) -> dict[str, Any]:
+    """Return the tokens that were told: those of a call that was given up are an estimate, and no usage."""
+    if call.estimated or not (call.input_tokens or call.output_tokens):
+        return {}
+    cached = call.cached_input_tokens or None
+    counted = {semconv.USAGE_INPUT_TOKENS: call.input_tokens, semconv.USAGE_OUTPUT_TOKENS: call.output_tokens}
+    return {**counted, semconv.USAGE_CACHE_READ_INPUT_TOKENS: cached}
+
+
+def _content(said: Transcript) -> dict[str, Any]:
+    return {
+        semconv.SYSTEM_INSTRUCTIONS: to_wire([{"type": "text", "content": said.system}]) if said.system else None,
+        semconv.INPUT_MESSAGES: to_wire([text_message(USER, said.user)]) if said.user else None,
+        semconv.OUTPUT_MESSAGES: to_wire([_answer(said)]) if said.answer else None,
+    }
+
+
+def _answer(said: Transcript) -> dict[str, Any]:
+    return {**text_message(ASSISTANT, said.answer), "finish_reason": said.finish or "unknown"}
+
+
+def _with_span_id(scored: SpanContext, span_id: int) -> SpanContext:
+    return SpanContext(scored.trace_id, span_id, False, scored.trace_flags, scored.trace_state)

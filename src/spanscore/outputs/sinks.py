@@ -1,0 +1,82 @@
+"""CompositeSink: all sinks of a scorer as one; and the names of the built-in sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, detach, set_value
+
+from spanscore.core.log import log_internal_error, type_name
+from spanscore.core.plugins import Registry
+from spanscore.core.sample import Annotation
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
+from spanscore.protocols import AnnotationSink, Sink
+
+__all__ = ["SINKS", "CompositeSink"]
+
+# --- composite ------------------------------------------------------------------------------------------------------
+
+# CompositeSink: all sinks of a scorer as one, and the one place where what a sink raises is caught.
+
+
+class CompositeSink:
+    """Hands everything on to each of its sinks, inside of which no instrumentation makes spans of its own. Never raises.
+
+    Args:
+        sinks: in the order in which they are called.
+    """
+
+    def __init__(self, sinks: Iterable[Sink] = ()) -> None:
+        self._sinks = [*sinks]
+
+    def prepend(self, sinks: Iterable[Sink]) -> None:
+        """Call these too, before the others."""
+        self._sinks[:0] = sinks
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Publish the scores through every sink; one that raises does not keep the others from theirs."""
+        marked = _unwatched()
+        for sink in self._sinks:
+            _safely("publish scores through", sink, partial(sink.emit, unit, scores), marked)
+
+    def label(self, label: Annotation) -> None:
+        """Publish a label through every sink that takes labels, likewise."""
+        marked = _unwatched()
+        for sink in self._sinks:
+            if isinstance(sink, AnnotationSink):
+                _safely("publish a label through", sink, partial(sink.label, label), marked)
+
+    def shutdown(self) -> None:
+        """Let every sink go, once: what is emitted after it goes nowhere."""
+        sinks, self._sinks = self._sinks, []
+        for sink in sinks:
+            _safely("close", sink, sink.shutdown, _unwatched())
+
+
+def _unwatched() -> Context:
+    """Return the context of the caller in which nothing is traced."""
+    return set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
+
+
+def _safely(what: str, sink: Sink, call: Callable[[], None], within: Context) -> None:
+    token = attach(within)
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001  (a user's sink, or an exporter of the application, must not end the span thread)
+        log_internal_error(f"{what} {type_name(sink)}", error)
+    finally:
+        detach(token)
+
+
+# --- registry -------------------------------------------------------------------------------------------------------
+
+# Which sinks there are, by name. A new one is a file here, and a line in this one.
+
+_BUILT_IN = {
+    "evaluation_span": "spanscore.outputs.score_spans:EvaluationSpans",
+    "event": "spanscore.outputs.score_events:Events",
+    "instruments": "spanscore.outputs.score_events:Instruments",
+}
+SINKS = Registry(kind="sink", protocol=Sink, outside="my_pkg.sinks:MySink", built_in=_BUILT_IN, offers=("content",))

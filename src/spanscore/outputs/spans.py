@@ -1,0 +1,505 @@
+"""Spans of ours: ids, scopes, head sampling, and spans that start or end at another time than their work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cache, cached_property
+from random import Random
+from time import time_ns
+from typing import Any
+
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    TraceState,
+    get_current_span,
+    set_span_in_context,
+)
+
+from spanscore.core.log import log_internal_error
+from spanscore.core.threads import reset_in_child
+
+__all__ = [
+    "DeferredSpan",
+    "HashedResource",
+    "KnownDecision",
+    "LiveSpan",
+    "OwnIds",
+    "PresetSpanFactory",
+    "Watchers",
+    "emit_finished",
+    "ids_of",
+    "readable_span",
+]
+
+# --- ids ------------------------------------------------------------------------------------------------------------
+
+# Ids of spans and traces, from a random generator of our own.
+#
+# The SDK's generator draws from the ``random`` module. Drawn from another thread, that would shift what an application which
+# seeded it draws next, and its answers with it.
+
+_random = Random()
+_bits = _random.getrandbits
+reset_in_child(_random, Random.seed)
+
+
+class OwnIds:
+    """Generates ids as the SDK's ``RandomIdGenerator`` does."""
+
+    def generate_span_id(self) -> int:
+        """Return 64 random bits, never 0."""
+        return _bits(64) or self.generate_span_id()
+
+    def generate_trace_id(self) -> int:
+        """Return 128 random bits, never 0."""
+        return _bits(128) or self.generate_trace_id()
+
+    def is_trace_id_random(self) -> bool:
+        """Yes: W3C Trace Context, level 2."""
+        return True
+
+
+def ids_of(tracer: Any) -> Any:
+    """Return what generates ids in a tracer's name: one that the application chose is asked."""
+    chosen = tracer.id_generator
+    is_default = type(chosen).__module__ == "opentelemetry.sdk.trace.id_generator"
+    return OwnIds() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen
+
+
+# --- hashed resource ------------------------------------------------------------------------------------------------
+
+# HashedResource: a resource whose hash is made once.
+#
+# The OTLP exporters look the resource up for each span and each event that they send, and the SDK's own writes all its
+# attributes
+# as JSON whenever that is asked for: a twentieth of what it takes to send an evaluation span.
+
+
+class HashedResource(Resource):
+    """A resource that equals the SDK's of the same attributes."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        """Return what the SDK's hash of these attributes is."""
+        return self._hash
+
+
+# --- head sampling --------------------------------------------------------------------------------------------------
+
+# KnownDecision: head samplers whose answer is known without asking them.
+#
+# The SDK's default keeps every root, and every child of a span that was kept. To ask it costs as much as to make the span.
+
+
+class KnownDecision:
+    """Knows which spans a head sampler keeps, with the attributes and the trace state that they bring.
+
+    Args:
+        sampler: of the tracer; one that is not the SDK's has to be asked about every span.
+    """
+
+    def __init__(self, sampler: Any) -> None:
+        based = sampler if _is_sdks(sampler, "ParentBased") else None
+        self._root, self._local, self._remote = (
+            _keeps_all(sampler if based is None else getattr(based, name, None))
+            for name in ("_root", "_local_parent_sampled", "_remote_parent_sampled")
+        )
+        self._all = based is None and self._root
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every span is kept, but below a parent that was dropped itself."""
+        return self._root and self._local and self._remote
+
+    def keeps(self, parent: SpanContext | None) -> bool:
+        """Whether a span is kept for sure; None is the parent of the first of a trace. False: ask."""
+        if parent is None:
+            return self._root
+        return self._all or (parent.trace_flags & 1 == 1 and (self._remote if parent.is_remote else self._local))
+
+
+def _keeps_all(sampler: Any) -> bool:
+    decision = getattr(sampler, "_decision", None)
+    return _is_sdks(sampler, "StaticSampler") and getattr(decision, "name", None) == "RECORD_AND_SAMPLE"
+
+
+def _is_sdks(sampler: Any, name: str) -> bool:
+    cls = type(sampler)
+    return cls.__name__ == name and cls.__module__ == "opentelemetry.sdk.trace.sampling"
+
+
+# --- deferred span --------------------------------------------------------------------------------------------------
+
+# DeferredSpan: a span that is made when it ends, because no processor looks at it before.
+#
+# The SDK's span is there to be written to while its work goes on: a lock, a bounded mapping that cleans each value, a copy of
+# itself at the end. That costs 50 µs, five times what a finished span costs. Ours are made after the fact, and the batch and
+# the simple processor of the SDK look at finished spans only. Where a processor that looks at starts is there (one that
+# stamps
+# every span with a tenant, say), the SDK's own span is used.
+
+_UNSET = Status(StatusCode.UNSET)
+_PLAIN = frozenset({str, int, float, bool})
+
+
+class DeferredSpan(NonRecordingSpan):
+    """A span that keeps what is set on it, and gives the processors of its tracer a finished one. Not for several threads.
+
+    Attributes:
+        name: of the span.
+        parent: None for the first of its trace.
+    """
+
+    def __init__(
+        self,
+        tracer: Any,
+        name: str,
+        ids: SpanContext,
+        parent: SpanContext | None,
+        kind: SpanKind,
+        attributes: Mapping[str, Any],
+        links: Sequence[Link],
+        start_ns: int,
+    ) -> None:
+        self._context = ids  # what the inherited methods read
+        self._tracer = tracer
+        self.name = name
+        self.parent = parent
+        self._kind = kind
+        self._attributes = dict(attributes)
+        self._links = links
+        self._start_ns = start_ns
+        self._status = _UNSET
+        self._ended = False
+
+    def is_recording(self) -> bool:
+        """Whether it has not ended."""
+        return not self._ended
+
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Take attributes, whose values OTLP can carry (``codec.text.wire_value``)."""
+        if not self._attributes.keys().isdisjoint(attributes):  # past a limit the oldest go: what is set again is new
+            self._attributes = {key: held for key, held in self._attributes.items() if key not in attributes}
+        self._attributes.update(attributes)
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        """Take an attribute, whose value OTLP can carry."""
+        self._attributes[key] = value
+
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        """Take the status."""
+        self._status = status if isinstance(status, Status) else Status(status, description)
+
+    def end(self, end_time: int | None = None) -> None:
+        """Make the finished span and give it to the processors; only the first time.
+
+        Raises:
+            Exception: whatever a processor of the application raises.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        end_ns = time_ns() if end_time is None else end_time
+        emit_finished(
+            self._tracer,
+            self.name,
+            self._context,
+            self.parent,
+            self._kind,
+            self._attributes,
+            self._status,
+            self._start_ns,
+            end_ns,
+            self._links,
+        )
+
+
+def emit_finished(
+    tracer: Any,
+    name: str,
+    ids: SpanContext,
+    parent: SpanContext | None,
+    kind: SpanKind,
+    attributes: dict[str, Any],
+    status: Status,
+    start_ns: int,
+    end_ns: int,
+    links: Sequence[Link] = (),
+) -> None:
+    """Make a finished span in a tracer's name and give it to the processors.
+
+    Args:
+        attributes: with values that OTLP can carry; given away.
+
+    Raises:
+        Exception: whatever a processor of the application raises.
+    """
+    finished = readable_span()(
+        name=name,
+        context=ids,
+        parent=parent,
+        resource=tracer.resource,
+        attributes=_within(tracer._span_limits, attributes),
+        links=links,
+        kind=kind,
+        status=status,
+        start_time=start_ns,
+        end_time=end_ns,
+        instrumentation_info=tracer.instrumentation_info,
+        instrumentation_scope=tracer._instrumentation_scope,
+    )
+    tracer.span_processor.on_end(finished)
+
+
+class Watchers:
+    """Knows whether a processor would see a tracer's spans before they end. Any thread."""
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+        self._counts = type(getattr(tracer, "_tracer_metrics", None)).__name__ not in {"NoneType", "NoOpTracerMetrics"}
+        self._is_enabled = getattr(tracer, "_is_enabled", lambda: True)
+        self._seen: Any = None
+        self._watched = True
+
+    def __bool__(self) -> bool:
+        """Whether there are any: also where the tracer is not as we know it, is switched off or counts its spans."""
+        processors = getattr(self._tracer.span_processor, "_span_processors", None)
+        if processors is not self._seen:  # a new tuple when one is added
+            self._watched = self._counts or processors is None or any(map(_watches, processors))
+            self._seen = processors  # last: another thread may look meanwhile
+        return self._watched or not self._is_enabled()
+
+
+@cache
+def readable_span() -> Any:
+    """Return the SDK's class of finished spans."""
+    from opentelemetry.sdk.trace import ReadableSpan  # whose tracer is the SDK's has loaded it
+
+    return ReadableSpan
+
+
+def _watches(processor: Any) -> bool:
+    """Whether a processor does more than nothing with a span that has not ended."""
+    from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+
+    idle = (SpanProcessor, BatchSpanProcessor, SimpleSpanProcessor)
+    return any(
+        getattr(getattr(processor, name, None), "__func__", None) not in {getattr(kind, name, None) for kind in idle}
+        for name in ("on_start", "_on_ending")
+    )
+
+
+def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
+    """Return attributes as the SDK would keep them: within the provider's limits, lists as tuples."""
+    most, longest = limits.max_span_attributes, limits.max_span_attribute_length
+    if longest is None and (most is None or len(attributes) <= most):
+        if _PLAIN.issuperset(map(type, attributes.values())):  # most are
+            return attributes
+        for name in [name for name, value in attributes.items() if type(value) not in _PLAIN]:
+            value = attributes[name]
+            if type(value) not in {list, tuple} or not _PLAIN.issuperset(map(type, value)):
+                break
+            attributes[name] = tuple(value)
+        else:
+            return attributes
+    return BoundedAttributes(most, attributes, max_value_len=longest)
+
+
+# --- live span ------------------------------------------------------------------------------------------------------
+
+# LiveSpan: a ``PendingSpan`` that was started, and ends as if it had when its work did.
+
+
+class LiveSpan:
+    """A live span of ours that has not been ended yet.
+
+    Args:
+        attributes: set before it ends.
+        size: bytes held, roughly.
+    """
+
+    __slots__ = ("_attributes", "_end_ns", "_span", "size")
+
+    def __init__(self, span: Span, end_ns: int, attributes: Mapping[str, Any] | None, size: int) -> None:
+        self._span = span
+        self._end_ns = end_ns
+        self._attributes = attributes
+        self.size = size
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Set the attributes and end the span at its true end."""
+        try:
+            if self._attributes:
+                attributes = {**self._attributes, **attributes} if attributes else self._attributes
+            if attributes:
+                self._span.set_attributes(attributes)
+            self._span.end(end_time=self._end_ns)
+        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
+            log_internal_error("end a span", error)
+
+
+# --- span factory ---------------------------------------------------------------------------------------------------
+
+# PresetSpanFactory: spans whose ids, and whose head-sampling decision, are settled before they are made.
+#
+# Where no processor looks at a span before it ends, it is a ``DeferredSpan``. Else the SDK makes it: its tracer asks its
+# ``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was preset; the tracer itself,
+# which every user of its scope shares, is not touched. A tracer that is not the SDK's settles both itself, and nothing can be
+# done about it.
+
+_RANDOM = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)  # W3C Trace Context, level 2
+_SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.SAMPLED | _RANDOM)
+
+
+class PresetSpanFactory:
+    """Starts spans that are preset in all but their processors. One thread's, but for what its attributes say.
+
+    Attributes:
+        ids: generates ids; a caller that presets them asks it.
+        sampler: the tracer's own head sampler.
+        keeps: whether a span with this parent (None = it has none) is sampled for sure, and ``sampler`` need not be asked.
+        watched: whether a processor looks at spans before they end.
+        most_attributes: that a span keeps; None = all.
+    """
+
+    def __init__(self, tracer: Any) -> None:
+        self.most_attributes: int | None = tracer._span_limits.max_span_attributes
+        self.ids, self.sampler = ids_of(tracer), tracer.sampler
+        known = KnownDecision(self.sampler)
+        self.keeps, self.watched = known.keeps, Watchers(tracer)
+        self._own = tracer
+        self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
+        self._ids, self._sampler = _PresetIds(self.ids), _PresetSampler(self.sampler)
+        self._tracer = copy(tracer)
+        self._tracer.id_generator, self._tracer.sampler = self._ids, self._sampler
+
+    @classmethod
+    def of(cls, tracer: Tracer) -> PresetSpanFactory | None:
+        """Return what starts preset spans in this tracer's name; None for one that is not the SDK's."""
+        is_known = type(tracer).__module__ == "opentelemetry.sdk.trace"
+        is_known = is_known and hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")
+        return cls(tracer) if is_known else None
+
+    def start_span(
+        self,
+        name: str,
+        *,
+        context: Context,
+        parent: Span | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, Any],
+        start_time: int,
+        links: Sequence[Link] = (),
+        span_id: int | None = None,
+        trace_id: int | None = None,
+        sampling: Any = None,
+    ) -> Span:
+        """Start a span like ``Tracer.start_span``.
+
+        Args:
+            name: of the span; what follows it is what ``Tracer.start_span`` takes.
+            parent: in the place of the context's own span.
+            span_id: 64 bit; None = generated.
+            trace_id: 128 bit; used where there is no parent; None = generated.
+            sampling: the head sampler's ``SamplingResult`` for this span; None = it is asked, where it has to be.
+        """
+        if not self.watched:
+            ids = (get_current_span(context) if parent is None else parent).get_span_context()
+            above = ids if ids.is_valid else None
+            trace_id = ids.trace_id if above else trace_id or self.ids.generate_trace_id()
+            if sampling is None and self.keeps(above):
+                is_sampled, kept, state = True, attributes, ids.trace_state if above else None
+            else:
+                around = _context_within(parent, context)
+                sampling = sampling or self.sampler.should_sample(around, trace_id, name, kind, attributes, links)
+                is_sampled, kept, state = sampling.decision.is_sampled(), sampling.attributes, sampling.trace_state
+            if is_sampled:
+                span_id = self.ids.generate_span_id() if span_id is None else span_id
+                ids = self.ids_of(above, trace_id, span_id, state)
+                return DeferredSpan(self._own, name, ids, above, kind, kept, links, start_time)
+        self._ids.span_id, self._ids.trace_id, self._sampler.sampling = span_id, trace_id, sampling
+        span: Span = self._tracer.start_span(
+            name,
+            context=_context_within(parent, context),
+            kind=kind,
+            attributes=attributes,
+            links=links,
+            start_time=start_time,
+        )
+        return span
+
+    def ids_of(self, above: SpanContext | None, trace_id: int, span_id: int, state: TraceState | None) -> SpanContext:
+        """Return what tells a span that is kept from others; ``above`` is its parent, None = it has none."""
+        return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
+
+    def finish(
+        self,
+        name: str,
+        ids: SpanContext,
+        above: SpanContext | None,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        status: Status,
+        start_ns: int,
+        end_ns: int,
+        links: Sequence[Link] = (),
+    ) -> None:
+        """Let a span leave that began and has ended, and that nobody looked at in between; see ``emit_finished``."""
+        emit_finished(self._own, name, ids, above, kind, attributes, status, start_ns, end_ns, links)
+
+    def _flags(self, above: SpanContext | None) -> TraceFlags:
+        if above is not None:
+            return _SAMPLED_RANDOM if above.trace_flags & _RANDOM else _SAMPLED
+        return _SAMPLED_RANDOM if self._random is not None and self._random() else _SAMPLED
+
+
+def _context_within(parent: Span | None, context: Context) -> Context:
+    return context if parent is None else set_span_in_context(parent, context)
+
+
+class _PresetIds:
+    __slots__ = ("_inner", "span_id", "trace_id")
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.span_id: int | None = None
+        self.trace_id: int | None = None
+
+    def generate_span_id(self) -> Any:
+        return self._inner.generate_span_id() if self.span_id is None else self.span_id
+
+    def generate_trace_id(self) -> Any:
+        return self._inner.generate_trace_id() if self.trace_id is None else self.trace_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _PresetSampler:
+    __slots__ = ("_inner", "sampling")
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.sampling: Any = None
+
+    def should_sample(self, *arguments: Any, **named: Any) -> Any:
+        return self._inner.should_sample(*arguments, **named) if self.sampling is None else self.sampling
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

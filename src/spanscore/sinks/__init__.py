@@ -1,1 +1,0 @@
-"""Where scores go: one file per place."""
