@@ -1,4 +1,5 @@
-"""How often a fitted judge is kept, by its true gain and the number of labels: why ``fitting/choosing.py`` is as it is.
+"""How often a fitted judge is kept, by its true gain and the number of labels: the reason for
+``metrics/kit/tuned_prompts.py``.
 
     python -m benchmarks.fitting --markdown benchmarks/fitting.md    # five minutes; --runs 50 for a look
 
@@ -20,8 +21,8 @@ from typing import NamedTuple
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import AnnotatedSample, SingleTurnSample
-from spanscore.fitting.fitted import Fitted
 from spanscore.metrics import AspectCritic
+from spanscore.metrics.kit.tuned_prompts import Fitted
 
 __all__ = ["Cell", "SimulatedJudge", "cell", "fitted", "labelled"]
 

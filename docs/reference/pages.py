@@ -19,8 +19,7 @@ from spanscore import errors
 from spanscore.cli._docstrings import parameters_in, plain, summary_of
 from spanscore.cli.main import app
 from spanscore.core.score import Outcome
-from spanscore.metrics.catalog.metric_doc import metric_doc_of
-from spanscore.metrics.catalog.registry import built_ins
+from spanscore.metrics.catalog.registry import built_ins, metric_doc_of
 from spanscore.monitoring.health import REMEDIES
 
 __all__ = ["cli", "error_classes", "metrics", "outcomes", "table"]

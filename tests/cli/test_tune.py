@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fitting.classroom import HABIT, Pupil, labels
+from tests.metrics.kit.classroom import HABIT, Pupil, labels
 from tests.servers.openai_api import OpenAIServer
 from typer.testing import CliRunner
 

@@ -14,7 +14,7 @@ from spanscore.config import Budget
 from spanscore.config.judging import ShadowSettings
 from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration
-from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
+from spanscore.metrics.catalog.configured import shadow_budget_of, shadow_settings
 
 JUDGE = "judge: {model: 'openai:old', base_url: 'http://127.0.0.1:9/v1', api_key_env: OLD_KEY, timeout: 7s}"
 

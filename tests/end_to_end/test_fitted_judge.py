@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.cli.test_tune import answer
 from tests.end_to_end.test_alert import SCRAPE, SHORTENED
-from tests.fitting.classroom import Pupil, labels, polite
+from tests.metrics.kit.classroom import Pupil, labels, polite
 from tests.servers import prometheus
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.server import free_port, poll

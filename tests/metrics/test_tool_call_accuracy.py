@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spanscore.core.sample import AIMessage, MultiTurnSample, ToolCall
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ToolCallAccuracy
-from spanscore.metrics.kit.assignment import best_pairing
+from spanscore.metrics.kit.averages import best_pairing
 
 Calls = list[tuple[str, dict[str, Any]]]
 

@@ -18,7 +18,7 @@ from spanscore.core.score import JudgeCall, Outcome, Usage
 from spanscore.core.span import SpanData
 from spanscore.errors import MissingExtraError
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.metrics.catalog.offline import COMPARES_WORDS
+from spanscore.metrics.catalog.registry import COMPARES_WORDS
 from spanscore.report import ReportRow, charts, summarize, write, write_scores
 from spanscore.report.spans import Spans
 from spanscore.report.story import story_of_spans

@@ -12,9 +12,8 @@ from spanscore.config.judging import AskedSettings, Budget, Spent
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
-from spanscore.metrics.catalog.configured import entries, listed, prices_in
+from spanscore.metrics.catalog.configured import entries, listed, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost
-from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
 from spanscore.sampling.pacing import KEPT_BACK, largest_factor

@@ -12,9 +12,8 @@ from spanscore.cli._cost_plan import asked_model
 from spanscore.config.judging import AskedSettings
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.catalog.configured import entries, metrics_of
+from spanscore.metrics.catalog.configured import entries, metrics_of, shadow_settings, shadows_of
 from spanscore.metrics.catalog.registry import create
-from spanscore.metrics.catalog.shadowed import shadow_settings, shadows_of
 from spanscore.monitoring.pinned import refused_evaluator_versions
 from spanscore.protocols import Metric
 

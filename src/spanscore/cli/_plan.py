@@ -36,9 +36,8 @@ from spanscore.config.judging import JudgeSettings
 from spanscore.config.monitoring import AlertSettings
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.score import Scale
-from spanscore.metrics.catalog.metric_doc import metric_doc_of
-from spanscore.metrics.catalog.offline import blind_spots
-from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
+from spanscore.metrics.catalog.configured import shadow_budget_of, shadow_settings
+from spanscore.metrics.catalog.registry import blind_spots, metric_doc_of
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans

@@ -17,8 +17,7 @@ from spanscore.config.messages import file_fields
 from spanscore.config.sampling import HeadSampling
 from spanscore.config.tree import Configuration
 from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
-from spanscore.metrics.catalog.metric_doc import metric_doc_of
-from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins
+from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, metric_doc_of
 
 __all__ = ["METRIC_OF_ONES_OWN", "Schema", "schema", "schema_file", "sections"]
 

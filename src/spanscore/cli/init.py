@@ -15,8 +15,7 @@ import typer
 
 from spanscore.cli._config_report import ConfigReport, config_report
 from spanscore.errors import ConfigurationError, writing
-from spanscore.metrics.catalog.metric_doc import metric_doc_of
-from spanscore.metrics.catalog.registry import found
+from spanscore.metrics.catalog.registry import found, metric_doc_of
 
 __all__ = ["init"]
 

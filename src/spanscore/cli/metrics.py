@@ -23,8 +23,7 @@ from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.cost import Cost, cost_of
-from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
-from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, own_name
+from spanscore.metrics.catalog.registry import ALIASES, RENAMED, MetricDoc, built_ins, found, metric_doc_of, own_name
 
 __all__ = ["metrics"]
 

@@ -20,15 +20,14 @@ from spanscore.core.printable import did_you_mean, printable, printable_lines
 from spanscore.core.sample import AnnotatedSample
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent
-from spanscore.fitting.fitted import Fitted
-from spanscore.fitting.marking import FittingProgress
-from spanscore.fitting.run import warnings_for
 from spanscore.judges.score_context import Asker, asked_by
 from spanscore.line.accounts import Accounts
 from spanscore.line.budget import purse_for
 from spanscore.metrics.catalog.configured import judge_named, metrics_of
 from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.tuned_prompts import Fitted
+from spanscore.metrics.kit.tuning import FittingProgress, warnings_for
 from spanscore.protocols import Judge
 from spanscore.scoring.redactors import redactor_in
 

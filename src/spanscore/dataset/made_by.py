@@ -17,7 +17,7 @@ from typing import Any, Final
 from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.langchain.models import account_of_model
 from spanscore.judges.lexical.judge import is_offline
-from spanscore.metrics.kit.identity import plain_parameter
+from spanscore.metrics.kit.base import plain_parameter
 from spanscore.protocols import Metric
 
 __all__ = ["made_by"]

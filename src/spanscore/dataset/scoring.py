@@ -28,8 +28,7 @@ from spanscore.dataset.rows import Row, RowFile, row_key
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget_ledger import Purse
 from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
-from spanscore.metrics.catalog.offline import offline_notes
-from spanscore.metrics.catalog.registry import by_name, create
+from spanscore.metrics.catalog.registry import by_name, create, offline_notes
 from spanscore.protocols import Metric, Redactor
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks

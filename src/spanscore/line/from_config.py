@@ -13,9 +13,8 @@ from spanscore.config.reading import read_settings
 from spanscore.config.tree import SHORT_FORMS, Configuration, MetricsEndpointSettings, ScorerSettings
 from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.catalog.configured import metrics_of, per_session
+from spanscore.metrics.catalog.configured import metrics_of, per_session, shadow_budget_of, shadows_of
 from spanscore.metrics.catalog.registry import under_current_names
-from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
 from spanscore.monitoring.pinned import refused_evaluator_versions
 from spanscore.protocols import Metric
 

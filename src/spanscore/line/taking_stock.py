@@ -13,7 +13,7 @@ from spanscore.line.session_status import session_status_of
 from spanscore.line.so_far import applies_in, contradictions_in, count_declined, find_excluded, means_of
 from spanscore.line.spool import spool_of
 from spanscore.line.status import ShadowStatus, Status
-from spanscore.metrics.catalog.offline import offline_notes
+from spanscore.metrics.catalog.registry import offline_notes
 from spanscore.protocols import Metric
 from spanscore.remote_scoring.carrier import REMOTE_SCORING
 

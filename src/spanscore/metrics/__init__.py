@@ -11,8 +11,12 @@ from spanscore.metrics.answer_correctness import AnswerCorrectness as AnswerCorr
 from spanscore.metrics.aspect_critic import AspectCritic as AspectCritic
 from spanscore.metrics.catalog.registry import create as create
 from spanscore.metrics.context_entity_recall import ContextEntityRecall as ContextEntityRecall
-from spanscore.metrics.context_ids import IDBasedContextPrecision as IDBasedContextPrecision
-from spanscore.metrics.context_ids import IDBasedContextRecall as IDBasedContextRecall
+from spanscore.metrics.context_matching import IDBasedContextPrecision as IDBasedContextPrecision
+from spanscore.metrics.context_matching import IDBasedContextRecall as IDBasedContextRecall
+from spanscore.metrics.context_matching import (
+    NonLLMContextPrecisionWithReference as NonLLMContextPrecisionWithReference,
+)
+from spanscore.metrics.context_matching import NonLLMContextRecall as NonLLMContextRecall
 from spanscore.metrics.context_precision import ContextPrecision as ContextPrecision
 from spanscore.metrics.context_precision import ContextUtilization as ContextUtilization
 from spanscore.metrics.context_precision import (
@@ -23,9 +27,6 @@ from spanscore.metrics.context_recall import ContextRecall as ContextRecall
 from spanscore.metrics.context_recall import LLMContextRecall as LLMContextRecall
 from spanscore.metrics.context_relevance import ContextRelevance as ContextRelevance
 from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
-from spanscore.metrics.context_strings import NonLLMContextPrecisionWithReference as NonLLMContextPrecisionWithReference
-from spanscore.metrics.context_strings import NonLLMContextRecall as NonLLMContextRecall
-from spanscore.metrics.exact_match import ExactMatch as ExactMatch
 from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
 from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM as FaithfulnessWithHHEM
@@ -47,10 +48,11 @@ from spanscore.metrics.sacrebleu import Bleu as Bleu
 from spanscore.metrics.sacrebleu import Chrf as Chrf
 from spanscore.metrics.semantic_similarity import SemanticSimilarity as SemanticSimilarity
 from spanscore.metrics.simple_criteria import SimpleCriteria as SimpleCriteria
-from spanscore.metrics.string_presence import StringPresence as StringPresence
+from spanscore.metrics.string_similarity import ExactMatch as ExactMatch
 from spanscore.metrics.string_similarity import NonLLMStringSimilarity as NonLLMStringSimilarity
+from spanscore.metrics.string_similarity import StringPresence as StringPresence
 from spanscore.metrics.string_similarity import StringSimilarity as StringSimilarity
-from spanscore.metrics.tool_call_accuracy import ToolCallAccuracy as ToolCallAccuracy
+from spanscore.metrics.tool_calls import ToolCallAccuracy as ToolCallAccuracy
 from spanscore.metrics.tool_calls import ToolCallF1 as ToolCallF1
 from spanscore.metrics.topic_adherence import TopicAdherence as TopicAdherence
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.ratings import Rating024, TwoRatings
+from spanscore.metrics.kit.graded import Rating024, TwoRatings
 from spanscore.metrics.kit.step import Step
 
 __all__ = ["AnswerAccuracy"]

@@ -14,9 +14,8 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Scale
 from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder_name
-from spanscore.metrics.kit.averages import beta_wanted, f_beta_of_counts
+from spanscore.metrics.kit.averages import NO_LENGTH, beta_wanted, f_beta_of_counts, similarity, wanted_embedder
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.cosine import NO_LENGTH, similarity, wanted_embedder
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, Statements, key_of
 from spanscore.metrics.kit.step import OwnPrompts, Step

@@ -18,8 +18,7 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import BinaryAnswer, checked_condition
 from spanscore.metrics.kit.graded import GradedMetric, direction_wanted
 from spanscore.metrics.kit.shown import Fields
-from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.metrics.kit.votes import cast_ballots, majority, odd
+from spanscore.metrics.kit.step import OwnPrompts, Step, cast_ballots, majority, odd
 
 __all__ = ["AspectCritic", "Critique"]
 

@@ -15,13 +15,11 @@ from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Votes
 from spanscore.core.threads import run_interruptibly
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.base import Finding, language_wanted
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.language import language_wanted
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
 from spanscore.metrics.kit.sentences_pysbd import segmenter
-from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
+from spanscore.metrics.kit.step import OwnPrompts, Step, ballots_wanted, cast_ballots
 
 __all__ = ["ContextRelevancyV0"]
 

@@ -11,9 +11,8 @@ from pydantic import BaseModel
 from spanscore.core.prompt import Example
 from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.averages import Mode, beta_wanted, f_beta, ratio
-from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.base import LANGUAGES, Finding, language_wanted
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
-from spanscore.metrics.kit.language import LANGUAGES, language_wanted
 from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, NonBlank, Verdicts, align
 from spanscore.metrics.kit.step import OwnPrompts, Step
 

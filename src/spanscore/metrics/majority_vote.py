@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from spanscore.metrics.kit.votes import majority
+from spanscore.metrics.kit.step import majority
 
 __all__ = ["majority_vote"]
 

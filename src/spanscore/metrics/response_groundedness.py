@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from spanscore.core.prompt import Passages
 from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.ratings import Rating012, TwoRatings
+from spanscore.metrics.kit.graded import Rating012, TwoRatings
 from spanscore.metrics.kit.step import Step
 
 __all__ = ["ResponseGroundedness"]

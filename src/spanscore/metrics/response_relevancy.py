@@ -10,11 +10,10 @@ from pydantic import BaseModel
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Votes
 from spanscore.judges.embeddings import embedder_name
+from spanscore.metrics.kit.averages import COSINE, NO_LENGTH, compared, wanted_embedder
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, compared, wanted_embedder
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
-from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
+from spanscore.metrics.kit.step import OwnPrompts, Step, ballots_wanted, cast_ballots
 
 __all__ = ["NONCOMMITTAL", "ResponseRelevancy"]
 

@@ -25,8 +25,7 @@ from spanscore.metrics.kit.graded import (
 )
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.shown import ALL_FIELDS, Fields, evidence_of, kind_of
-from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.metrics.kit.votes import odd
+from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
 __all__ = ["DEFAULT_RUBRICS", "InstanceRubrics", "Rubrics"]
 

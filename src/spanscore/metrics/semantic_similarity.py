@@ -10,8 +10,8 @@ from spanscore.core.score import BINARY
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.langchain.client import BlockingCalls
+from spanscore.metrics.kit.averages import COSINE, NO_LENGTH, similarity, wanted_embedder
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, similarity, wanted_embedder
 from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder as loaded
 

@@ -12,8 +12,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import GradedMetric, bounded, bounds_wanted, direction_wanted, ordinal
 from spanscore.metrics.kit.shown import Fields
-from spanscore.metrics.kit.step import OwnPrompts, Step
-from spanscore.metrics.kit.votes import odd
+from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
 __all__ = ["SimpleCriteria"]
 

@@ -1,14 +1,84 @@
-"""StringSimilarity: how alike are the answer and the reference, letter by letter?"""
+"""ExactMatch, StringPresence, StringSimilarity: how far the answer is the reference, letter by letter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from spanscore.core.sample import SingleTurnSample
+from spanscore.core.score import BINARY
+from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["NonLLMStringSimilarity", "StringSimilarity"]
+__all__ = ["ExactMatch", "NonLLMStringSimilarity", "StringPresence", "StringSimilarity"]
+
+# --- exact match ----------------------------------------------------------------------------------------------------
+
+# ExactMatch: is the answer the reference, character by character?
+
+
+class ExactMatch(NamedMetric):
+    """Is the response equal to the reference?
+
+    Formula: 1 when both strings are equal, else 0. Range {0, 1}, higher is better. Two empty strings are equal.
+
+    Fields: ``response``, ``reference``. Judge calls: none.
+
+    Blind spot: case, white space, punctuation and Unicode form all count; "42" and "42." differ.
+
+    Source: ragas 0.4.3's ``ExactMatch``. Deviation: a missing field is an outcome, where ragas compares None.
+
+    Args:
+        name: under which its scores appear.
+        pass_at: lowest quality that passes; 1 when None.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
+    name = "exact_match"
+    scale = BINARY
+
+    async def measure(self, sample: SingleTurnSample) -> float:
+        """Compare."""
+        return float(sample.response == sample.reference)
+
+
+# --- string presence ------------------------------------------------------------------------------------------------
+
+# StringPresence: does the answer contain the reference, character by character?
+
+
+class StringPresence(NamedMetric):
+    """Does the response contain the reference?
+
+    Formula: 1 when the reference stands somewhere in the response, else 0. Range {0, 1}, higher is better. An empty reference
+    is nothing to look for: undefined.
+
+    Fields: ``response``, ``reference``. Judge calls: none.
+
+    Blind spot: case, white space and Unicode form all count; "not 1931" contains "1931", and so does "19312".
+
+    Source: ragas 0.4.3's ``StringPresence``. Deviations: an empty reference is undefined (ragas: 1); a missing field is an
+    outcome.
+
+    Args:
+        name: under which its scores appear.
+        pass_at: lowest quality that passes; 1 when None.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
+    name = "string_presence"
+    scale = BINARY
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Look for it."""
+        if not sample.reference:
+            return Finding(value=None, reason="the reference is empty: there is nothing to look for")
+        return Finding(value=float(sample.reference in (sample.response or "")))
+
+
+# --- string similarity ----------------------------------------------------------------------------------------------
+
+# StringSimilarity: how alike are the answer and the reference, letter by letter?
 
 
 class StringSimilarity(NamedMetric):

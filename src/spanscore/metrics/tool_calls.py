@@ -1,16 +1,26 @@
-"""ToolCallF1: did the assistant call the tools it should have, and no others?"""
+"""ToolCallF1 and ToolCallAccuracy: did the assistant make the tool calls that it should have made?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import isawaitable
 from math import isclose
-from typing import Any
+from typing import Any, TypeAlias
 
-from spanscore.core.sample import AIMessage, Message, MultiTurnSample, ToolCall
-from spanscore.metrics.kit.base import Finding
+from spanscore.core.sample import AIMessage, Message, MultiTurnSample, SingleTurnSample, ToolCall
+from spanscore.core.threads import run_interruptibly
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.catalog.registry import create
+from spanscore.metrics.kit.averages import best_pairing
+from spanscore.metrics.kit.base import BaseMetric, Finding
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["ToolCallF1", "alike", "calls_in"]
+__all__ = ["ToolCallAccuracy", "ToolCallF1", "alike", "calls_in"]
+
+# --- tool calls -----------------------------------------------------------------------------------------------------
+
+# ToolCallF1: did the assistant call the tools it should have, and no others?
 
 
 class ToolCallF1(NamedMetric):
@@ -96,3 +106,124 @@ def alike(one: Any, other: Any) -> bool:
 
 def _are(kind: Any, *values: Any) -> bool:
     return all(isinstance(value, kind) for value in values)
+
+
+# --- tool call accuracy ---------------------------------------------------------------------------------------------
+
+# ToolCallAccuracy: did the assistant make the calls it should have made, with the right arguments, in the right order?
+
+ValueComparison: TypeAlias = Callable[[Any, Any], float]
+Table: TypeAlias = list[list[float]]
+
+
+class ToolCallAccuracy(NamedMetric):
+    """Did the assistant make the right tool calls, with the right arguments, in the right order?
+
+    Formula: a made call and a reference call of the same name get the share of their argument names, those of both together,
+    whose values agree (1 without arguments). As many calls as expected, with the names in the same order: the mean over the
+    pairs; another order or another name: 0. A call too many or too few: the best pairing in order, each call used once, divided
+    by the longer list. With ``strict_order=False`` the order does not count, and calls of one name are paired as well as can
+    be. Range [0, 1], higher is better. Nothing to call and nothing called is 1; one of them empty is 0.
+
+    Fields: ``user_input`` (messages), ``reference_tool_calls``. Judge calls: none.
+
+    Blind spot: a call that is right in other words is wrong; that a tool was called twice because it failed counts against the
+    assistant; what the tools gave back is not looked at. One wrong name among as many calls costs everything.
+
+    Source: ragas 0.4.3's ``ToolCallAccuracy``. Deviations: arguments that the reference does not have count as wrong (ragas
+    ignores them); values are compared by type and deeply, floats with tolerance (ragas compares their texts); repeated tools
+    are paired by the best matching (ragas: after sorting); a missing or an extra call is partial credit (ragas: 0).
+
+    Args:
+        name: under which its scores appear.
+        strict_order: whether the order counts.
+        arg_comparison: for values that are not equal: the name of a metric over ``response`` and ``reference``
+            (``"non_llm_string_similarity"``), which gets their texts, or a function (made, reference) → 0…1. None: 0.
+        pass_at: lowest quality that passes.
+    """
+
+    base_version = "2"
+    requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_tool_calls")}
+
+    def __init__(
+        self,
+        *,
+        name: str = "tool_call_accuracy",
+        strict_order: bool = True,
+        arg_comparison: str | ValueComparison | None = None,
+        pass_at: float | None = None,
+    ) -> None:
+        if not (arg_comparison is None or isinstance(arg_comparison, str) or callable(arg_comparison)):
+            raise ConfigurationError(
+                f"{name}: arg_comparison is {arg_comparison!r}; it is a metric's name or a function"
+            )
+        super().__init__(name=name, pass_at=pass_at)
+        self.strict_order = strict_order
+        self.arg_comparison = arg_comparison
+        self._compare = _by_metric(arg_comparison) if isinstance(arg_comparison, str) else arg_comparison
+
+    async def measure(self, sample: MultiTurnSample) -> Finding:
+        """Pair the calls, then look at their arguments."""
+        reference = sample.reference_tool_calls or []
+        made = calls_in(sample.user_input)
+        if not made and not reference:
+            return Finding(value=1.0, explanation="No call was expected and none was made.")
+        expected = f"{len(made)} calls were made, {len(reference)} were expected."
+        if len(made) == len(reference) and not self._same_names(made, reference):
+            return Finding(value=0.0, explanation=f"{expected} The names differ, or their order.")
+        table = [[await self._alike(call, other) for other in reference] for call in made]
+        # Of hundreds of calls it takes seconds to find the best pairing: not on the loop of all judges.
+        right = await run_interruptibly(None, self._paired, table)
+        return Finding(value=right / max(len(made), len(reference)), explanation=f"{expected} {right:.2f} were right.")
+
+    def _same_names(self, made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> bool:
+        ours, theirs = [call.name for call in made], [call.name for call in reference]
+        return ours == theirs if self.strict_order else Counter(ours) == Counter(theirs)
+
+    def _paired(self, table: Table) -> float:
+        if not self.strict_order:
+            return sum(table[row][column] for row, column in best_pairing(table))
+        if table and len(table) == len(table[0]):
+            return sum(row[place] for place, row in enumerate(table))
+        return _in_order(table)
+
+    async def _alike(self, call: ToolCall, other: ToolCall) -> float:
+        """Return the share of arguments that agree, 0…1; 0 for another tool."""
+        if call.name != other.name:
+            return 0.0
+        shared = sorted(call.args.keys() & other.args.keys())
+        agreed = [await self._agree(call.args[name], other.args[name]) for name in shared]
+        names = call.args.keys() | other.args.keys()
+        return sum(agreed) / len(names) if names else 1.0
+
+    async def _agree(self, value: Any, other: Any) -> float:
+        if alike(value, other):
+            return 1.0
+        if self._compare is None:
+            return 0.0
+        found: Any = self._compare(value, other)
+        return float(await found if isawaitable(found) else found)
+
+
+def _in_order(table: Table) -> float:
+    """Return the highest sum of pairs that do not cross: a longest common subsequence with weights."""
+    above = [0.0] * (len(table[0]) + 1) if table else [0.0]
+    for row in table:
+        best = [0.0]
+        for column, value in enumerate(row):
+            best.append(max(above[column] + value, above[column + 1], best[column]))
+        above = best
+    return above[-1]
+
+
+def _by_metric(metric: str) -> Callable[[Any, Any], Any]:
+    """Return a metric over two texts as a comparison; a value it cannot give is 0."""
+    compared: Any = create(metric)
+    if not isinstance(compared, BaseMetric) or compared.steps:
+        raise ConfigurationError(f"arg_comparison: {metric} does not compare two texts without a judge")
+
+    async def compare(made: Any, reference: Any) -> float:
+        score = await compared.score(SingleTurnSample(response=str(made), reference=str(reference)))
+        return score.quality or 0.0
+
+    return compare

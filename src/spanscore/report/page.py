@@ -10,7 +10,7 @@ from spanscore.core.codecs.text import safe_text
 from spanscore.core.printable import format_count
 from spanscore.core.score import known_sum
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.metrics.catalog.offline import COMPARES_WORDS
+from spanscore.metrics.catalog.registry import COMPARES_WORDS
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.outputs.scope import version
 from spanscore.report import charts, jinja2_page

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spanscore.metrics import ExactMatch, Faithfulness, metric
-from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
-from spanscore.metrics.catalog.registry import built_ins, found
+from spanscore.metrics.catalog.registry import MetricDoc, built_ins, found, metric_doc_of
 
 
 @pytest.mark.parametrize("name", sorted(built_ins()))
@@ -14,7 +13,7 @@ def test_the_doc_of_a_built_in_is_whole(name: str) -> None:
     doc = metric_doc_of(found(name))
 
     assert not doc.lacking, (
-        f"the docstring of {name} lacks {', '.join(doc.lacking)}; metrics/catalog/metric_doc.py says how it is written"
+        f"the docstring of {name} lacks {', '.join(doc.lacking)}; metrics/catalog/registry.py says how it is written"
     )
     assert doc.question.endswith((".", "?"))
 

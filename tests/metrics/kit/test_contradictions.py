@@ -12,8 +12,7 @@ from pydantic import BaseModel
 
 from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics import AspectCritic, Faithfulness
-from spanscore.metrics.kit.condition import BinaryAnswer
-from spanscore.metrics.kit.contradictions import contradictions_in, contradicts
+from spanscore.metrics.kit.condition import BinaryAnswer, contradictions_in, contradicts
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step
 from spanscore.testing import ScriptedJudge

@@ -25,8 +25,7 @@ from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges.langchain.client import BlockingCalls
 from spanscore.judges.langchain.errors import judge_error
 from spanscore.judges.score_context import suppress_tracing
-from spanscore.metrics.kit.base import BaseMetric
-from spanscore.metrics.kit.identity import plain
+from spanscore.metrics.kit.base import BaseMetric, plain
 from spanscore.metrics.kit.judged import checked_name
 
 __all__ = ["ExternalMetric", "parameters_of", "silenced", "snake"]

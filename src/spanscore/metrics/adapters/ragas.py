@@ -13,8 +13,8 @@ from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample
 from spanscore.core.score import BINARY, Direction, Scale
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, silenced, snake
+from spanscore.metrics.kit.averages import COSINE
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
-from spanscore.metrics.kit.cosine import COSINE
 from spanscore.metrics.kit.judged import passing_at
 
 __all__ = ["RagasMetric"]

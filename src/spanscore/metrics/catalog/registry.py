@@ -1,9 +1,11 @@
-"""A name and plain parameters → a metric: what configuration files, the command line and the test kit use."""
+"""Metrics by name: how each is made, what its docstring says, and which scores come from the offline judge."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Container, Iterable, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -11,21 +13,31 @@ from typing import Any, TypeVar
 
 from spanscore.core.plugins import Registry
 from spanscore.errors import ConfigurationError
+from spanscore.judges.embeddings import LexicalEmbedder
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
 
 __all__ = [
     "ALIASES",
+    "COMPARES_WORDS",
     "RENAMED",
+    "MetricDoc",
+    "blind_spots",
     "built_ins",
     "by_name",
     "create",
     "current_name",
     "found",
+    "metric_doc_of",
+    "offline_notes",
     "own_name",
     "under_current_names",
 ]
+
+# --- registry -------------------------------------------------------------------------------------------------------
+
+# A name and plain parameters → a metric: what configuration files, the command line and the test kit use.
 
 T = TypeVar("T")
 
@@ -143,3 +155,121 @@ def _metrics() -> Registry:
 
 def _default_name(kind: type[BaseMetric]) -> str:
     return str(getattr(kind, "name", None) or inspect.signature(kind).parameters["name"].default)
+
+
+# --- metric doc -----------------------------------------------------------------------------------------------------
+
+# A metric's docstring → what a person must know: what it asks, how it computes, what it needs, and where it is blind.
+#
+# The docstring is the one place where this is written; a MetricDoc is cut from it by its labels:
+#
+#     Does …?                                             question: the first paragraph
+#     Formula: … Range [0, 1], higher is better. …        formula, range, direction
+#     Fields: … Judge calls: …                            fields, judge_calls
+#     Blind spot: …                                       blind_spot
+#     Source: … Deviations: …                             source, deviations ("Deviations: none." where there are none)
+#
+# A label opens a paragraph or stands behind a sentence's end; what follows it goes to the next label or to the paragraph's
+# end.
+# A paragraph without a label is for the reader of the docstring alone.
+
+_LABELS = {
+    "Formula": "formula",
+    "Fields": "fields",
+    "Judge calls": "judge_calls",
+    "Blind spot": "blind_spot",
+    "Blind spots": "blind_spot",
+    "Source": "source",
+    "Sources": "source",
+    "Deviation": "deviations",
+    "Deviations": "deviations",
+}
+_LABEL = re.compile(rf"(?:^|(?<=[.;:!?)\"”] ))({'|'.join(sorted(_LABELS, key=len, reverse=True))}): ")
+_RANGE = re.compile(r"Range (.+?), (higher|lower) is better")
+_ARGUMENTS = re.compile(r"^(?:Args|Attributes|Raises|Example|Examples):\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDoc:
+    """What a person must know of a metric before believing its scores. Texts; a part its docstring does not have is empty.
+
+    Attributes:
+        question: that it answers.
+        formula: how the value comes about.
+        range: of the values, as ``[0, 1]`` or ``{0, 1}``.
+        direction: ``higher`` or ``lower`` is better, by default.
+        fields: that a sample must have.
+        judge_calls: per sample; ``none.`` for a metric that computes.
+        blind_spot: what it does not see.
+        source: the paper or project it comes from.
+        deviations: from that source.
+    """
+
+    question: str = ""
+    formula: str = ""
+    range: str = ""
+    direction: str = ""
+    fields: str = ""
+    judge_calls: str = ""
+    blind_spot: str = ""
+    source: str = ""
+    deviations: str = ""
+
+    @property
+    def lacking(self) -> list[str]:
+        """The parts that are empty."""
+        return [part.name for part in fields(self) if not getattr(self, part.name)]
+
+
+def metric_doc_of(metric: Any) -> MetricDoc:
+    """Return the doc of a metric or of its class; with empty parts where its docstring does not have them."""
+    text = _ARGUMENTS.split(inspect.cleandoc(metric.__doc__ or ""), maxsplit=1)[0]
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    parts: dict[str, str] = {"question": paragraphs[0]}
+    for paragraph in paragraphs[1:]:
+        _, *labelled = _LABEL.split(paragraph)
+        for label, words in zip(labelled[::2], labelled[1::2], strict=True):
+            parts.setdefault(_LABELS[label], words.strip())
+    scale = _RANGE.search(text.replace("\n", " "))
+    if scale is not None:
+        parts |= {"range": scale[1], "direction": scale[2]}
+    return MetricDoc(**parts)
+
+
+# --- offline --------------------------------------------------------------------------------------------------------
+
+# Metrics → what must be known of their scores where the offline judge gives them: it stands where the numbers are read.
+
+COMPARES_WORDS = "The offline judge compares words: a first look, no verdict."
+_SHARED_WORDS = "counts the words that answer and question share: good answers score low, too"
+"""Measured on the 44 right answers of tests/data/grounding.jsonl and answers.jsonl: 0.21 on average, 86 % of them below 0.5;
+AUC 0.86 against the same answers beside another question.
+"""
+_BLIND: Mapping[str, str] = {
+    "critique": "passes every answer without an insult, whatever its definition; for a ready aspect it looks for a few words",
+    "generate_question": _SHARED_WORDS,
+}
+"""Step → what is left of the metric that asks it when words are compared; of the other steps it is what it says."""
+
+
+def offline_notes(metrics: Iterable[Metric]) -> list[str]:
+    """Return what must be known of their scores, a sentence each; nothing where no metric is judged offline."""
+    judged = [metric for metric in metrics if _is_offline(metric)]
+    return [COMPARES_WORDS, *blind_spots(judged)] if judged else []
+
+
+def blind_spots(metrics: Iterable[Metric]) -> Iterator[str]:
+    """Yield what the offline judge makes of those metrics of which that is not what they say."""
+    found: dict[str, list[str]] = {}
+    for metric in metrics:
+        for step in getattr(metric, "steps", ()):
+            if step in _BLIND and _is_offline(metric):
+                found.setdefault(_BLIND[step], []).append(metric.name)
+    for what, names in found.items():
+        yield f"Offline, {' and '.join(names)} {what}."
+
+
+def _is_offline(metric: Any) -> bool:
+    """Whether it asks the offline judge, also behind limits, and compares with no embeddings but the offline ones."""
+    vectors = getattr(metric, "embeddings", LexicalEmbedder.model)
+    return is_offline(getattr(metric, "_judge", None)) and vectors == LexicalEmbedder.model

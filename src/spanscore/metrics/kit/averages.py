@@ -1,14 +1,94 @@
-"""Counts and ranks → one number: the averages that several metrics share. Pure."""
+"""Counts, ranks, pairs and vectors → one number: the averages that several metrics share. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from math import isfinite, sqrt
+from typing import Any, Literal
 
-from spanscore.errors import ConfigurationError
+from spanscore.core.score import Scale
+from spanscore.errors import ConfigurationError, JudgeUnparseable
+from spanscore.judges.embeddings import LexicalEmbedder, embedder
+from spanscore.judges.lexical.judge import is_offline
+from spanscore.protocols import Embedder, Judge
 
-__all__ = ["Mode", "average_precision", "beta_wanted", "f_beta", "f_beta_of_counts", "ratio"]
+__all__ = [
+    "COSINE",
+    "NO_LENGTH",
+    "Mode",
+    "average_precision",
+    "best_pairing",
+    "beta_wanted",
+    "compared",
+    "cosine",
+    "f_beta",
+    "f_beta_of_counts",
+    "ratio",
+    "similarity",
+    "wanted_embedder",
+]
 
+# --- assignment -----------------------------------------------------------------------------------------------------
+
+# Values of all pairs → the pairing with the highest sum, each row and each column used once. Pure.
+
+_FAR = float("inf")
+
+
+def best_pairing(values: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
+    """Return (row, column) pairs with the highest sum of values, in the order of the rows; as many as the shorter side has.
+
+    Time grows with the third power of the longer side.
+
+    Source: Kuhn, "The Hungarian method for the assignment problem" (1955), as shortest augmenting paths with potentials.
+    """
+    if not values or not values[0]:
+        return []
+    if len(values) > len(values[0]):
+        turned = best_pairing(list(zip(*values, strict=True)))
+        return sorted((row, column) for column, row in turned)
+    columns = len(values[0])
+    # Rows and columns count from 1; column 0 is where the row that is being placed stands.
+    row_of = [0] * (columns + 1)
+    row_price, column_price = [0.0] * (len(values) + 1), [0.0] * (columns + 1)
+    for row in range(1, len(values) + 1):
+        row_of[0] = row
+        _augment(values, row_of, row_price, column_price)
+    return sorted((row - 1, column - 1) for column, row in enumerate(row_of) if row and column)
+
+
+def _augment(
+    values: Sequence[Sequence[float]], row_of: list[int], row_price: list[float], column_price: list[float]
+) -> None:
+    """Place the row in column 0, moving others where that is worth it."""
+    slack, came_from = [_FAR] * len(row_of), [0] * len(row_of)
+    seen = [False] * len(row_of)
+    column = 0
+    while row_of[column]:
+        seen[column] = True
+        row, nearest, step = row_of[column], 0, _FAR
+        for other in range(1, len(row_of)):
+            if seen[other]:
+                continue
+            cost = -values[row - 1][other - 1] - row_price[row] - column_price[other]
+            if cost < slack[other]:
+                slack[other], came_from[other] = cost, column
+            if slack[other] < step:
+                nearest, step = other, slack[other]
+        for other in range(len(row_of)):
+            if seen[other]:
+                row_price[row_of[other]] += step
+                column_price[other] -= step
+            else:
+                slack[other] -= step
+        column = nearest
+    while column:
+        row_of[column], column = row_of[came_from[column]], came_from[column]
+
+
+# --- averages -------------------------------------------------------------------------------------------------------
+
+# Counts and ranks → one number: the averages that several metrics share. Pure.
 
 Mode = Literal["f1", "precision", "recall"]
 
@@ -63,3 +143,56 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
         return None
     ranks = [rank for rank, flag in enumerate(relevant, 1) if flag]
     return ratio(sum(found / rank for found, rank in enumerate(ranks, 1)), len(ranks))
+
+
+# --- cosine ---------------------------------------------------------------------------------------------------------
+
+# Two embedded texts → the cosine of their vectors, and which embeddings a metric uses.
+
+COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
+NO_LENGTH = "the text has no words to compare"
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Return the cosine of two vectors, None when one has no length, or one that is no number (a nan compares as "below" any
+    threshold). In plain Python: NumPy costs 100 ms to load.
+    """
+    length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other))
+    return sum(x * y for x, y in zip(one, other, strict=True)) / length if length and isfinite(length) else None
+
+
+def compared(embeddings: Embedder, one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Return the cosine of two vectors of these embeddings; None for a text without a word that the lexical ones know.
+
+    Raises:
+        JudgeUnparseable: a vector of a model is not finite, all zeros or empty, or the two differ in size.
+    """
+    near = cosine(one, other) if len(one) == len(other) else None
+    if near is None and not isinstance(embeddings, LexicalEmbedder):
+        sizes = f"{len(one)} and {len(other)} numbers"
+        raise JudgeUnparseable(f"embed: two vectors that cannot be compared: not finite, all zeros, empty, or {sizes}")
+    return near
+
+
+async def similarity(embeddings: Embedder, one: str, other: str) -> float | None:
+    """Return the cosine of two texts, one request; None for a text without a word. An empty text is sent as one space:
+    providers refuse empty ones.
+
+    Raises:
+        JudgeUnparseable: the vectors of a model cannot be compared.
+    """
+    first, second = await embeddings.embed([one or " ", other or " "])
+    return compared(embeddings, first, second)
+
+
+def wanted_embedder(name: str, embeddings: Any, judge: Judge | None = None) -> Embedder:
+    """Return the embeddings of a metric; the offline ones where none are given beside the offline judge.
+
+    Raises:
+        ConfigurationError: there are none.
+    """
+    if embeddings is None and is_offline(judge):
+        embeddings = "lexical"
+    if embeddings is None:
+        raise ConfigurationError(f"{name} needs embeddings: LangChain embeddings (OpenAIEmbeddings() …) or 'lexical'")
+    return embedder(embeddings)

@@ -1,38 +1,180 @@
-"""Sample → Score: what all metrics share. A metric measures; this turns what it measured, or what went wrong, into a Score.
-
-    field check → measure → range check → Score
-
-Nothing a sample or a judge does makes ``score`` raise: a failure is an outcome, and it has no value.
-"""
+"""Sample → Score: what all metrics share, with the language of a metric's texts and the parameters in its version."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from math import isfinite, isnan
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from spanscore.core import loop
 from spanscore.core.log import raised_by_user, type_name
+from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
 from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage, Votes
 from spanscore.core.threads import run_without_loop
-from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
+from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
 from spanscore.judges.effects.limited import stand_in_for
+from spanscore.judges.embeddings import embedder_name
+from spanscore.judges.langchain.models import model_name
 from spanscore.judges.records import EMBED_STEP, recorded_calls
 from spanscore.judges.rendering import render
 from spanscore.judges.score_context import asked_by, asker, suppress_tracing
 from spanscore.metrics.kit.condition import NotApplicableError
-from spanscore.metrics.kit.identity import parameters_of_version, plain_parameter
 from spanscore.metrics.kit.step import Step
 from spanscore.protocols import Judge
 
-__all__ = ["BaseMetric", "Finding", "Measured"]
+__all__ = [
+    "LANGUAGES",
+    "BaseMetric",
+    "Finding",
+    "Measured",
+    "language_wanted",
+    "parameters_of_version",
+    "plain",
+    "plain_parameter",
+]
+
+# --- language -------------------------------------------------------------------------------------------------------
+
+# The language of the texts that a metric reads, as its maker names it.
+
+_NAMES: Final = """
+    am:Amharic ar:Arabic bg:Bulgarian da:Danish de:German el:Greek en:English es:Spanish fa:Persian fr:French
+    hi:Hindi hy:Armenian it:Italian ja:Japanese kk:Kazakh km:Khmer ko:Korean lo:Lao mr:Marathi my:Burmese nl:Dutch
+    pl:Polish pt:Portuguese ru:Russian sk:Slovak th:Thai ur:Urdu zh:Chinese
+"""
+LANGUAGES: Final = {code: name for code, _, name in (pair.partition(":") for pair in _NAMES.split())}
+"""Two letters of ISO 639-1 → the language's name in English."""
+
+
+def language_wanted(metric: str, given: str | None) -> str | None:
+    """Return a language as two letters, from those or from its name in English; None = none is named.
+
+    Raises:
+        ConfigurationError: it is none of ``LANGUAGES``.
+    """
+    by_name = {name.casefold(): code for code, name in LANGUAGES.items()}
+    wanted = given.strip().casefold() if isinstance(given, str) else given
+    if wanted is None or wanted in LANGUAGES:
+        return wanted
+    if wanted in by_name:
+        return by_name[wanted]
+    meant = did_you_mean(str(wanted), [*LANGUAGES, *by_name])
+    raise ConfigurationError(
+        f"{metric}: language is {given!r}; {meant and f'{meant} '}Known are {', '.join(sorted(by_name))}, or two letters ('de')"
+    )
+
+
+# --- identity -------------------------------------------------------------------------------------------------------
+
+# A metric's parameter → what of it tells one version from another, as JSON.
+#
+# A judge, an embedder or a model that a metric holds is named by its model: another one starts another evaluator version,
+# another
+# key or address for the same one does not. Any other object is its class, for a default repr holds an address and differs
+# every
+# time.
+
+_LEAVE_OUT = "begin its name with an underscore, and it is no part of the version"
+
+
+def parameters_of_version(metric: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a metric's parameters as JSON.
+
+    Raises:
+        ConfigurationError: one cannot be; the message names the attribute and says what to do.
+    """
+    told = {}
+    for name, value in parameters.items():
+        try:
+            told[name] = plain_parameter(value)
+        except Exception as error:  # whatever a user's object does when it is looked at
+            what = (
+                str(error) if isinstance(error, ConfigurationError) else f"looking at it raised {type(error).__name__}"
+            )
+            raise ConfigurationError(
+                f"{metric}: what it holds as {name} cannot be part of its version: {what}; {_LEAVE_OUT}"
+            ) from error
+    return told
+
+
+def plain(value: Any, of_object: Callable[[Any], Any]) -> Any:
+    """Return a parameter as JSON: collections one by one, and of what else is no plain value what ``of_object`` makes of it."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, of_object) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [plain(item, of_object) for item in value]
+        return items if isinstance(value, list | tuple) else sorted(items, key=str)
+    return value if value is None or isinstance(value, str | int | float) else of_object(value)
+
+
+def plain_parameter(value: Any) -> Any:
+    """Return a parameter as JSON."""
+    return plain(value, _of_object)
+
+
+def _of_object(value: Any) -> Any:
+    if isinstance(value, type):
+        return value.__qualname__
+    model = _model_asked(value)
+    if model is not None:
+        return model
+    if is_dataclass(value):  # not by asdict(): it copies what cannot be copied, such as a lock
+        return {field.name: plain_parameter(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Sequence):
+        return [plain_parameter(item) for item in value]
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def _model_asked(value: Any) -> str | None:
+    """Return the model of a judge, of an embedder, or of what LangChain can ask; None for anything else."""
+    if _has(value, "ask"):
+        return _model_of_judge(value)
+    if _has(value, "embed"):
+        return embedder_name(value)
+    if _has(value, "ainvoke") or _has(value, "aembed_documents"):
+        return " | ".join(map(model_name, _models(value)))
+    return None
+
+
+def _has(value: Any, method: str) -> bool:
+    return callable(getattr(value, method, None))
+
+
+def _model_of_judge(judge: Any) -> str:
+    model = getattr(judge, "model", None)
+    if not isinstance(model, str) or not model:
+        raise ConfigurationError(f"a {type(judge).__name__} is a judge that names no model; give it a text as model")
+    return model
+
+
+def _models(runnable: Any) -> Iterator[Any]:
+    """Yield what a LangChain runnable asks: of a binding what is bound, of a sequence its steps, and what is in reserve."""
+    if (bound := getattr(runnable, "bound", None)) is not None:
+        yield from _models(bound)
+    elif isinstance(steps := getattr(runnable, "steps", None), list):
+        for step in steps:
+            yield from _models(step)
+    elif isinstance(others := getattr(runnable, "fallbacks", None), list | tuple):
+        for one in (runnable.runnable, *others):
+            yield from _models(one)
+    else:
+        yield runnable
+
+
+# --- base -----------------------------------------------------------------------------------------------------------
+
+# Sample → Score: what all metrics share. A metric measures; this turns what it measured, or what went wrong, into a Score.
+#
+#     field check → measure → range check → Score
+#
+# Nothing a sample or a judge does makes ``score`` raise: a failure is an outcome, and it has no value.
 
 SINGLE_TURN = "single_turn"
 MULTI_TURN = "multi_turn"

@@ -1,9 +1,11 @@
-"""A condition of a judged step: does it apply here? Asked in the same call; what does not apply is no pass and no fail."""
+"""The condition of a judged step: does the metric apply here? And: does the reason for a verdict contradict it?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, Final, Self
 
 from pydantic import (
@@ -27,9 +29,15 @@ __all__ = [
     "NotApplicableError",
     "checked_condition",
     "conditional",
+    "contradictions_in",
+    "contradicts",
     "is_verdict",
     "with_condition",
 ]
+
+# --- condition ------------------------------------------------------------------------------------------------------
+
+# A condition of a judged step: does it apply here? Asked in the same call; what does not apply is no pass and no fail.
 
 _INSTRUCTION: Final = """\
 Does this hold here?
@@ -119,3 +127,184 @@ def checked_condition(name: str, given: Any) -> str | None:
             f"{name}: applies_when is {given!r}; say in one sentence when there is something to judge, or leave it out"
         )
     return given.strip()
+
+
+# --- contradictions -------------------------------------------------------------------------------------------------
+
+# A verdict beside its reason → does the reason say the opposite? A list of plain English forms; nobody is asked again.
+#
+#     verdict 1, "The answer fails to name the deadline."        contradicts
+#     verdict 1, "It does not violate the policy."               denied: says nothing against it
+#     verdict 1, "It tells her that the plan 'violates the law'" quoted, and reported: not the judge's own word
+#     verdict 0, "It meets the criterion, but it insults."       restricted: says both
+#
+# It errs on one side. What is quoted, reported, supposed, conceded or of the user is not read, and where a reason holds
+# something
+# for its verdict nothing in it counts: a contradiction that is told should be one, many are not told. A reason in another
+# language holds none of the forms. How often it is right stands in ``tests/metrics/kit/test_contradictions.py``.
+
+_MOST = 800
+"""Characters of a reason that are read: of longer ones the beginning, as a sentence is asked for. It bounds the time."""
+
+_MOST_FORMS, _MOST_BEFORE = 8, 160
+"""Forms of a clause that are looked at, and characters before each. Likewise."""
+
+_QUOTED: Final = re.compile(r"“[^”]*”|«[^»]*»|‘[^’]*’|`[^`]*`|\"[^\"]*(?:\"|\Z)|(?<!\w)'[^']*(?:'\w[^']*){0,3}'(?!\w)")
+"""What a judge quotes; a quotation that never ends goes to the end."""
+_CLAUSE: Final = re.compile(
+    r"[.;:!?\n]+|\bbut\b|\bwhich\b|\bhowever\b|\byet\b"
+    r"|,?\s+\band\s+(?=(?:it|this|that|these|they|the|there|nothing|none|no|so)\b)"
+    r"|,\s*(?=(?:and|so|it|this|that|these|they|the|there|as|since|because|although|though|while|whereas|or\s+it)\b)"
+)
+"""Between two of these stands what one negation, one report, one supposition is about."""
+
+_OBJECT = (
+    r"(?:\w+(?:'s)?\s+){0,4}?(?:criteri|requirement|condition|definition|standard|guideline|polic|rule|instruction|aspect"
+    r"|rubric|bar\b|expectation)"
+)
+_NAMED = r"(?:criteri(?:on|a)|requirements?|conditions?|definition|standard|aspect|policy|guidelines?)"
+_GOOD: Final = (
+    rf"(?:meet|fulfil|fulfill|match|pass)(?:s|es)?\s+{_OBJECT}",
+    r"satisf(?:y|ies)\b",
+    r"pass(?:es)?\s+(?:the|this|every|all)\s+(?:check|test)",
+    r"fulfill?s?\s+(?:every|all)\b",
+    r"(?:adheres?\s+to|compl(?:y|ies)\s+with|conforms?\s+to)\b",
+    rf"{_NAMED}\s+(?:holds\b|does(?:\s+not|n['’]t)\s+hold\b|(?:is|are)(?:\s+not|n['’]t)?\s+(?:\w+ly\s+)?(?:met|satisfied|fulfilled)\b)",
+    r"(?:supported|grounded|attributable|entailed)\b",
+    r"(?:explicitly|directly|clearly)\s+(?:stated|mentioned)\b",
+    r"(?:supports?|confirms?)\s+(?:the|this|that|each|every)\s+(?:statement|claim|sentence)\b(?!')",
+    r"be\s+(?:\w+ly\s+)?(?:attributed|inferred|derived|concluded)\b",
+    r"follows?\s+(?:\w+ly\s+)?from\b",
+    r"consistent\s+with\b",
+)
+_SHORT: Final = r"fail(?:s|ed)?\b|falls?\s+short\b"
+"""Of what was asked, be that good or not."""
+_BAD: Final = (
+    r"(?:violat|breach)(?:es|ed)\b",
+    r"contradict(?:s|ed)?\b",
+    r"conflicts?\s+with\b",
+    r"(?:unsupported|ungrounded|unsubstantiated|hallucinat(?:ed|es|ion)|fabricat(?:ed|es|ion))\b",
+)
+_FORM: Final = re.compile(rf"\b(?:(?P<good>{'|'.join(_GOOD)})|(?P<short>{_SHORT})|(?P<bad>{'|'.join(_BAD)}))")
+
+_STEMS: Final = (
+    *(
+        "meet",
+        "met",
+        "fulfil",
+        "match",
+        "pass",
+        "satisf",
+        "adher",
+        "compl",
+        "conform",
+        "hold",
+        "support",
+        "ground",
+        "attribut",
+    ),
+    *("entail", "stated", "mentioned", "confirm", "inferred", "derived", "concluded", "follow", "consistent"),
+    *("fail", "short", "violat", "breach", "contradict", "conflict", "substantiat", "hallucinat", "fabricat"),
+)
+"""Of these each form holds one."""
+
+_NEGATED: Final = re.compile(
+    r"\b(?:not(?!\s+(?:only|just|merely))|no|never|none|nothing|neither|nor|without|cannot|lack(?:s|ing)?|avoid(?:s|ing)?"
+    r"|free\s+(?:of|from)|far\s+from|rather\s+than|instead\s+of|refrains?)\b|n['’]t\b"
+)
+_IN_PART: Final = re.compile(r"\b(?:only|hardly|barely|partly|partially|poorly|insufficiently|few)\b")
+_NOT_ITS_OWN: Final = re.compile(
+    r"\b(?:the|these|its|all|no|of|any|both)\s+(?:states?|claims?|notes?|reports?)\b"  # nouns, here
+    r"|(?P<other>\b(?:says?|said|states?|claims?|notes?|explains?|mentions?|reports?|argues?|warns?|admits?|acknowledges?|tells?"
+    r"|told|asks?|informs?|suggests?|describes?|writes?|repeats?|quotes?|pretends?|points\s+out|identif(?:y|ies)|flags?|refuses?"
+    r"|user|customer|human)\b|\bto\s*$)"
+)
+"""Before a form: somebody else's word or deed, or an aim."""
+_SUPPOSED: Final = re.compile(r"\b(?:if|whether|unless|would|could|might|may)\b")
+_CONCEDED: Final = re.compile(r"\s*(?:and\s+)?(?:although|though|even\s+though|while|whereas|despite)\b")
+_STANDS: Final = re.compile(
+    r"(?:^|\b(?:answer|response|reply|output|assistant|agent|model|bot|summary|text|explanation|translation|it|this|they|and"
+    r"|statements?|claims?|sentence|context|passage|reference|documents?|sources?|evidence|tone|date|number|figure|because"
+    r"|since|as|so|is|are|was|were|be|has|have)\b)(?:\s+(?:\w+ly|also|then|therefore|thus|a|an|in\s+fact))*\s*$"
+)
+"""Before a form that speaks against a verdict: what is judged, or its verb. ``the test fails`` is about a test."""
+_SOFTENED: Final = re.compile(
+    r"\b(?:minor|small|slight(?:ly)?|overall|otherwise|nevertheless|still|acceptable|outweigh\w*)\b"
+)
+_DENIED: Final = re.compile(
+    r"\b(?:does|do|did)(?:\s+not|n['’]t)\s+(?:violate|contradict|fail|conflict|breach)\w*|\bno\s+(?:contradiction|violation)"
+)
+_RESTRICTED: Final = re.compile(
+    r"\b(?:not|no|none|never|nothing|neither|nor|without|cannot|but|however|although|though|while|whereas|except|yet|despite"
+    r"|only|partly|partially|hardly|barely|in\s+part|some|one\s+of|half|instead|rather|too|opposite|different|differs?|unlike"
+    r"|lacks?|missing|omits?|omitted|fail\w*|falls?|wrong\w*|incorrect\w*|false\w*|unclear|vague|insufficient\w*)\b"
+    r"|n['’]t\b"
+)
+"""Anywhere in the reason of a fail: it does not say that all is well."""
+
+
+def contradictions_in(answer: BaseModel, *, lower: bool = False) -> int:
+    """Return how many verdicts of a judge's answer contradict their reason: its own, and those of rows in it.
+
+    Args:
+        lower: whether the answer's own verdict is better 0: what holds is what one does not want.
+    """
+    found = 0
+    if (shape := _verdict_of(type(answer))) is not None:
+        reason, verdict = getattr(answer, shape[0]), getattr(answer, shape[1])
+        found += _speaks_ill(reason) and not verdict if lower else contradicts(reason, passed=bool(verdict))
+    rows = (row for value in vars(answer).values() if isinstance(value, list) for row in value)
+    return found + sum(contradictions_in(row) for row in rows if isinstance(row, BaseModel))
+
+
+def contradicts(reason: str, *, passed: bool) -> bool:
+    """Whether a reason in English says the opposite of its verdict in one of the plain forms, and nothing for it."""
+    told = _own_words(reason)
+    signs = {form["good"] is not None and not negated for form, negated in _read(told)}
+    if passed:
+        return signs == {False} and not _SOFTENED.search(told)
+    return signs == {True} and not _RESTRICTED.search(_DENIED.sub("", told))
+
+
+def _own_words(reason: str) -> str:
+    """Return a reason without what it quotes, in lower case; nothing where none of the forms may be there, as in most."""
+    told = reason[:_MOST].lower()
+    return _QUOTED.sub(" … ", told) if any(stem in told for stem in _STEMS) else ""
+
+
+def _speaks_ill(reason: str) -> bool:
+    """Whether a reason says something bad in one of the plain forms, whatever the criterion asks for."""
+    told = _own_words(reason)
+    return any(form["bad"] is not None for form, _ in _read(told)) and not _SOFTENED.search(told)
+
+
+def _read(told: str) -> Iterator[tuple[re.Match[str], bool]]:
+    """Yield the forms in which something is said for or against the verdict, and whether one for it is negated."""
+    for clause in _CLAUSE.split(told):
+        if _CONCEDED.match(clause) or _SUPPOSED.search(clause):
+            continue
+        for form in islice(_FORM.finditer(clause), _MOST_FORMS):
+            before = clause[max(0, form.start() - _MOST_BEFORE) : form.start()]
+            negated = bool(_NEGATED.search(before) or _NEGATED.search(form.group()))
+            if _counts(form, before, negated=negated):
+                yield form, negated
+
+
+def _counts(form: re.Match[str], before: str, *, negated: bool) -> bool:
+    if any(found["other"] for found in _NOT_ITS_OWN.finditer(before)):
+        return False
+    if form["good"]:
+        return not _IN_PART.search(before)
+    return not negated and _STANDS.search(before) is not None
+
+
+@lru_cache(maxsize=256)
+def _verdict_of(shape: type[BaseModel]) -> tuple[str, str] | None:
+    """Return the fields of an answer's reason and its verdict; None where it has no reason, or not just one verdict."""
+    fields = shape.model_fields
+    reason = next((name for name in _REASONS if name in fields and fields[name].annotation is str), None)
+    verdicts = [name for name, field in fields.items() if name != APPLIES and is_verdict(field)]
+    return (reason, verdicts[0]) if reason is not None and len(verdicts) == 1 else None
+
+
+_REASONS: Final = ("reason", "explanation", "rationale", "reasoning", "feedback")

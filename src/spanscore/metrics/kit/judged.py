@@ -20,13 +20,13 @@ from spanscore.judges.build import shared_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.score_context import asker
 from spanscore.metrics.kit.base import BaseMetric
-from spanscore.metrics.kit.contradictions import contradictions_in
+from spanscore.metrics.kit.condition import contradictions_in
 from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
 from spanscore.protocols import Judge, Redactor
 
 if TYPE_CHECKING:  # loaded when a metric is fitted, or was
-    from spanscore.fitting.fitted import Fitted
-    from spanscore.fitting.marking import OnProgress
+    from spanscore.metrics.kit.tuned_prompts import Fitted
+    from spanscore.metrics.kit.tuning import OnProgress
 
 __all__ = ["JudgedMetric", "NamedMetric", "checked_name", "passing_at", "refuse_unknown", "together"]
 
@@ -151,7 +151,7 @@ class JudgedMetric(NamedMetric):
             raise ConfigurationError(
                 f"{self.name} cannot be fitted: the offline judge reads no instruction and no example"
             )
-        from spanscore.fitting.run import FittingRun
+        from spanscore.metrics.kit.tuning import FittingRun
 
         return await FittingRun(
             metric=self,
@@ -212,7 +212,7 @@ class JudgedMetric(NamedMetric):
         if len(prompts) > 1:
             others = ", ".join(sorted(prompts.keys() - {_FILE}))
             raise ConfigurationError(f"prompts: file stands alone, as it holds all of them; beside it stands {others}")
-        from spanscore.fitting.fitted import fitted_prompts
+        from spanscore.metrics.kit.tuned_prompts import fitted_prompts
 
         return fitted_prompts(prompts[_FILE], self.name, self.questions)
 

@@ -9,8 +9,8 @@ import pytest
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.errors import JudgeError
-from spanscore.fitting.marking import answers_in, refuse_silence
-from spanscore.fitting.teachable import Lesson
+from spanscore.metrics.kit.tuned_prompts import Lesson
+from spanscore.metrics.kit.tuning import answers_in, refuse_silence
 from spanscore.testing import make_score
 
 PASSES = Lesson(SingleTurnSample(response="Please."), {}, verdict=1, group=1, example=None)

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.fitting.classroom import HABIT, Pupil, labels, polite
+from tests.metrics.kit.classroom import HABIT, Pupil, labels, polite
 
 from spanscore.core.prompt import Example, Prompt, Reply
 from spanscore.core.sample import Annotation
 from spanscore.errors import ConfigurationError, JudgeError
-from spanscore.fitting.marking import FittingProgress
 from spanscore.metrics import (
     AspectCritic,
     ContextPrecision,
@@ -22,6 +21,7 @@ from spanscore.metrics import (
     JudgedMetric,
     Rubrics,
 )
+from spanscore.metrics.kit.tuning import FittingProgress
 
 
 def test_a_judge_that_can_be_taught_is_changed() -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from spanscore.fitting.choosing import Paired, best_of, demonstration_sets, split
+from spanscore.metrics.kit.tuned_prompts import Paired, best_of, demonstration_sets, split
 
 
 def test_labels_are_split_in_30_35_and_35_percent() -> None:

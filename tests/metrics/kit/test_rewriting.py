@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.fitting.classroom import HABIT, Pupil, labels, polite
+from tests.metrics.kit.classroom import HABIT, Pupil, labels, polite
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError

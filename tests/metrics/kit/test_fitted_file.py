@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fitting.classroom import Pupil, labels, polite
+from tests.metrics.kit.classroom import Pupil, labels, polite
 
 from spanscore.config.reading import read_settings
 from spanscore.core.prompt import Example
