@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanscore.config.monitoring import AlertSettings, Monitoring
-from spanscore.monitoring import budget
+from spanscore.monitoring import estimates as budget
 from spanscore.monitoring.alert import PATIENCE
 from spanscore.monitoring.drops import KEPT
 from spanscore.monitoring.recorded import EDGE, LITTLE_VARIED

@@ -23,9 +23,8 @@ from benchmarks.alerts import CONTINUOUS, DAY, PASS_FAIL, Flags, Floats, Law, Ru
 from spanscore.config.monitoring import AlertSettings, Monitoring, OffsetBaseline
 from spanscore.metrics.catalog.registry import create
 from spanscore.monitoring.baselines import Baseline
-from spanscore.monitoring.budget import OFFSET_SCORES
 from spanscore.monitoring.drops import DropPlan, plans_of
-from spanscore.monitoring.estimates import Moments
+from spanscore.monitoring.estimates import OFFSET_SCORES, Moments
 from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
 
 __all__ = ["LAWS", "WORLDS", "Month", "month", "rows"]

@@ -22,10 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.annotators import KNOWN_ERROR, AnnotatorError, agreement_of
-from spanscore.monitoring.calibration import Calibration, Estimated
+from spanscore.monitoring.calibration import (
+    KNOWN_ERROR,
+    AnnotatedPair,
+    AnnotatorError,
+    Calibration,
+    Cell,
+    Estimated,
+    agreement_of,
+)
 from spanscore.monitoring.estimates import Moments, moments
-from spanscore.monitoring.labelled_cells import AnnotatedPair, Cell
 
 Counts: TypeAlias = NDArray[np.int64]
 

@@ -24,8 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanscore.monitoring.estimates import Moments
-from spanscore.monitoring.matched import matched
-from spanscore.monitoring.sequential import LEAST_BLOCKS, LEAST_SCORES, QualityDifference, at_every_look, at_one_look
+from spanscore.monitoring.releases import (
+    LEAST_BLOCKS,
+    LEAST_SCORES,
+    QualityDifference,
+    at_every_look,
+    at_one_look,
+    matched,
+)
 
 __all__ = ["LAWS", "SPLITS", "WEIGHTINGS", "WORLDS", "Day", "Look", "day", "looks", "missed", "seen", "world"]
 

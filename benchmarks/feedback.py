@@ -18,7 +18,7 @@ from spanscore import semconv
 from spanscore.core.job import Counted, Decision
 from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
 from spanscore.core.span import SamplingContext, UnitKey
-from spanscore.monitoring.running_mean import running_mean
+from spanscore.monitoring.estimates import running_mean
 from spanscore.outputs.instruments import Telemetry
 from spanscore.sampling.rates import RateSampler
 

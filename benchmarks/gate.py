@@ -16,8 +16,8 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import MeanInterval, moments
+from spanscore.monitoring.judge_check_runs import JudgeComparison
 
 Law = Callable[[Random], tuple[float, float]]
 CASES = (20, 60, 200, 1000)

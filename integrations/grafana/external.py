@@ -9,7 +9,7 @@ from panels import COUNT, SHARE, lines, over_time, rows
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.names import label
+from spanscore.monitoring.promql import label
 
 EXTERNAL = f'{q.OF_SERVICE},{label(semconv.EVALUATION_SOURCE)}="{semconv.SOURCE_EXTERNAL}"'
 """External scores of any name: an external score with the name of a chosen metric is not of that metric."""

@@ -35,9 +35,9 @@ from releases import release_choices, two_releases
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.applicability import applying
-from spanscore.monitoring.calibration_rules import CORRECTED, HIGH, LOW
-from spanscore.monitoring.names import series
+from spanscore.monitoring.calibration import CORRECTED, HIGH, LOW
+from spanscore.monitoring.health import applying
+from spanscore.monitoring.promql import series
 
 _SHOWN = (
     semconv.QUALITY,

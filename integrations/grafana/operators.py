@@ -26,7 +26,7 @@ from panels import (
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.names import label, series
+from spanscore.monitoring.promql import label, series
 
 _SERVICE = f"{{{{{q.SERVICE}}}}}"
 

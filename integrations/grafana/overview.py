@@ -26,7 +26,7 @@ from panels import (
 
 from spanscore import semconv
 from spanscore.monitoring import promql, recorded
-from spanscore.monitoring.names import series
+from spanscore.monitoring.promql import series
 
 UID = "spanscore-overview"
 ONE_METRIC = "spanscore-metric"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.names import label, series
+from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import SEGMENT, SUM, SUMS, WINDOW
 
 SERVICE = "job"

@@ -9,7 +9,8 @@ from panels import SHARE, choice, lines, over_time, rows
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.compare_promql import (
+from spanscore.monitoring.promql import series
+from spanscore.monitoring.releases import (
     RELEASE,
     difference,
     difference_bounds,
@@ -17,7 +18,6 @@ from spanscore.monitoring.compare_promql import (
     missing_of,
     release_sums,
 )
-from spanscore.monitoring.names import series
 
 METRIC_ALONE = (promql.METRIC,)
 """A release may have another job."""

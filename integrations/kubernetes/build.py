@@ -13,8 +13,7 @@ from typing import Any
 
 import yaml
 
-from spanscore.monitoring.kubernetes import NAME, operator_files
-from spanscore.monitoring.yaml_files import as_yaml
+from spanscore.monitoring.rules import NAME, as_yaml, operator_files
 
 HERE = Path(__file__).parent
 IN_CLUSTER = {

@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 from spanscore import semconv
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring import names
-from spanscore.monitoring.baseline_file import read_profile
-from spanscore.monitoring.hour_of_week import STEP_S, hour_of_week
+from spanscore.monitoring import promql as names
+from spanscore.monitoring.hour_of_week import STEP_S, hour_of_week, read_profile
 
 DAY_S = 86_400
 DAYS = 28

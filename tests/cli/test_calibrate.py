@@ -20,7 +20,7 @@ from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch
-from spanscore.monitoring.calibration_file import read_calibration
+from spanscore.monitoring.calibration import read_calibration
 from spanscore.outputs.score_spans import AnnotationSpans, EvaluationSpans
 
 SERIES = "1+abc/judge/1"

@@ -10,9 +10,7 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app
 from spanscore.metrics import ExactMatch
-from spanscore.monitoring.calibration import Calibration
-from spanscore.monitoring.calibration_file import SavedCalibration
-from spanscore.monitoring.labelled_cells import AnnotatedPair
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration, SavedCalibration
 
 PAIRS = [(True, True)] * 90 + [(True, False)] * 10 + [(False, True)] * 6 + [(False, False)] * 14
 ALERT = "alerts: {exact_match: {baseline: 0.85, min_drop: 0.06}}"

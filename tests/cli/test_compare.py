@@ -25,7 +25,7 @@ from spanscore.config import Compare
 from spanscore.core.codecs.otlp import json_line
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness
-from spanscore.monitoring import names
+from spanscore.monitoring import promql as names
 from spanscore.outputs.instrument_table import MOMENTS
 
 REQUESTS, MINUTES = 150, 200

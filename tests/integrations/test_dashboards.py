@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from tests.integrations.stage import INTEGRATIONS, dashboards, panels
 
 from spanscore import semconv
-from spanscore.monitoring.names import series
+from spanscore.monitoring.promql import series
 
 UIDS = {"spanscore-overview", "spanscore-operators", "spanscore-metric"}
 GRAFANAS_OWN = {"__range", "__rate_interval"}

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app
 from spanscore.config.tree import Configuration
-from spanscore.monitoring.kubernetes import PORT, SCRAPED
+from spanscore.monitoring.rules import PORT, SCRAPED
 
 FOLDER = INTEGRATIONS / "kubernetes"
 CHART = FOLDER / "chart"

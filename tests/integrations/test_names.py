@@ -12,7 +12,7 @@ from tests.yaml_files import read_yaml
 
 import spanscore
 from spanscore import semconv
-from spanscore.monitoring.names import label, series
+from spanscore.monitoring.promql import label, series
 from spanscore.outputs.instrument_table import INSTRUMENTS
 
 KNOWN = {

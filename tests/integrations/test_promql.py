@@ -12,7 +12,7 @@ from tests.integrations.stage import INTEGRATIONS, SERVICE, Stage, dashboards, e
 from tests.yaml_files import read_yaml
 
 from spanscore import semconv
-from spanscore.monitoring.names import label
+from spanscore.monitoring.promql import label
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
 

@@ -28,7 +28,7 @@ from spanscore.judges.score_context import asker
 from spanscore.line.judge_check import JudgeCheckRuns, build_check_name
 from spanscore.line.judge_check_cases import JudgeCheckCase
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
-from spanscore.monitoring.first_answers import FirstAnswers
+from spanscore.monitoring.judge_check_runs import FirstAnswers
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.testing import MemorySink
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
 
-from spanscore.monitoring import names
+from spanscore.monitoring import promql as names
 from spanscore.outputs.instruments import Telemetry
 
 END = 1_760_000_400  # seconds; any whole minute

@@ -11,10 +11,15 @@ import pytest
 from benchmarks.calibration import JUDGES, wrong_labels
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.annotators import LEAST_SHARED, AnnotatorError, agreement_of
-from spanscore.monitoring.calibration import Calibration
-from spanscore.monitoring.calibration_file import SavedCalibration, read_calibration
-from spanscore.monitoring.labelled_cells import AnnotatedPair
+from spanscore.monitoring.calibration import (
+    LEAST_SHARED,
+    AnnotatedPair,
+    AnnotatorError,
+    Calibration,
+    SavedCalibration,
+    agreement_of,
+    read_calibration,
+)
 
 PAIRS = {(True, True): 729, (True, False): 86, (False, True): 81, (False, False): 104}
 """1,000 labels of a judge of sensitivity .90 and specificity .70 at a pass rate of .85, 5 % of which are wrong."""

@@ -19,10 +19,9 @@ from spanscore.config.monitoring import Monitoring
 from spanscore.core.job import Weights
 from spanscore.core.score import BINARY, Outcome, Scale, Score
 from spanscore.monitoring import promql
-from spanscore.monitoring.applicability import ENOUGH, applicability, applied_so_far, applying
+from spanscore.monitoring.health import ENOUGH, EVALUATED, applicability, applied_so_far, applying
 from spanscore.monitoring.rule_tests import RuleTest, series_of, unit_test
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
-from spanscore.monitoring.silence import EVALUATED
 from spanscore.outputs.instrument_table import APPLICABLE
 from spanscore.outputs.instruments import Telemetry
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spanscore.monitoring import assets
+from spanscore.monitoring import rules as assets
 
 ROOT = Path(__file__).parents[2]
 

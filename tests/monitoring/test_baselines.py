@@ -17,10 +17,9 @@ from tests.yaml_files import read_yaml
 from spanscore.config.monitoring import AlertSettings, HourOfWeekBaseline, Monitoring, OffsetBaseline
 from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.baseline_file import DAYS, Profile, profiles_text, read_profile
 from spanscore.monitoring.baselines import baseline_of
 from spanscore.monitoring.drops import plans_of
-from spanscore.monitoring.hour_of_week import LearnedBaseline
+from spanscore.monitoring.hour_of_week import DAYS, LearnedBaseline, Profile, profiles_text, read_profile
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
 
 

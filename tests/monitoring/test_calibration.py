@@ -13,9 +13,8 @@ from statistics import NormalDist
 import pytest
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.calibration import Calibration, Estimated
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration, Estimated
 from spanscore.monitoring.estimates import Moments, moments
-from spanscore.monitoring.labelled_cells import AnnotatedPair
 
 Z = NormalDist().inv_cdf(0.975)
 JUDGED, PASSED = 5_000, 3_950

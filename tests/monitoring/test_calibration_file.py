@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.calibration import Calibration
-from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of, read_calibration
-from spanscore.monitoring.labelled_cells import AnnotatedPair
+from spanscore.monitoring.calibration import (
+    AnnotatedPair,
+    Calibration,
+    SavedCalibration,
+    calibrations_of,
+    read_calibration,
+)
 
 PAIRS = [AnnotatedPair(True, True)] * 30 + [AnnotatedPair(True, False)] * 4 + [AnnotatedPair(False, False)] * 9
 SAVED = SavedCalibration("faithfulness", "1+ab/openai:gpt-4o/1", Calibration.of(PAIRS))

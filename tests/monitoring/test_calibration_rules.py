@@ -18,13 +18,11 @@ from spanscore import semconv
 from spanscore.config.monitoring import Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch, StringPresence
-from spanscore.monitoring import calibration_rules as rules
+from spanscore.monitoring import calibration as rules
 from spanscore.monitoring import promql
-from spanscore.monitoring.calibration import Calibration
-from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration, SavedCalibration
 from spanscore.monitoring.estimates import moments
-from spanscore.monitoring.labelled_cells import AnnotatedPair
-from spanscore.monitoring.names import series
+from spanscore.monitoring.promql import series
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.outputs.instruments import Telemetry

@@ -11,8 +11,7 @@ import pytest
 
 from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.metrics import ExactMatch
-from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
-from spanscore.monitoring.drops import DropPlan, plans_of
+from spanscore.monitoring.drops import DropPlan, SmallestDrop, plans_of, smallest_drop
 
 HOUR_S, DAY_S = 3_600, 86_400
 HOURS = (1, 6, 24)

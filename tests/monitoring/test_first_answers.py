@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.first_answers import FirstAnswers
+from spanscore.monitoring.judge_check_runs import FirstAnswers
 
 
 def test_the_first_answer_stays_the_first_over_restarts(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.monitoring.test_sequential import blocks, passing
 
 from spanscore.monitoring.estimates import Moments, mean, n_eff
-from spanscore.monitoring.matched import matched
+from spanscore.monitoring.releases import matched
 
 
 def test_a_split_that_changes_with_the_mean_makes_no_difference_within_the_hour() -> None:

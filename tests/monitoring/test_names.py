@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spanscore import semconv
-from spanscore.monitoring import names
+from spanscore.monitoring import promql as names
 from spanscore.outputs.instrument_table import INSTRUMENTS
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanscore.monitoring.paired_runs import PairedAnswer, PairedRuns, least_turned, paired, sign_test
+from spanscore.monitoring.judge_check_runs import PairedAnswer, PairedRuns, least_turned, paired, sign_test
 
 RATES = (0.05, 0.0083, 0.00069, 1e-5)
 RIGHT, WRONG = (1.0, True), (0.0, False)

@@ -14,16 +14,17 @@ from tests.outputs.memory import FixedCounts
 
 from spanscore import semconv
 from spanscore.core.score import Outcome
-from spanscore.monitoring import estimates, names, promql
-from spanscore.monitoring.compare_promql import (
+from spanscore.monitoring import estimates, promql
+from spanscore.monitoring import promql as names
+from spanscore.monitoring.releases import (
     RELEASE,
+    at_one_look,
     difference,
     difference_bounds,
     difference_interval,
     missing_of,
     release_sums,
 )
-from spanscore.monitoring.sequential import at_one_look
 from spanscore.outputs.aggregates import ComparedValues
 from spanscore.outputs.instrument_table import MOMENTS
 from spanscore.outputs.instruments import Telemetry

@@ -9,8 +9,14 @@ import pytest
 from tests.monitoring.test_sequential import blocks
 
 from spanscore.monitoring.estimates import Moments
-from spanscore.monitoring.release_comparison import Release, ReleaseComparison, ReleaseVerdict
-from spanscore.monitoring.releases import ReleasePair, ReleaseScores, compared
+from spanscore.monitoring.releases import (
+    Release,
+    ReleaseComparison,
+    ReleasePair,
+    ReleaseScores,
+    ReleaseVerdict,
+    compared,
+)
 
 BEGIN = 1_782_900_000  # 2026-07-01T10:00Z
 END = BEGIN + 10 * 900

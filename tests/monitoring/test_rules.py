@@ -17,12 +17,10 @@ from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic
-from spanscore.monitoring import budget
+from spanscore.monitoring import estimates as budget
 from spanscore.monitoring.alert import OF_METRIC
-from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.drops import plans_of
-from spanscore.monitoring.links import links_of
-from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
+from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, alerts_of, links_of, rule_files
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
 

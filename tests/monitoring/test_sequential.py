@@ -11,13 +11,14 @@ import pytest
 from benchmarks import compare as simulated
 
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
-from spanscore.monitoring.matched import MatchedSums, matched
-from spanscore.monitoring.sequential import (
+from spanscore.monitoring.releases import (
     LEAST_BLOCKS,
     LEAST_SCORES,
+    MatchedSums,
     at_every_look,
     at_one_look,
     bounds_of_lost,
+    matched,
     seconds_until,
 )
 

@@ -16,8 +16,8 @@ from tests.monitoring.needed_rules import needed_for
 from spanscore.config.monitoring import Monitoring
 from spanscore.core.score import BINARY, Scale
 from spanscore.monitoring import promql
+from spanscore.monitoring.health import SILENT_SECONDS, silences
 from spanscore.monitoring.rules import RULES, rule_files
-from spanscore.monitoring.silence import SILENT_SECONDS, silences
 
 pytestmark = pytest.mark.server
 STEP_S = 240

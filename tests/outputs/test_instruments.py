@@ -21,7 +21,7 @@ from spanscore.core.job import Counted, Decision
 from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage
 from spanscore.core.span import Session, Unit, UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.running_mean import running_mean
+from spanscore.monitoring.estimates import running_mean
 from spanscore.outputs.aggregates import Point
 from spanscore.outputs.instrument_table import POINTS
 from spanscore.outputs.instruments import Telemetry

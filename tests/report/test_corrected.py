@@ -10,10 +10,8 @@ from tests.report.builders import TEN_O_CLOCK, a_unit_span, evaluations, make_sc
 
 from spanscore.core.score import JudgeCall, Usage
 from spanscore.core.span import SpanData
-from spanscore.monitoring.calibration import Calibration
-from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.monitoring.calibration import AnnotatedPair, Calibration, SavedCalibration
 from spanscore.monitoring.estimates import moments
-from spanscore.monitoring.labelled_cells import AnnotatedPair
 from spanscore.report import ReportRow, summarize, write
 
 PAIRS = [(True, True)] * 45 + [(True, False)] * 5 + [(False, True)] * 4 + [(False, False)] * 16

@@ -12,8 +12,7 @@ import typer
 
 from spanscore.config.kinds import share_in
 from spanscore.core.sample import Annotation
-from spanscore.monitoring.annotators import KNOWN_ERROR, Agreement, AnnotatorError, agreement_of
-from spanscore.monitoring.labelled_cells import AnnotatedPair
+from spanscore.monitoring.calibration import KNOWN_ERROR, Agreement, AnnotatedPair, AnnotatorError, agreement_of
 from spanscore.semconv import ANNOTATOR_HUMAN
 
 __all__ = ["AnnotationFacts", "annotation_facts", "error_rate_in"]

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from spanscore.cli._evaluator_versions import present_evaluator_versions
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of
-from spanscore.monitoring.calibration_rules import refuse_unknown
+from spanscore.monitoring.calibration import SavedCalibration, calibrations_of, refuse_unknown
 from spanscore.protocols import Metric
 
 __all__ = ["calibration_notes", "calibration_problems"]

@@ -24,11 +24,8 @@ from spanscore.core.printable import Fitting, names_listed, printable
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.estimates import Moments, mean
-from spanscore.monitoring.prometheus_api import PrometheusApi
-from spanscore.monitoring.release_comparison import ReleaseComparison, ReleaseVerdict
-from spanscore.monitoring.release_history import ReleaseHistory, read_history
-from spanscore.monitoring.releases import ReleasePair, compared
-from spanscore.monitoring.sequential import LEAST_BLOCKS
+from spanscore.monitoring.prometheus_api import PrometheusApi, ReleaseHistory, read_history
+from spanscore.monitoring.releases import LEAST_BLOCKS, ReleaseComparison, ReleasePair, ReleaseVerdict, compared
 from spanscore.protocols import Metric
 from spanscore.report.releases import release_pair, release_scores, rows_by_value
 from spanscore.report.rows import ReportRow

@@ -14,7 +14,7 @@ from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.configured import entries, metrics_of, shadow_settings, shadows_of
 from spanscore.metrics.catalog.registry import create
-from spanscore.monitoring.pinned import refused_evaluator_versions
+from spanscore.monitoring.health import refused_evaluator_versions
 from spanscore.protocols import Metric
 
 __all__ = ["StandIn", "evaluator_version_problems", "present_evaluator_versions"]

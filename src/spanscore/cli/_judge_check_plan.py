@@ -11,9 +11,8 @@ from spanscore.config.monitoring import JudgeCheck
 from spanscore.core.printable import format_count
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.line.judge_check_cases import cases_of
-from spanscore.monitoring.first_answers import FirstAnswers
 from spanscore.monitoring.judge_check import JudgeCheckPlan, watched_by
-from spanscore.monitoring.paired_runs import least_turned
+from spanscore.monitoring.judge_check_runs import FirstAnswers, least_turned
 from spanscore.protocols import Metric
 
 __all__ = ["judge_check_lines", "judge_check_problems"]

@@ -38,8 +38,7 @@ from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.score import Scale
 from spanscore.metrics.catalog.configured import shadow_budget_of, shadow_settings
 from spanscore.metrics.catalog.registry import blind_spots, metric_doc_of
-from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
-from spanscore.monitoring.drops import DropPlan, least_of, plans_of
+from spanscore.monitoring.drops import DropPlan, SmallestDrop, least_of, plans_of, smallest_drop
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_check_plans
 from spanscore.protocols import Metric
 from spanscore.samples.question_answer import ANSWER_KEYS, QUESTION_KEYS

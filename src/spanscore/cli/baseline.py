@@ -21,12 +21,10 @@ from spanscore.core.printable import Fitting
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring import promql
-from spanscore.monitoring.baseline_file import profiles_text
 from spanscore.monitoring.estimates import Moments
-from spanscore.monitoring.hour_of_week import DAY_S, LEAST_DAYS, LearnedBaseline, TooShortError, learned
-from spanscore.monitoring.names import label
-from spanscore.monitoring.prometheus_api import PrometheusApi
-from spanscore.monitoring.score_history import ScoredEvaluator, scored_days
+from spanscore.monitoring.hour_of_week import DAY_S, LEAST_DAYS, LearnedBaseline, TooShortError, learned, profiles_text
+from spanscore.monitoring.prometheus_api import PrometheusApi, ScoredEvaluator, scored_days
+from spanscore.monitoring.promql import label
 
 __all__ = ["baseline"]
 

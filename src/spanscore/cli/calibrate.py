@@ -28,11 +28,8 @@ from spanscore.core.score import UNIT_INTERVAL, Scale
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import built_ins, own_name
-from spanscore.monitoring.annotators import LEAST_SHARED
-from spanscore.monitoring.calibration import Calibration, Estimated
-from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.monitoring.calibration import LEAST_SHARED, AnnotatedPair, Calibration, Estimated, SavedCalibration
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
-from spanscore.monitoring.labelled_cells import AnnotatedPair
 
 __all__ = ["calibrate"]
 

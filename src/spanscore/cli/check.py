@@ -27,7 +27,7 @@ from spanscore.core.printable import Fitting
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
-from spanscore.monitoring.detectable import SmallestDrop
+from spanscore.monitoring.drops import SmallestDrop
 from spanscore.report.rows import name_within
 
 __all__ = ["check"]

@@ -11,7 +11,7 @@ import typer
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.printable import format_count, printable
 from spanscore.errors import ConfigurationError, writing
-from spanscore.monitoring.calibration_file import calibrations_of
+from spanscore.monitoring.calibration import calibrations_of
 from spanscore.report import findings, write
 
 __all__ = ["report"]

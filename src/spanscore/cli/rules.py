@@ -20,11 +20,11 @@ from spanscore.config.tree import Configuration
 from spanscore.core.printable import Fitting
 from spanscore.core.terminal import Terminal
 from spanscore.errors import writing
-from spanscore.monitoring import assets, promql
+from spanscore.monitoring import promql
+from spanscore.monitoring import rules as assets
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.judge_check import judge_check_plans
-from spanscore.monitoring.kubernetes import operator_files
-from spanscore.monitoring.rules import RULES, rule_files
+from spanscore.monitoring.rules import RULES, operator_files, rule_files
 from spanscore.protocols import Metric
 
 __all__ = ["rules"]

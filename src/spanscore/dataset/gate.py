@@ -19,8 +19,8 @@ from spanscore.dataset.reading import Bad
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.monitoring.estimates import MeanInterval
+from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 
 __all__ = ["LEAVE_OUT", "MAX_UNSCORED", "CaseChange", "GateResult", "MetricGate", "QualityBounds", "checked"]
 

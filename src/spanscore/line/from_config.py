@@ -15,7 +15,7 @@ from spanscore.core.printable import did_you_mean
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.configured import metrics_of, per_session, shadow_budget_of, shadows_of
 from spanscore.metrics.catalog.registry import under_current_names
-from spanscore.monitoring.pinned import refused_evaluator_versions
+from spanscore.monitoring.health import refused_evaluator_versions
 from spanscore.protocols import Metric
 
 __all__ = ["make_from_file", "override", "scorer_arguments"]

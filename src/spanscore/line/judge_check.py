@@ -33,9 +33,8 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.core.timebox import Hung, Timebox
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.line.judge_check_cases import JudgeCheckCase, cases_of
-from spanscore.monitoring.first_answers import FirstAnswers
 from spanscore.monitoring.judge_check import watched_by
-from spanscore.monitoring.paired_runs import PairedAnswer, PairedRuns, paired
+from spanscore.monitoring.judge_check_runs import FirstAnswers, PairedAnswer, PairedRuns, paired
 from spanscore.outputs.aggregates import Point, within
 from spanscore.outputs.instruments import Telemetry
 from spanscore.protocols import Metric

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spanscore.monitoring.applicability import Applicability
+from spanscore.monitoring.health import Applicability
 
 __all__ = ["applies_rows", "contradiction_rows"]
 

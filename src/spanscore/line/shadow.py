@@ -10,7 +10,7 @@ from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.middleware import account_of, unwrapped
 from spanscore.metrics.catalog.registry import by_name
-from spanscore.monitoring.comparison import JudgeComparison, pair
+from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.protocols import Metric
 from spanscore.units.ledger import Ledger
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from spanscore import semconv
 from spanscore.line.build import Line
-from spanscore.monitoring.applicability import Applicability, applied_so_far
-from spanscore.monitoring.estimates import MeanInterval
-from spanscore.monitoring.running_mean import MissingShare, missing_so_far, running_mean
+from spanscore.monitoring.estimates import MeanInterval, MissingShare, missing_so_far, running_mean
+from spanscore.monitoring.health import Applicability, applied_so_far
 from spanscore.outputs.aggregates import is_conditional
 
 __all__ = ["applies_in", "contradictions_in", "count_declined", "find_excluded", "means_of"]

@@ -18,9 +18,9 @@ from spanscore.line.judged_rows import applies_rows, contradiction_rows
 from spanscore.line.received_rows import received_rows
 from spanscore.line.session_status import SessionStatus
 from spanscore.line.spool_rows import spool_rows
-from spanscore.monitoring.applicability import Applicability
-from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import WORTH_TELLING
+from spanscore.monitoring.health import Applicability
+from spanscore.monitoring.judge_check_runs import JudgeComparison
 from spanscore.outputs.collected_cases import CollectState
 from spanscore.outputs.spans_file import SpansFileState
 from spanscore.spool.rows import SpoolState

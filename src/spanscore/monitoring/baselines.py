@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from spanscore.config.kinds import duration
 from spanscore.config.monitoring import AlertSettings, HourOfWeekBaseline, OffsetBaseline
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.baseline_file import read_profile
+from spanscore.monitoring.hour_of_week import read_profile
 
 __all__ = ["Baseline", "baseline_of"]
 

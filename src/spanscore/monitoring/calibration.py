@@ -1,33 +1,225 @@
-"""Calibration: samples that a human and a judge have both judged → how good the judge is, and what its pass rate really is.
-
-A judge that passes too much or too little moves the level of every mean. How often it is right, among what humans pass
-(sensitivity) and among what they fail (specificity), moves little with the traffic, so the pass rate of any window can be
-corrected by it: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is that of
-Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity*.
-
-People err, too. If a label is wrong with probability e, whatever the truth and the judge's verdict are, the labels of each
-verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan & Gladen with the
-annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new dichotomous diagnostic
-tests*, have it for a test that is held against an imperfect reference.
-
-Labels that were drawn with unequal probability, as all that failed and a tenth of what passed, count with w = 1/π; with equal
-weights every formula here is that of its source.
-"""
+"""Calibration: judge and humans on the same samples → how good the judge is, and pass rates corrected by it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import hypot, sqrt
+from pathlib import Path
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import Field, TypeAdapter, ValidationError
+
+from spanscore import semconv
+from spanscore.config.monitoring import Monitoring
+from spanscore.core.codecs.text import json_in
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.annotators import KNOWN_ERROR, AnnotatorError
+from spanscore.monitoring import promql
 from spanscore.monitoring.estimates import Moments, interval, mean, n_eff, student
-from spanscore.monitoring.labelled_cells import AnnotatedPair, Cell, Proportion
+from spanscore.monitoring.promql import label
+from spanscore.monitoring.recorded import WRITTEN, among
+from spanscore.protocols import Metric
 
-__all__ = ["LEAST_J", "LEAST_LABELS", "MORE", "AnnotatedPair", "Calibration", "Cell", "Estimated", "Proportion", "Z"]
+__all__ = [
+    "CORRECTED",
+    "HIGH",
+    "KNOWN_ERROR",
+    "LEAST_J",
+    "LEAST_LABELS",
+    "LEAST_SHARED",
+    "LOW",
+    "MORE",
+    "Agreement",
+    "AnnotatedPair",
+    "AnnotatorError",
+    "Calibration",
+    "Cell",
+    "Estimated",
+    "Proportion",
+    "SavedCalibration",
+    "Z",
+    "agreement_of",
+    "calibrations_of",
+    "corrected",
+    "corrected_ends",
+    "corrected_records",
+    "read_calibration",
+    "refuse_unknown",
+    "smoothed_share",
+    "smoothed_variance",
+]
+
+# --- labelled cells -------------------------------------------------------------------------------------------------
+
+# Labels beside a judge's verdicts, counted in the four cells of both, and the shares that are made of them.
+
+
+class AnnotatedPair(NamedTuple):
+    """One sample that a human and a judge have both judged.
+
+    Attributes:
+        human: whether the human passed it; ``judge`` likewise.
+        probability: with which it was drawn to be labelled, of what was judged, (0, 1]; None = not told.
+        weight: how many units of the traffic it stood for when it was judged: 1 / the score's probability.
+    """
+
+    human: bool
+    judge: bool
+    probability: float | None = None
+    weight: float = 1.0
+
+
+class Cell(NamedTuple):
+    """The labels of one verdict of the human and one of the judge: how many, Σw and Σw²."""
+
+    n: int = 0
+    w: float = 0.0
+    w2: float = 0.0
+
+    def plus(self, w: float) -> Cell:
+        """Return the cell with one more label of a weight."""
+        return Cell(self.n + 1, self.w + w, self.w2 + w * w)
+
+    def unmixed(self, other: Cell, error: float) -> Cell:
+        """Return the cell of the truth; ``other``: labels of the same verdict of the judge, and of the other one of humans.
+
+        Σw is that of the truth, and Σw² the variance of its estimate, so that the formulas of labels without errors hold.
+        """
+        right, wrong = (1.0 - error) / (1.0 - 2.0 * error), error / (1.0 - 2.0 * error)
+        w = min(self.w + other.w, max(0.0, right * self.w - wrong * other.w))
+        return Cell(self.n, w, right**2 * self.w2 + wrong**2 * other.w2)
+
+
+class Proportion(NamedTuple):
+    """A share, [0, 1], with the variance of its estimate."""
+
+    share: float
+    variance: float
+
+    @classmethod
+    def of(cls, sums: Moments, more: float, w_one: float, w_zero: float) -> Proportion:
+        """Return the share of ones with so many ones and as many zeros more, of these weights: as Lang & Reiczigel have it."""
+        w, ones = sums.w + more * (w_one + w_zero), sums.wy + more * w_one
+        ones2, zeros2 = sums.w2y + more * w_one**2, sums.w2 - sums.w2y + more * w_zero**2
+        share = ones / w
+        return cls(share, ((1.0 - share) ** 2 * ones2 + share**2 * zeros2) / w**2)
+
+    def or_at(self, other: float) -> Proportion:
+        """Return the share with a further variance: it is ``other`` one standard error of the annotator error away."""
+        return Proportion(self.share, self.variance + (other - self.share) ** 2)
+
+
+# --- annotators -----------------------------------------------------------------------------------------------------
+
+# Annotators: how old labels are, how often several people agree on a unit, and how often one of them is wrong.
+#
+# Two annotators who err independently, each with probability e whatever the truth is, disagree with probability d = 2e(1 −
+# e); so
+# e = (1 − √(1 − 2d)) / 2 and, by the delta method, Var(e) = Var(d) / (4(1 − 2d)). That is the two-rater case of Dawid & Skene
+# (1979), *Maximum likelihood estimation of observer error-rates using the EM algorithm*, with one error rate for all.
+# If the majority of a unit has m votes more than the minority, it is wrong with probability eᵐ / (eᵐ + (1 − e)ᵐ).
+
+LEAST_SHARED = 10
+"""Units with two or more named annotators below which no error is measured."""
+
+
+class AnnotatorError(NamedTuple):
+    """How often a label is wrong.
+
+    Attributes:
+        rate: probability, [0, .5), whatever the truth is.
+        variance: of the estimate of ``rate``; 0 = the rate is given.
+    """
+
+    rate: float
+    variance: float = 0.0
+
+    def of_majorities(self, margins: Iterable[int]) -> AnnotatorError:
+        """Return the error of labels that are majorities, each by so many votes, 1 or more; the mean over all of them."""
+        margins = list(margins)
+        right = 1.0 - self.rate
+        odds = [self.rate**margin + right**margin for margin in margins]
+        rates = (self.rate**margin / both for margin, both in zip(margins, odds, strict=True))
+        slopes = (m * (self.rate * right) ** (m - 1) / both**2 for m, both in zip(margins, odds, strict=True))
+        return AnnotatorError(sum(rates) / len(margins), self.variance * (sum(slopes) / len(margins)) ** 2)
+
+
+KNOWN_ERROR = AnnotatorError(0.0)
+"""The error of labels that are taken as the truth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often several people agree on a unit.
+
+    Attributes:
+        units: units that two or more named annotators labelled.
+        agreed: units among them on which all these annotators say the same.
+        pairs: pairs of annotators of one unit.
+        differing: pairs among them that do not say the same.
+    """
+
+    units: int
+    agreed: int
+    pairs: int
+    differing: int
+
+    @property
+    def share(self) -> float | None:
+        """Share of the units on which all annotators agree, [0, 1]; None without such units."""
+        return self.agreed / self.units if self.units else None
+
+    def error(self) -> AnnotatorError | None:
+        """Return the error of one annotator; None with fewer than ``LEAST_SHARED`` units.
+
+        Raises:
+            ConfigurationError: annotators disagree as often as coins do.
+        """
+        if self.units < LEAST_SHARED:
+            return None
+        differing = self.differing / self.pairs
+        if differing >= 0.5:  # noqa: PLR2004  (a coin)
+            raise ConfigurationError(
+                f"annotators differ in {self.differing} of {self.pairs} pairs on {self.units} units, as coins would: such "
+                "labels correct nothing. Agree on what a pass is and label again, or state an error with --annotator-error RATE"
+            )
+        smoothed = (self.units * differing + 0.5) / (self.units + 1.0)
+        left = 1.0 - 2.0 * differing
+        variance = smoothed * (1.0 - smoothed) / self.units / (4.0 * left)
+        return AnnotatorError((1.0 - sqrt(left)) / 2.0, variance)
+
+
+def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
+    """Return how often annotators agree; ``votes``: those of each unit's named annotators, one vote each."""
+    several = [unit for unit in votes if len(unit) > 1]
+    pairs = [one != other for unit in several for one, other in combinations(unit, 2)]
+    return Agreement(len(several), sum(len({*unit}) == 1 for unit in several), len(pairs), sum(pairs))
+
+
+# --- calibration ----------------------------------------------------------------------------------------------------
+
+# Calibration: samples that a human and a judge have both judged → how good the judge is, and what its pass rate really is.
+#
+# A judge that passes too much or too little moves the level of every mean. How often it is right, among what humans pass
+# (sensitivity) and among what they fail (specificity), moves little with the traffic, so the pass rate of any window can be
+# corrected by it: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is that
+# of
+# Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity*.
+#
+# People err, too. If a label is wrong with probability e, whatever the truth and the judge's verdict are, the labels of each
+# verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan & Gladen with
+# the
+# annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new dichotomous
+# diagnostic
+# tests*, have it for a test that is held against an imperfect reference.
+#
+# Labels that were drawn with unequal probability, as all that failed and a tenth of what passed, count with w = 1/π; with
+# equal
+# weights every formula here is that of its source.
 
 LEAST_LABELS = 5
 """Of either human class: with fewer, sensitivity or specificity is anybody's guess."""
@@ -365,3 +557,207 @@ def _interval_of(rate: float, size: float) -> Estimated:
 
 def _clipped(value: float) -> float:
     return min(1.0, max(0.0, value))
+
+
+# --- calibration file -----------------------------------------------------------------------------------------------
+
+# The file of ``spanscore calibrate``: what labels say of one evaluator version of a metric, as counts, from which all else
+# follows.
+#
+# {"metric": "faithfulness", "evaluator_version": "3f9a0c1d/openai:gpt-4o-mini/1", "assumed_random": true,
+#  "annotator_error": {"rate": 0.05, "variance": 0.0},
+#  "labels": {"true_pass": {"n": 150, "w": 150.0, "w2": 150.0}, "false_fail": …, "false_pass": …, "true_fail": …}}
+
+_WHAT = "no file of `spanscore calibrate`"
+_Text = Annotated[str, Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCalibration:
+    """What labels say of a judge, and of which scores that holds.
+
+    Attributes:
+        metric: name.
+        evaluator_version: the only one whose pass rate may be corrected by it.
+    """
+
+    metric: _Text
+    evaluator_version: _Text
+    calibration: Calibration
+
+    @property
+    def file_name(self) -> str:
+        """What it is called unless somebody says otherwise: by metric and evaluator version."""
+        return f"calibration-{_plain(self.metric)}-{_plain(self.evaluator_version)}.json"
+
+    @property
+    def text(self) -> str:
+        """The file's text."""
+        of = self.calibration
+        cells = {name: getattr(of, name)._asdict() for name in _CELLS}
+        tree = {
+            "metric": self.metric,
+            "evaluator_version": self.evaluator_version,
+            "assumed_random": of.assumed_random,
+            "labels": cells,
+        }
+        if of.annotator_error.rate or of.annotator_error.variance:
+            tree["annotator_error"] = of.annotator_error._asdict()
+        return json.dumps(tree, indent=2) + "\n"
+
+
+def read_calibration(path: str | Path) -> SavedCalibration:
+    """Return what a file holds.
+
+    Raises:
+        ConfigurationError: it cannot be read, is no such file, or its labels say too little.
+    """
+    try:
+        tree = json_in(Path(path).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"calibration {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"calibration {path} is {_WHAT}: not valid JSON") from error
+    try:
+        read = _SAVED.validate_python(
+            {"metric": tree["metric"], "evaluator_version": tree["evaluator_version"], "calibration": _counts(tree)}
+        )
+    except (ValidationError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{path} is {_WHAT}: metric, evaluator version, assumed_random and labels must be in it"
+        ) from error
+    try:
+        read.calibration.refuse_too_little()
+    except ConfigurationError as error:
+        raise ConfigurationError(f"calibration {path}: {error}") from error
+    return read
+
+
+def calibrations_of(paths: Iterable[str]) -> dict[str, SavedCalibration]:
+    """Return metric → what its file holds.
+
+    Raises:
+        ConfigurationError: as ``read_calibration``; or two files are of one metric.
+    """
+    found: dict[str, SavedCalibration] = {}
+    for path in paths:
+        one = read_calibration(path)
+        if one.metric in found:
+            raise ConfigurationError(
+                f"{path}: another file is of {one.metric!r}, too; name the one of its present evaluator version"
+            )
+        found[one.metric] = one
+    return found
+
+
+def _counts(tree: dict[str, Any]) -> dict[str, Any]:
+    error = AnnotatorError(**tree.get("annotator_error", {"rate": 0.0}))
+    if not (0.0 <= error.rate < 0.5 and error.variance >= 0.0):  # noqa: PLR2004  (a coin)
+        raise TypeError
+    cells = {name: tree["labels"][name] for name in _CELLS}
+    return {**cells, "assumed_random": tree["assumed_random"], "annotator_error": error}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.") or "unnamed"
+
+
+_CELLS = ("true_pass", "false_fail", "false_pass", "true_fail")
+_SAVED = TypeAdapter(SavedCalibration)
+
+
+# --- calibration rules ----------------------------------------------------------------------------------------------
+
+# Calibrations → the rules that record pass rates as humans would tell them: ``Calibration.corrected`` as PromQL.
+#
+# They look at the longest window, and record nothing of a series that is not calibrated, or is no longer written.
+
+CORRECTED = "spanscore:corrected_pass_rate"
+LOW, HIGH = f"{CORRECTED}:low", f"{CORRECTED}:high"
+"""The names of the corrected rate and of the ends of its interval; the label ``window`` says over which."""
+_SHARE, _VARIANCE = "spanscore:smoothed_pass_rate", "spanscore:smoothed_pass_rate:variance"
+_PASSED = promql.matching({label(semconv.EVALUATION_SCORE_LABEL): "pass"})
+
+
+def refuse_unknown(calibrations: Mapping[str, SavedCalibration], metrics: Sequence[Metric]) -> None:
+    """Refuse a calibration of a metric that there is not.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    names = [metric.name for metric in metrics]
+    for metric in calibrations:
+        if metric not in names:
+            raise ConfigurationError(
+                f"monitoring.calibrations: one is of {metric!r}, which is no metric of this scorer; it has {', '.join(names)}"
+            )
+
+
+def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[dict[str, Any]]:
+    """Yield the rules of one calibration; each sees what those before it have recorded."""
+    window = promql.duration(max(shared.windows))
+    own = promql.matching({promql.METRIC: saved.metric, promql.EVALUATOR_VERSION: saved.evaluator_version})
+    every = promql.increases(window, own, promql.BY_EVALUATOR)
+    passed = _or_none(promql.increases(window, f"{own},{_PASSED}", promql.BY_EVALUATOR), every)
+    share, variance = (f"{name}{{{own}}}" for name in (_SHARE, _VARIANCE))
+    low, high = corrected_ends(saved.calibration, share, variance)
+    for name, expression in (
+        (_SHARE, among(WRITTEN, smoothed_share(passed, every))),
+        (_VARIANCE, smoothed_variance(passed, every, f"sum without (window) ({share})")),  # sums have no such label
+        (CORRECTED, among(WRITTEN, corrected(saved.calibration, passed, every))),
+        (LOW, low),
+        (HIGH, high),
+    ):
+        yield {"record": name, "expr": expression, "labels": {promql.METRIC: saved.metric, "window": window}}
+
+
+def corrected(by: Calibration, passed: promql.Sums, every: promql.Sums) -> str:
+    """Return the corrected rate, [0, 1].
+
+    Args:
+        passed: sums over what the judge passed.
+        every: over all that it judged.
+    """
+    raw = f"{passed(semconv.WEIGHT)} / {every(semconv.WEIGHT)}"
+    return _clamped(f"({raw} - {1.0 - by.specificity.value:.9g}) / {by.informedness.value:.9g}")
+
+
+def smoothed_share(passed: promql.Sums, every: promql.Sums) -> str:
+    """Return the share that passed with ``MORE`` units more that did and as many that did not, of typical weight."""
+    return f"({passed(semconv.WEIGHT)} + {_more(every, 1)}) / {_weight(every)}"
+
+
+def smoothed_variance(passed: promql.Sums, every: promql.Sums, share: str) -> str:
+    """Return the variance of its estimate."""
+    more = _more(every, 2)
+    ones, zeros = passed(semconv.WEIGHT2), f"{every(semconv.WEIGHT2)} - {passed(semconv.WEIGHT2)}"
+    return f"((1 - {share}) ^ 2 * ({ones} + {more}) + {share} ^ 2 * ({zeros} + {more})) / {_weight(every)} ^ 2"
+
+
+def corrected_ends(by: Calibration, share: str, variance: str) -> tuple[str, str]:
+    """Return the ends of the corrected rate's interval, each in [0, 1]."""
+    right, wrong = by.smoothed()
+    j = right.share + wrong.share - 1.0
+    rate = f"(({share} - {1.0 - wrong.share:.9g}) / {j:.9g})"
+    shift = f"{4.0 * MORE:.9g} * ({rate} * {right.variance:.9g} - (1 - {rate}) * {wrong.variance:.9g})"
+    spread = f"{variance} + {rate} ^ 2 * {right.variance:.9g} + (1 - {rate}) ^ 2 * {wrong.variance:.9g}"
+    low, high = (_clamped(f"{rate} + {shift} {sign} {Z / j:.9g} * sqrt({spread})") for sign in "-+")
+    return low, high
+
+
+def _or_none(passed: promql.Sums, every: promql.Sums) -> promql.Sums:
+    """Return sums that are 0 where something was judged and nothing has ever passed, and so no counter of passes stands."""
+    return lambda instrument: f"({passed(instrument)} or 0 * {every(instrument)})"
+
+
+def _more(every: promql.Sums, power: int) -> str:
+    """Return what so many units more of typical weight add to a sum of weights, or of their squares."""
+    return f"{MORE:.9g} * ({every(semconv.WEIGHT2)} / {every(semconv.WEIGHT)}) ^ {power}"
+
+
+def _weight(every: promql.Sums) -> str:
+    return f"({every(semconv.WEIGHT)} + 2 * {_more(every, 1)})"
+
+
+def _clamped(expression: str) -> str:
+    return f"clamp({expression}, 0, 1)"

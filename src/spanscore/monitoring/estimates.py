@@ -1,27 +1,30 @@
-"""Additive sums → mean, standard error, interval, bounds: what a sampled and weighted share says of all traffic.
-
-y is the quality of a scored unit, π the probability with which it was chosen, w = 1/π. Everything comes from sums over units,
-so replicas and time spans add up with ``+`` before anything is estimated. ``promql.py`` holds the same formulas as text; a
-test compares the two in a real Prometheus.
-
-Hájek's estimator: the plain mean of what was scored is biased where rules oversample, and Σwy/N is a poor mean (Särndal,
-Swensson & Wretman, *Model Assisted Survey Sampling*, 1992, 5.7).
-"""
+"""Additive sums → mean, standard error, interval and bounds; running means; and how sure an alert must be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import fsum, hypot, nan, sqrt
+from math import ceil, exp, fsum, hypot, inf, log, nan, sqrt
 from operator import add, attrgetter
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+from spanscore import semconv
+from spanscore.core.job import Weights
+from spanscore.core.score import Scale
 
 __all__ = [
+    "MIN_SCORES",
+    "OFFSET_SCORES",
+    "RECOVERED_Z",
+    "TOLERATED",
+    "WEIGHTED",
     "WORTH_TELLING",
     "Interval",
     "MeanInterval",
+    "MissingShare",
     "Moments",
+    "critical_z",
     "if_best",
     "if_worst",
     "interval",
@@ -29,13 +32,27 @@ __all__ = [
     "mean_interval",
     "missing_bounds",
     "missing_share",
+    "missing_so_far",
     "moments",
     "n_eff",
+    "running_mean",
+    "scores_to_see",
     "standard_error",
     "student",
     "unseen",
 ]
 
+# --- estimates ------------------------------------------------------------------------------------------------------
+
+# Additive sums → mean, standard error, interval, bounds: what a sampled and weighted share says of all traffic.
+#
+# y is the quality of a scored unit, π the probability with which it was chosen, w = 1/π. Everything comes from sums over
+# units,
+# so replicas and time spans add up with ``+`` before anything is estimated. ``promql.py`` holds the same formulas as text; a
+# test compares the two in a real Prometheus.
+#
+# Hájek's estimator: the plain mean of what was scored is biased where rules oversample, and Σwy/N is a poor mean (Särndal,
+# Swensson & Wretman, *Model Assisted Survey Sampling*, 1992, 5.7).
 
 WORTH_TELLING = 0.01
 """Share of the chosen units without a score from which on people are told."""
@@ -198,3 +215,141 @@ def student(level: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as PromQL has it."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     return z + (z**3 + z) / 4 / max(freedom, 1.0)
+
+
+# --- running mean ---------------------------------------------------------------------------------------------------
+
+# The sums that a scorer keeps for its instruments → how good each metric's scores are so far, and what the mean lacks.
+
+WEIGHTED = {
+    "w": semconv.WEIGHT,
+    "wy": semconv.WEIGHT_QUALITY,
+    "w2": semconv.WEIGHT2,
+    "w2y": semconv.WEIGHT2_QUALITY,
+    "w2y2": semconv.WEIGHT2_QUALITY2,
+}
+"""Field of ``Moments`` that weighs scores → its instrument; what is lost is none of a mean."""
+_Sums: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
+"""Instrument → attributes → sum, as ``Telemetry.sums`` returns them."""
+
+
+class MissingShare(NamedTuple):
+    """What a mean lacks.
+
+    Attributes:
+        share: of the chosen units, those without a score of the configured judge; (0, 1].
+        low: where the mean of all may lie if these were all as bad as can be, its sampling error included; [0, 1].
+        high: if they were all as good as can be, likewise.
+    """
+
+    share: float
+    low: float
+    high: float
+
+
+def running_mean(metric: str, scale: Scale, sums: _Sums) -> MeanInterval | None:
+    """Return what the scores so far say of all eligible traffic; None where nothing is scored, or the scale is open.
+
+    A fallback's scores are not among them.
+    """
+    of = _population(metric, sums)
+    return None if scale.range is None or not of.w else MeanInterval(mean(of), *interval(of))
+
+
+def missing_so_far(metric: str, scale: Scale, sums: _Sums, lost: Weights) -> MissingShare | None:
+    """Return what the mean lacks; None where it lacks nothing, or the scale is open.
+
+    Args:
+        lost: of the units without a score that should have one.
+    """
+    of = _population(metric, sums) + Moments(lost=lost.w, lost2=lost.w2)
+    return None if scale.range is None or not of.lost else MissingShare(missing_share(of), *missing_bounds(of))
+
+
+def _population(metric: str, sums: _Sums) -> Moments:
+    instruments = {"n": semconv.SCORED, **WEIGHTED}
+    return Moments(**{field: sum(_of_population(metric, sums(name))) for field, name in instruments.items()})
+
+
+def _of_population(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> Iterator[float]:
+    for labels, value in sums.items():
+        named = dict(labels)
+        if named[semconv.EVALUATION_NAME] == metric and semconv.EVALUATION_SOURCE not in named:
+            yield value
+
+
+# --- budget ---------------------------------------------------------------------------------------------------------
+
+# How sure an alert must be: from "at most one false alarm in 30 days" to a number of standard errors, and to scores.
+#
+# A window that slides on by a minute says nearly what it said before: what counts is not how often it is looked at, but how
+# often
+# it begins to alarm. Where nothing is wrong, that is so often in a window's length:
+#
+#     2.0 · z · φ(z) · exp(−1.4 · z · √(2 · interval ⁄ window))
+#
+# z·φ(z) is the rate of a mean that slides without steps (Pickands 1969; Leadbetter, Lindgren & Rootzén 1983, 12.2), the last
+# factor what its steps miss (Siegmund, *Sequential Analysis*, 1985, 8.5: 1.17, not 1.4, where one evaluation is enough). Both
+# numbers are the simulation's, for alerts as they are written: on at the second evaluation, and kept on for a while. The
+# rates of
+# all windows and streams add up, whatever depends on what. ``benchmarks/alerts.py`` counts what comes of it.
+
+TOLERATED = 0.25
+"""Share of ``min_drop`` that is no drop yet: only drops of about ``min_drop`` itself are found later for it."""
+RECOVERED_Z = 3.5
+"""Standard errors by which a shorter window must be better than one that sees a drop; while that lasts, it seldom is."""
+OFFSET_SCORES = 200
+"""Least effective scores of a window that is itself the baseline (``offset``), as its mean has an error of its own. A pass/fail
+metric at ten scores a minute has 10 false alarms in 30 days with 30 of them, .5 with 200 (`benchmarks/baselines.py`)."""
+MIN_SCORES = 30
+"""Least effective scores of a window that is compared with a baseline, unless ``min_scores`` is set. The test's exact size for
+30 pass/fail scores is 0.31 to 1.9 of the nominal one."""
+BEGUN, STEPPED = 2.0, 1.4
+"""The numbers of the formula."""
+LOWEST_Z, HIGHEST_Z = 1.0, 40.0
+"""Between them the formula falls."""
+_HALVINGS = 60
+_normal = NormalDist()
+
+
+def critical_z(*, window_s: float, interval_s: float, every_s: float, shares: int) -> float:
+    """Return how many standard errors below the null a window's mean must be; 1 at least.
+
+    Args:
+        interval_s: between two evaluations.
+        every_s: at most one false alarm in this time.
+        shares: among how many windows × streams that is divided.
+    """
+    lowest, highest = LOWEST_Z, HIGHEST_Z
+    for _ in range(_HALVINGS):
+        middle = (lowest + highest) / 2
+        often = every_s / window_s * _begun(middle, interval_s / window_s) * shares > 1
+        lowest, highest = (middle, highest) if often else (lowest, middle)
+    return highest
+
+
+def _begun(z: float, step: float) -> float:
+    """Return how many alarms begin in a window's length; ``step`` is the share of it from one evaluation to the next."""
+    return BEGUN * z * _normal.pdf(z) * exp(-STEPPED * z * sqrt(2 * step))
+
+
+def scores_to_see(
+    drop: float, *, null: float, tolerated: float, z: float, baseline_sd: float = 0.0, design_effect: float = 1.0
+) -> float:
+    """Return how many effective scores of a pass/fail metric a window needs so that a drop alarms half of the time.
+
+    Infinitely many where the mean strays by as much (``baseline_sd``); ``design_effect`` scores say no more than one. A
+    continuous metric needs fewer, by the ratio of its variance to null·(1 − null).
+    """
+    mean = max(0.0, null - (drop - tolerated))
+    if drop <= tolerated:
+        return inf
+    size = z * z / _deviance(mean, null)
+    rest = 1 / size - baseline_sd**2 / (mean * (1 - mean) or inf)  # as drop_promql.deviance counts what strays
+    return ceil(design_effect / rest) if rest > 0 else inf
+
+
+def _deviance(mean: float, null: float) -> float:
+    """Return what one pass/fail score adds to the deviance, as ``promql.deviance`` counts it."""
+    failing = (1 - mean) * log((1 - mean) / (1 - null))
+    return 2 * (failing + (mean * log(mean / null) if mean else 0.0))

@@ -1,34 +1,513 @@
-"""Health: judges that fail, decline or are away, budgets that bind, units lost, unaccounted for or of unknown weight."""
+"""Alerts on the evaluator itself: silence, lost units, judges, budgets, backlogs, new versions, conditions that never hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 from spanscore import semconv
-from spanscore.config.monitoring import Monitoring
-from spanscore.core.job import STATED, UNKNOWN
+from spanscore.config.monitoring import AlertSettings, Monitoring
+from spanscore.core.job import STATED, UNKNOWN, Weights
 from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, by_label, labels_of, listed
-from spanscore.monitoring.estimates import WORTH_TELLING
-from spanscore.monitoring.names import label, series
-from spanscore.monitoring.recorded import steady_window
+from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, Figure, by_label, labels_of, listed, of_metric
+from spanscore.monitoring.estimates import (
+    WORTH_TELLING,
+    Moments,
+    interval,
+    mean,
+    missing_bounds,
+    missing_share,
+    moments,
+)
+from spanscore.monitoring.promql import label, series
+from spanscore.monitoring.recorded import MIN_SCORES, WRITTEN, steady_window
+from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 
 __all__ = [
+    "ABSENT",
     "AT_REST",
     "BINDING",
     "BINDING_S",
+    "BRIEF_S",
+    "ENOUGH",
+    "EXPECTED",
+    "GROWING",
+    "OLD",
     "OPEN_S",
     "REMEDIES",
+    "REPLICA",
+    "SILENT",
+    "SILENT_SECONDS",
+    "UNSCORED",
+    "WAITED_S",
+    "WAS",
+    "WINDOW_S",
+    "Applicability",
+    "applicability",
+    "applied_so_far",
+    "applying",
     "binding",
     "breaker",
+    "changed",
     "declining",
+    "durable",
+    "durable_records",
     "failing",
+    "looked_back",
     "lost",
     "mixed",
+    "never_applies",
+    "refused_evaluator_versions",
+    "shortest",
+    "silence",
+    "silences",
     "unaccounted",
 ]
+
+# --- silence --------------------------------------------------------------------------------------------------------
+
+# Silence: units come and none is scored, scores that came come no more, or nothing was ever here.
+#
+# How long a service has been silent is a record that carries itself: each evaluation without a score adds its interval to the
+# last value, a score sets it to 0. So it outlives the counters, which a store forgets after minutes, and a gap in which
+# nobody
+# looked adds nothing. A replica is remembered only while its counters arrive: one that has gone is silent with its service.
+
+UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
+"""Why there are no scores: units come and none is scored, they came and come no more, of one replica, or nothing is here."""
+EVALUATED = 10
+"""Units that were to be evaluated without one score, from which on that is no chance any more."""
+EXPECTED = 15
+"""Scores that would have come meanwhile: at 30 an hour, half an hour without one comes 0.007 times in 30 days by chance."""
+SHORTEST_S, LONGEST_S = 1_800.0, 86_400.0
+"""Ends of the silence that is told, where it is computed from the scores per hour."""
+SEEN_S = 300.0
+"""For how long a score is seen: exporters send once a minute or more often."""
+DAY = "1d"
+MEMORY, MEMORY_OF_REPLICAS = "7d", "1h"
+"""Longest time without an evaluation over which a record carries itself."""
+SILENT_SECONDS, SCORES_PER_HOUR = "spanscore:silent_seconds", "spanscore:scores_per_hour"
+REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
+    "spanscore:replica_silent_seconds",
+    "spanscore:replica_scores_per_hour",
+)
+REPLICAS = (*promql.GROUP, promql.INSTANCE)
+
+
+def looked_back(shared: Monitoring) -> float:
+    """Return the seconds over which a score counts as just now."""
+    return min(*shared.windows, max(4 * shared.interval, SEEN_S))
+
+
+def shortest(shared: Monitoring) -> float:
+    """Return the seconds of silence before which nothing is said."""
+    return shared.no_scores_after or SHORTEST_S
+
+
+def silences(shared: Monitoring) -> Iterator[tuple[str, str]]:
+    """Yield record and expression: how many scores an hour each service and replica had, and for how long it has had none."""
+    there = f"\nand {promql.now(semconv.ELIGIBLE, by=REPLICAS)}"
+    of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, MEMORY, "")
+    of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, MEMORY_OF_REPLICAS, there)
+    for by, per_hour, silent, memory, remembered in (of_services, of_replicas):
+        now = f"({promql.increase(semconv.SCORED, promql.duration(looked_back(shared)), by=by)} > 0)"
+        a_day = promql.increase(semconv.SCORED, DAY, by=by)
+        # as it was when scores last came: one that falls with the silence would put the alert off, and end it
+        yield per_hour, f"({a_day} / 24\nand {now})\nor (last_over_time({per_hour}[{memory}]){remembered})"
+        yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{remembered})"
+
+
+def silence(metrics: Sequence[Metric], shared: Monitoring) -> Iterator[Alert]:
+    """Yield the alerts on metrics without scores."""
+    yield _unscored(metrics, shared)
+    yield _silent(listed(metric.name for metric in metrics), shared)
+
+
+def _unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
+    window = steady_window(shared)
+    by_condition: dict[bool, list[str]] = {}
+    for metric in metrics:
+        by_condition.setdefault(is_conditional(metric), []).append(metric.name)
+    ended = " or ".join(_ended(window, listed(names), conditional=one) for one, names in by_condition.items())
+    to_be_scored = f"sum by ({', '.join(promql.GROUP)}) (({ended})\nunless {_hands_over(window)}) >= {EVALUATED}"
+    return Alert(
+        name="SpanscoreNoScores",
+        expression=f"{to_be_scored}\nand {promql.increase(semconv.SCORED, window)} == 0",
+        labels={**labels_of("critical", OF_METRIC, window), "reason": UNSCORED},
+        summary=f"{OF_METRIC} has no scores",
+        text=f"{{count}} units were to be evaluated by {OF_METRIC} over {window}, and none got a score "
+        "({service}). See spanscore.evaluation.outcome of spanscore_evaluations_total.",
+    )
+
+
+def _ended(window: str, where: str, *, conditional: bool) -> str:
+    """Return how many units that were to be scored ended, per replica."""
+    # units that a condition leaves out have an alert of their own
+    nothing = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
+    asked = f'{where},{label(semconv.OUTCOME)}!~"{nothing}",{promql.POPULATION}'
+    return promql.increase(semconv.EVALUATIONS, window, asked, REPLICAS)
+
+
+def _silent(where: str, shared: Monitoring) -> Alert:
+    why = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: _is_absent(shared)}
+    no_score = f"No score of {OF_METRIC} for {{lasting}}"
+    texts = {
+        SILENT: f"{no_score}{{rate}} ({{service}}): no traffic, no scorer or no way here. Gone for good? Name the others in "
+        "monitoring.services.",
+        REPLICA: f"{no_score} from {{{{ $labels.{promql.INSTANCE} }}}}, to which units come, while others of its service "
+        "score ({service}).",
+        ABSENT: f"There is no counter of {OF_METRIC}, and no score has ever come ({{service}}): no scorer, or no way here.",
+    }
+    return Alert(
+        name="SpanscoreNoScores",
+        expression=promql.labelled("reason", why),
+        labels=labels_of("critical", OF_METRIC, promql.duration(shortest(shared))),  # the reason is in the expression
+        summary=f"{OF_METRIC} has no scores",
+        text=f"{by_label('reason', texts)} No other alert on it can fire meanwhile.",
+        figures={"rate": Figure(f"{SCORES_PER_HOUR}{{{promql.OWN_SERVICE}}}", ", after %.3g an hour")},
+    )
+
+
+def _is_silent_replica(where: str, shared: Monitoring) -> str:
+    least = shortest(shared)
+    due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}, {least:g}, {max(least, LONGEST_S):g})"
+    service = f"on ({', '.join(promql.GROUP)})"
+    window = promql.duration(least)  # no longer: to a worker whose partitions are others' now nothing comes
+    units = f"{promql.increase(semconv.ELIGIBLE, window, by=REPLICAS)} > 0 unless {_hands_over(window)}"
+    late = f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}"
+    return f"{late}\nand ({units})\nunless {service} ({_is_silent(where, shared)})"
+
+
+def _hands_over(window: str) -> str:
+    """Return the replicas that leave units to other processes: what ends with them is no sign of whether these score."""
+    left = f"{promql.matching({label(semconv.OUTCOME): Outcome.DELEGATED})},{promql.POPULATION}"
+    return f"{promql.increase(semconv.EVALUATIONS, window, left, REPLICAS)} > 0"
+
+
+def _is_silent(where: str, shared: Monitoring) -> str:
+    due = f"clamp({EXPECTED * 3_600} / {SCORES_PER_HOUR}, {SHORTEST_S:g}, {LONGEST_S:g})"
+    limit = f"{shared.no_scores_after:g}" if shared.no_scores_after else due
+    return f"{_of(SILENT_SECONDS, where, shared.services)} >= {limit}"
+
+
+def _of(counter: str, where: str, services: Sequence[str]) -> str:
+    """Return a series of all services, or of those that are named."""
+    if not services:
+        return f"{counter}{{{where}}}" if where else counter
+    named = promql.any_of(services)
+    # the label of a scrape, and that of remote write, which puts the service's namespace before it
+    matchers = (f'service_name=~"{named}"', f'job=~"(.+/)?({named})"')
+    return f"({' or '.join(f'{counter}{{{where}{where and chr(44)}{one}}}' for one in matchers)})"
+
+
+def _is_absent(shared: Monitoring) -> str:
+    return "\nor ".join(map(_has_nothing, shared.services or [""]))
+
+
+def _has_nothing(service: str) -> str:
+    named = [service] if service else []
+    here = (_of(SILENT_SECONDS, "", named), _of(series(semconv.SCORED), promql.POPULATION, named))
+    nothing = "".join(f" unless on ({promql.METRIC}) {one}" for one in here)
+    job = f'label_replace({MIN_SCORES}, "job", "{promql.replacement(service)}", "", "")' if service else MIN_SCORES
+    return f"{job}{nothing}"
+
+
+# --- pinned ---------------------------------------------------------------------------------------------------------
+
+# Pinned: the one evaluator version that an alert is to watch, which a metric must be able to have.
+
+
+def refused_evaluator_versions(
+    alerts: Mapping[str, AlertSettings], metrics: Iterable[Metric], shadows: Iterable[Metric] = ()
+) -> Iterator[str]:
+    """Yield which alerts watch an evaluator version that their metric does not have, as they would never fire.
+
+    Args:
+        metrics: with the judges that will be asked.
+        shadows: with their second judges.
+    """
+    beside = {shadow.name: shadow.evaluator_version for shadow in shadows}
+    for metric in metrics:
+        pinned = alerts[metric.name].evaluator_version if metric.name in alerts else None
+        if pinned is not None and pinned != metric.evaluator_version:
+            shadow = ", and this is its shadow's, which no alert reads" if pinned == beside.get(metric.name) else ""
+            yield (
+                f"alerts.{metric.name}.evaluator_version: {pinned!r} is of no configured metric; "
+                f"{metric.name} has {metric.evaluator_version!r}{shadow}"
+            )
+
+
+# --- changes --------------------------------------------------------------------------------------------------------
+
+# Changes: another judge, prompt or model speaks of a metric now. A notice, no page: what it says is no drop.
+
+WAS = "was"
+"""The label that tells the evaluator version that was written most before."""
+VERSION_MEMORY = "7d"
+"""An evaluator version that was written within it is no new one: so no notice comes each Monday, nor of two that are written by
+turns.
+"""
+
+
+def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
+    """Return the notice that an evaluator version is new beside another one; it ends by itself after ``steady_window``.
+
+    Args:
+        settings: metric → its alerts, for every metric.
+    """
+    window = steady_window(shared)
+    before = f"last_over_time({WRITTEN}[{VERSION_MEMORY}] offset {window})"
+    group = ", ".join(promql.GROUP)
+    named = f'label_replace({before}, "{WAS}", "$1", "{promql.EVALUATOR_VERSION}", "(?s)(.*)")'
+    return Alert(
+        name="SpanscoreNewEvaluatorVersion",
+        expression=f"({WRITTEN}{{{listed(settings)}}}\nunless on ({', '.join(promql.BY_EVALUATOR)}) {before})\n"
+        f"* on ({group}) group_left ({WAS}) topk by ({group}) (1, {named})",
+        labels=labels_of("info", OF_METRIC, window),
+        summary=f"{OF_METRIC} is scored in another way",
+        text=f"{OF_METRIC} has a new evaluator version ({{service}}):{_CHANGES} Its scores cannot be compared with those "
+        f"before: no drop.{of_metric({metric: _next(one) for metric, one in settings.items()})} This notice ends by itself "
+        f"after {window}.",
+    )
+
+
+def _next(settings: AlertSettings) -> str:
+    if settings.baseline is None:
+        return ""
+    pinned = f", and .series to {{{{ $labels.{promql.EVALUATOR_VERSION} }}}}" if settings.evaluator_version else ""
+    return f" After a week of it set alerts.{OF_METRIC}.baseline to its mean, as the dashboard tells it{pinned}."
+
+
+_PARTS = r"^([^/]*)/(.*)/([^/]*)\n([^/]*)/(.*)/([^/]*)$"
+_CHANGES = (
+    f'{{{{ printf "%s\\n%s" $labels.{WAS} $labels.{promql.EVALUATOR_VERSION} '
+    f'| reReplaceAll "{_PARTS}" " version $1 → $4, judge $2 → $5, votes $3 → $6." }}}}'
+)
+"""An evaluator version is ``version/judge/votes``, and a judge's name may hold slashes."""
+
+
+# --- applicability --------------------------------------------------------------------------------------------------
+
+# Whether a metric with a condition applies → to how much of traffic it does, with an interval, and the alert on one of none.
+#
+# y is 1 for a scored unit, 0 for one that is ``not applicable``; a unit of which nobody could say, as its judge failed, is in
+# neither. So Hájek's share and its interval are those of ``estimates.py``, and as y² = y two sums apart by y are all of them.
+
+ENOUGH: Final = 300
+"""Effective units among which none applied: by the rule of three, the share is then under 3 / 300 = 1 % (95 %). A condition
+that holds for 3 % of traffic is silent for so long once in 9,000 times, one of 1 % once in 20."""
+WINDOW_S: Final = 86_400.0
+"""Over which they are counted: a day, as what people ask differs by the hour."""
+_APPLIES, _DOES_NOT = (f'{label(semconv.APPLICABLE)}="{value}"' for value in ("true", "false"))
+_SUMS: Final = MappingProxyType(
+    {
+        semconv.WEIGHT: (semconv.APPLICABLE_WEIGHT, ""),
+        semconv.WEIGHT_QUALITY: (semconv.APPLICABLE_WEIGHT, _APPLIES),
+        semconv.WEIGHT2: (semconv.APPLICABLE_WEIGHT2, ""),
+        semconv.WEIGHT2_QUALITY: (semconv.APPLICABLE_WEIGHT2, _APPLIES),
+        semconv.WEIGHT2_QUALITY2: (semconv.APPLICABLE_WEIGHT2, _APPLIES),
+    }
+)
+"""The sum of a mean → that of the share: its instrument and the matcher on it."""
+_Read: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
+"""Instrument → attributes → sum, as ``Telemetry.sums`` returns them."""
+
+
+class Applicability(NamedTuple):
+    """To how much of all traffic a metric applies.
+
+    Attributes:
+        share: of the units of which the judge said whether it does, weighted; [0, 1].
+        low: end of its 95 % interval; where units are missing that are worth telling of, whatever these would have been.
+        high: likewise.
+        undecided: of the chosen units, those without an answer of the configured judge; [0, 1].
+    """
+
+    share: float
+    low: float
+    high: float
+    undecided: float
+
+    def __str__(self) -> str:
+        digits = 0 if self.share >= 0.1 else 1  # noqa: PLR2004  (where whole percents would say too little)
+        share, low, high = (f"{100 * one:.{digits}f}" for one in (self.share, self.low, self.high))
+        missing = f" (of {100 * self.undecided:.0f} % of the chosen units nobody could say)"
+        return f"applies to {share} % of traffic, {low}–{high} %{missing if self.undecided >= WORTH_TELLING else ''}"
+
+
+def applicability(decided: Iterable[tuple[bool, float]], lost: Iterable[float] = ()) -> Applicability | None:
+    """Return the share from pairs (it applies, probability); None where there is none.
+
+    Args:
+        lost: probability of each chosen unit of which nobody could say.
+    """
+    return _share(moments(((float(applies), probability) for applies, probability in decided), lost))
+
+
+def applied_so_far(metric: str, sums: _Read, lost: Weights) -> Applicability | None:
+    """Return the share from a scorer's own sums, over all series since it began; None where nothing was decided."""
+    w, w2 = (_by_answer(metric, sums(name)) for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2))
+    squares = {"w2": sum(w2.values()), "w2y": w2["true"], "w2y2": w2["true"]}
+    return _share(Moments(w=sum(w.values()), wy=w["true"], **squares, lost=lost.w, lost2=lost.w2))
+
+
+def _by_answer(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> dict[str, float]:
+    found = {"true": 0.0, "false": 0.0}
+    for labels, value in sums.items():
+        named = dict(labels)
+        if named[semconv.EVALUATION_NAME] == metric:
+            found[named[semconv.APPLICABLE]] += value
+    return found
+
+
+def _share(of: Moments) -> Applicability | None:
+    if not of.w:
+        return None
+    undecided = missing_share(of)
+    ends = missing_bounds(of) if undecided >= WORTH_TELLING else interval(of)
+    return Applicability(mean(of), *ends, undecided)
+
+
+def applying(window: str, where: str = "", by: Iterable[str] = promql.GROUP) -> promql.Sums:
+    """Return the sums from which ``promql.mean`` and ``promql.interval`` give the share; of metrics with a condition alone."""
+    labels = tuple(by)
+
+    def of(name: str) -> str:
+        counter, matcher = _SUMS[name]
+        return promql.increase(counter, window, ",".join(filter(None, (where, matcher))), labels)
+
+    return of
+
+
+def never_applies() -> Alert:
+    """Return the alert on a condition that holds for nobody."""
+    window = promql.duration(WINDOW_S)
+    w, w2, applied = (
+        promql.increase(name, window, matcher)
+        for name, matcher in (
+            (semconv.APPLICABLE_WEIGHT, _DOES_NOT),
+            (semconv.APPLICABLE_WEIGHT2, _DOES_NOT),
+            (semconv.APPLICABLE_WEIGHT, _APPLIES),
+        )
+    )
+    never = f"{w} ^ 2 / {w2} >= {ENOUGH}\nunless {applied} > 0"
+    return Alert(
+        name="SpanscoreNeverApplies",
+        expression=never,
+        labels=labels_of("warning", OF_METRIC, window),
+        summary="a metric applies to nothing",
+        text=f"The condition of {OF_METRIC} (applies_when) held for none of the units that were judged over {window}, worth "
+        f"{{count}} of equal weight ({{service}}): it applies to under {300 / ENOUGH:.0f} % of traffic. Read the "
+        "judge's questions with judge.trace, and write the condition in plainer words.",
+    )
+
+
+# --- durable --------------------------------------------------------------------------------------------------------
+
+# What waits in a spool and on a topic: the alerts on a backlog, and on what was lost in it.
+
+SPOOL_DEPTH, SPOOL_OLDEST, WORKER_LAG = "spanscore:spool_depth", "spanscore:spool_oldest", "spanscore:worker_lag"
+"""What is recorded of a service: the jobs in its fullest spool, how long the oldest waits, messages of all partitions."""
+WAITED_S = 3_600.0
+"""For how long a job may wait in a spool; and over which a backlog is seen to grow."""
+BRIEF_S = 900.0
+"""A backlog has grown if it was, for so long, never as small as it was at most an hour ago: bursts are no growth."""
+OLD, GROWING = "old", "growing"
+
+_OF_SERVICE = ", ".join(promql.GROUP[1:])
+
+
+def durable_records() -> Iterator[tuple[str, str]]:
+    """Yield record and expression. Processes tell of one file, and a partition may be told of by two until its move is seen."""
+    for name, instrument in ((SPOOL_DEPTH, semconv.SPOOL_DEPTH), (SPOOL_OLDEST, semconv.SPOOL_OLDEST)):
+        yield name, f"max by ({_OF_SERVICE}) ({series(instrument)})"
+    each = f"max by ({label(semconv.PARTITION)}, {_OF_SERVICE}) ({series(semconv.WORKER_LAG)})"
+    yield WORKER_LAG, f"sum by ({_OF_SERVICE}) ({each})"
+
+
+def durable(shared: Monitoring) -> Iterator[Alert]:
+    """Yield the alerts; where there is no spool and no worker, none can fire."""
+    yield _spool()
+    yield _dead_letters()
+    yield _lagging()
+    yield _skipped(shared)
+
+
+def _spool() -> Alert:
+    waited = f"min_over_time({SPOOL_OLDEST}[{promql.duration(BRIEF_S)}]) > {WAITED_S:g}"
+    texts = {
+        OLD: "The oldest job of the spool has waited for {lasting} ({service}): no process takes them, or the judge keeps it "
+        "waiting.",
+        GROWING: f"{{count}} jobs are in the spool, more than {promql.duration(WAITED_S)} ago ({{service}}): units come faster "
+        "than they are scored.",
+    }
+    return Alert(
+        name="SpanscoreSpoolBacklog",
+        expression=promql.labelled("reason", {OLD: waited, GROWING: _has_grown(SPOOL_DEPTH)}),
+        labels=_backlog(),  # the reason is in the expression
+        summary="the spool has a backlog: {{ $labels.reason }}",
+        text=f"{by_label('reason', texts)} {_PAST}",
+    )
+
+
+_PAST = (
+    "Past spool.max_age they end as expired, past spool.max_bytes as queue_full. Start another worker on the disk, or lower "
+    "the rates; `spanscore spool FILE` shows who owns what."
+)
+
+
+def _dead_letters() -> Alert:
+    return Alert(
+        name="SpanscoreSpoolDeadLetters",
+        expression=f"max by ({_OF_SERVICE}) ({series(semconv.SPOOL_DEAD_LETTERS)}) > 0",
+        labels=labels_of("warning", ALL, promql.duration(BRIEF_S)),
+        summary="jobs were put aside",
+        text="{count} jobs of the spool are put aside ({service}): while each was in work, three processes ended, or it cannot "
+        "be read. They are counted as metric_error; see the worker's log. When that is mended, `spanscore spool FILE "
+        "--retry-dead-letters`, or --drop-older-than.",
+    )
+
+
+def _lagging() -> Alert:
+    return Alert(
+        name="SpanscoreWorkerLagging",
+        expression=_has_grown(WORKER_LAG),
+        labels=_backlog(),
+        summary="workers fall behind",
+        text=f"{{count}} messages are not committed, more than {promql.duration(WAITED_S)} ago ({{service}}). Past the "
+        "topic's retention they are lost. Add workers, up to its partitions, or lower the rates.",
+    )
+
+
+def _skipped(shared: Monitoring) -> Alert:
+    window = steady_window(shared)
+    return Alert(
+        name="SpanscoreWorkerSkipped",
+        expression=f"{promql.increase(semconv.WORKER_SKIPPED, window, by=promql.GROUP[1:])} > 0",
+        labels=labels_of("warning", ALL, window),
+        summary="messages are lost",
+        text="{count} messages of the topic were gone before a worker read them, over "
+        f"{window} ({{service}}): its retention is shorter than the lag. Raise the topic's "
+        "retention.ms, then add workers.",
+    )
+
+
+def _backlog() -> dict[str, str]:
+    return labels_of("warning", ALL, promql.duration(WAITED_S))
+
+
+def _has_grown(recorded: str) -> str:
+    brief = promql.duration(BRIEF_S)
+    before = f"max_over_time({recorded}[{brief}] offset {promql.duration(WAITED_S)})"
+    return f"min_over_time({recorded}[{brief}]) > {before}"
+
+
+# --- health ---------------------------------------------------------------------------------------------------------
+
+# Health: judges that fail, decline or are away, budgets that bind, units lost, unaccounted for or of unknown weight.
 
 FAILURES = 5
 """Failed evaluations below which a share of failures says nothing."""

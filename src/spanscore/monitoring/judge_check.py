@@ -17,7 +17,7 @@ from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql, recorded
 from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, labels_of, literal, of_metric, streams_of
-from spanscore.monitoring.names import label, series
+from spanscore.monitoring.promql import label, series
 from spanscore.protocols import Metric
 
 __all__ = [

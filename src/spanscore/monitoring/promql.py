@@ -1,9 +1,4 @@
-"""The formulas of ``estimates.py`` as PromQL, from the counters: for dashboards and for alerts on shares. Text in, text out.
-``recorded.py`` has the rules of means and drops, which are made of recorded sums.
-
-Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed by the
-same labels: without that, nothing on one side of a sign matches anything on the other.
-"""
+"""The formulas of estimates as PromQL, and Prometheus' names of our instruments."""
 
 from __future__ import annotations
 
@@ -14,8 +9,7 @@ from typing import TypeAlias
 
 from spanscore import semconv
 from spanscore.core.score import Outcome
-from spanscore.monitoring.names import label, series
-from spanscore.outputs.instrument_table import MOMENTS
+from spanscore.outputs.instrument_table import INSTRUMENTS, MOMENTS
 
 __all__ = [
     "BY_EVALUATOR",
@@ -38,6 +32,7 @@ __all__ = [
     "entered",
     "failed_share",
     "failures",
+    "family",
     "grown",
     "grown_in",
     "if_best",
@@ -45,6 +40,7 @@ __all__ = [
     "increase",
     "increases",
     "interval",
+    "label",
     "labelled",
     "lowest_factor",
     "matching",
@@ -55,9 +51,53 @@ __all__ = [
     "now",
     "population",
     "replacement",
+    "series",
     "standard_error",
     "unaccounted",
 ]
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+# OpenTelemetry names → Prometheus names, as the Collector's remote write makes them, so that one query reads either way in.
+#
+# Dots become underscores, a unit is spelled out (``s`` → ``_seconds``) unless it is ``1``, in braces or there already,
+# counters
+# end in ``_total``. Of our instruments none is a gauge of unit ``1``, the one case in which translators differ (``_ratio``).
+# Source: OpenTelemetry specification, *Prometheus and OpenMetrics Compatibility*.
+
+_UNITS = {"1": "", "s": "seconds", "ms": "milliseconds", "By": "bytes"}
+
+
+def label(attribute: str) -> str:
+    """Return the label of an attribute: ``gen_ai.evaluation.name`` → ``gen_ai_evaluation_name``."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", attribute)
+
+
+def family(name: str, unit: str) -> str:
+    """Return the name of a metric family, without ``_total`` or ``_bucket``."""
+    spelled = _UNITS.get(unit, "" if unit.startswith("{") else label(unit))
+    told = label(name)
+    return f"{told}_{spelled}" if spelled and not told.endswith(f"_{spelled}") else told
+
+
+def series(instrument: str) -> str:
+    """Return what one of our instruments is called in a query; of a histogram without ``_bucket``, ``_sum`` or ``_count``.
+
+    Raises:
+        KeyError: there is no such instrument.
+    """
+    about = INSTRUMENTS[instrument]
+    return family(instrument, about.unit) + ("_total" if about.kind == "counter" else "")
+
+
+# --- promql ---------------------------------------------------------------------------------------------------------
+
+# The formulas of ``estimates.py`` as PromQL, from the counters: for dashboards and for alerts on shares. Text in, text out.
+# ``recorded.py`` has the rules of means and drops, which are made of recorded sums.
+#
+# Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed by
+# the
+# same labels: without that, nothing on one side of a sign matches anything on the other.
 
 Sums: TypeAlias = Callable[[str], str]
 """Instrument (a name of ``semconv``) → the expression of its sum over a window, per group."""
@@ -97,13 +137,13 @@ _BESIDE = (semconv.SOURCE_JUDGE_CHECK, semconv.SOURCE_FEEDBACK, semconv.SOURCE_E
 _NOT_BESIDE = f'{label(semconv.EVALUATION_SOURCE)}!~"{"|".join(_BESIDE)}"'
 """The matcher of units that came by sampling: the population's, and those of a fallback, which it lacks."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
+_DURATION_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
 
 def duration(seconds: float) -> str:
     """Return a duration as Prometheus writes it, in the largest unit that is whole: 3600 → ``1h``, 90 → ``90s``."""
     milliseconds = round(seconds * 1_000)
-    unit, size = next((unit, size) for unit, size in _UNITS if milliseconds % size == 0)
+    unit, size = next((unit, size) for unit, size in _DURATION_UNITS if milliseconds % size == 0)
     return f"{milliseconds // size}{unit}"
 
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.config.monitoring import Monitoring
-from spanscore.monitoring import budget, promql
-from spanscore.monitoring.names import label
+from spanscore.monitoring import estimates as budget
+from spanscore.monitoring import promql
+from spanscore.monitoring.promql import label
 
 __all__ = [
     "BASELINE",

@@ -1,18 +1,530 @@
-"""ReleaseScores: the sums of two releases, wherever they come from → a comparison per metric."""
+"""Two releases on the same traffic: their sums, the interval at every look, the verdict, and the same as PromQL."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cached_property
-from typing import Final, TypeAlias
+from math import hypot, inf, isfinite, log, log1p, sqrt
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from spanscore.monitoring.estimates import Moments, n_eff
-from spanscore.monitoring.matched import BLOCK_S
-from spanscore.monitoring.release_comparison import Release, ReleaseComparison
+from spanscore import semconv
+from spanscore.monitoring import promql
+from spanscore.monitoring.estimates import (
+    WORTH_TELLING,
+    Interval,
+    Moments,
+    if_best,
+    if_worst,
+    interval,
+    mean,
+    missing_share,
+    n_eff,
+    standard_error,
+    unseen,
+)
+from spanscore.monitoring.promql import label
 
-__all__ = ["ReleasePair", "ReleaseScores", "Steps", "compared"]
+__all__ = [
+    "BLOCK_S",
+    "LEAST_BLOCKS",
+    "LEAST_SCORES",
+    "RELEASE",
+    "Blocks",
+    "MatchedSums",
+    "QualityDifference",
+    "Release",
+    "ReleaseComparison",
+    "ReleasePair",
+    "ReleaseScores",
+    "ReleaseVerdict",
+    "Steps",
+    "at_every_look",
+    "at_one_look",
+    "bounds_of_lost",
+    "compared",
+    "difference",
+    "difference_bounds",
+    "difference_interval",
+    "matched",
+    "missing_of",
+    "release_sums",
+    "seconds_until",
+]
+
+# --- matched --------------------------------------------------------------------------------------------------------
+
+# Sums of two releases by quarter of an hour → sums of each release over the same traffic by the hour, in units of clusters.
+#
+# If the quality swings with the day and the traffic moves from one release to the other, the plain means of two equal
+# releases
+# differ. So releases are compared within each hour: the scores of a release are weighted by the other one's share of the
+# hour's
+# weight. Both then have the same weight in each hour, and the difference of their means is that of Cochran (1954), and of
+# Mantel
+# and Haenszel (1959).
+#
+# Scores that come together may repeat each other: a burst of one question, the turns of a conversation. The variance of the
+# difference is measured from one quarter of an hour to the next, and from neighbour to neighbour (Newey & West 1987, lag 1).
+# By as much as it exceeds the variance of independent scores, so many scores count as one (the design effect: Kish 1965; Rao
+# &
+# Scott 1992). ``benchmarks/compare.py`` counts how often the interval misses that is made of these sums.
+
+BLOCK_S: Final = 900
+"""Seconds of a block."""
+_PER_HOUR: Final = 4
+_FEW_BLOCKS: Final = 6.0
+"""A variance of few blocks may be far too small: it is raised by this number of blocks' share in them. With 6 the interval of
+ten blocks holds; without, bursts and conversations make it miss in .06 of the days."""
+
+Blocks: TypeAlias = Mapping[int, Moments]
+"""Number of a block → the sums of its scores; blocks 0 to 3 are the first hour."""
+
+
+class MatchedSums(NamedTuple):
+    """The sums of two releases over the hours in which both have scores, with the same weight in each hour.
+
+    Attributes:
+        a: sums of the first release; Σw², Σw²y and Σw²y² are those of clusters.
+        b: sums of the second release, likewise of clusters.
+        blocks: number of blocks with scores.
+        design_effect: scores that say no more than one, at least 1.
+    """
+
+    a: Moments
+    b: Moments
+    blocks: int
+    design_effect: float
+
+
+class _Hour(NamedTuple):
+    """By how much the weights of each release are multiplied in an hour, and the middle of both means in it."""
+
+    share_a: float
+    share_b: float
+    level: float
+
+
+def matched(a: Blocks, b: Blocks) -> MatchedSums:
+    """Return the sums of two releases over the same traffic; both are empty if the releases have no hour in common.
+
+    Args:
+        a: blocks of the first release.
+        b: blocks of the second release, counted from the same moment.
+    """
+    hours_a, hours_b = _by_hour(a), _by_hour(b)
+    hours = {hour: _hour(hours_a[hour], hours_b[hour]) for hour in sorted(hours_a.keys() & hours_b.keys())}
+    sums_a = sum((_weighted(hours_a[hour], of.share_a) for hour, of in hours.items()), Moments())
+    sums_b = sum((_weighted(hours_b[hour], of.share_b) for hour, of in hours.items()), Moments())
+    if not hours:
+        return MatchedSums(sums_a, sums_b, 0, 1.0)
+    residuals = _residuals(a, b, hours, mean(sums_b) - mean(sums_a))
+    independent = sums_a.w**2 * (standard_error(sums_a) ** 2 + standard_error(sums_b) ** 2)
+    design_effect = _design_effect(residuals, independent)
+    return MatchedSums(
+        _with_design_effect(sums_a, design_effect),
+        _with_design_effect(sums_b, design_effect),
+        len(residuals),
+        design_effect,
+    )
+
+
+def _by_hour(blocks: Blocks) -> dict[int, Moments]:
+    """Return the sums of each hour that has scores."""
+    hours: defaultdict[int, Moments] = defaultdict(Moments)
+    for number, of in blocks.items():
+        if of.w > 0:
+            hours[number // _PER_HOUR] += of
+    return hours
+
+
+def _hour(a: Moments, b: Moments) -> _Hour:
+    share_a, share_b = b.w / (a.w + b.w), a.w / (a.w + b.w)
+    return _Hour(share_a, share_b, (mean(a) + mean(b)) / 2)
+
+
+def _weighted(of: Moments, share: float) -> Moments:
+    square = share * share
+    return Moments(of.n, share * of.w, share * of.wy, square * of.w2, square * of.w2y, square * of.w2y2)
+
+
+def _residuals(a: Blocks, b: Blocks, hours: Mapping[int, _Hour], difference: float) -> dict[int, float]:
+    """Return number of a block → by how much its weighted scores differ beyond the difference of both means."""
+    found, nothing = {}, Moments()
+    for number in a.keys() | b.keys():
+        hour, of_a, of_b = hours.get(number // _PER_HOUR), a.get(number, nothing), b.get(number, nothing)
+        if hour is None or not of_a.w + of_b.w:
+            continue
+        w_a, w_b = hour.share_a * of_a.w, hour.share_b * of_b.w
+        apart = hour.share_b * of_b.wy - hour.share_a * of_a.wy
+        found[number] = apart - hour.level * (w_b - w_a) - difference / 2 * (w_a + w_b)
+    return found
+
+
+def _design_effect(residuals: Mapping[int, float], independent: float) -> float:
+    """Return the design effect, at least 1.
+
+    Args:
+        residuals: number of a block → its residual.
+        independent: variance of the sum of the residuals if all scores were independent.
+    """
+    if not independent:
+        return 1.0
+    neighbours = sum(residual * residuals.get(number + 1, 0.0) for number, residual in residuals.items())
+    measured = sum(residual**2 for residual in residuals.values()) + max(0.0, neighbours)
+    return max(1.0, (1 + _FEW_BLOCKS / len(residuals)) * measured / independent)
+
+
+def _with_design_effect(of: Moments, design_effect: float) -> Moments:
+    return replace(of, w2=design_effect * of.w2, w2y=design_effect * of.w2y, w2y2=design_effect * of.w2y2)
+
+
+# --- sequential -----------------------------------------------------------------------------------------------------
+
+# The sums of two sides → the interval of the difference of their means: at every look, or at one.
+#
+# A release is watched: whoever looks every minute at an interval of 95 % sees it miss sooner or later. That of
+# ``at_every_look`` holds the difference at all looks together with probability ``level``, however long they go on and
+# whenever
+# one stops.
+#
+# S = Σw(y − μ), the scores of one side less those of the other, is a martingale with variance V = Σw²(y − μ)², so for any λ
+# is exp(λS − λ²V ⁄ 2), asymptotically. Mixed over normal λ of variance ρ² it is
+#
+#     (1 + ρ²V)^−½ · exp(ρ²S² ⁄ 2(1 + ρ²V))
+#
+# which is ever above 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 +
+# ρ²V))).
+# Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of Statistics* 52,
+# 2024,
+# theorem 2.2), with Robbins' normal mixture (1970). The sums are those of ``matched.py``: within the hour, V by quarters of
+# an
+# hour. Two scores more, one at either end (``unseen``), are in V: near 1 a few scores show none of the failures that will
+# come.
+# ``benchmarks/compare.py`` counts how often it misses.
+
+LEAST_BLOCKS = 10
+"""Quarters of an hour before anything is said: fewer do not show how scores repeat each other."""
+LEAST_SCORES = 20
+"""Effective scores of either side before anything is said: the interval is asymptotic. With the two that were not seen it
+held from these on, in every cell of the benchmark."""
+PLANNED_SCORES = 500
+"""Effective scores of a side at which the interval is about as narrow as it can be: 3.1 standard errors; of 50 it is four
+tenths wider, of 50,000 a seventh."""
+_AT_PLANNED = 5.0
+"""ρ²V there. The half-width in standard errors is least between 4 and 6."""
+_UNSEEN = 2
+LONGEST_S = 30 * 86_400.0
+_HALVINGS = 50
+
+
+class QualityDifference(NamedTuple):
+    """By how much the mean quality of ``b`` is above that of ``a``, with an interval; all in [−1, 1]."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> QualityDifference:
+    """Return the difference with the interval that holds at every look.
+
+    Both ends are infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``.
+    """
+    a, b, blocks, _ = sums
+    middle = mean(b) - mean(a)
+    if blocks < LEAST_BLOCKS or min(n_eff(a), n_eff(b)) < LEAST_SCORES:
+        return QualityDifference(middle, -inf, inf)
+    x = _AT_PLANNED * 2 / (1 / n_eff(a) + 1 / n_eff(b)) / PLANNED_SCORES
+    allowed = log(1 / (1 - level)) + log1p(x) / 2
+    half = sqrt(2 * allowed * (1 + 1 / x) * (_error2(a) + _error2(b)))
+    return QualityDifference(middle, max(-1.0, middle - half), min(1.0, middle + half))
+
+
+def _error2(of: Moments) -> float:
+    """Return the squared standard error of a mean, with two scores more that were not seen."""
+    worst, best = unseen(of)
+    away = max(mean(of) - worst, best - mean(of))
+    return standard_error(of) ** 2 + _UNSEEN * (of.w2 / n_eff(of)) * away**2 / of.w**2
+
+
+def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> QualityDifference:
+    """Return the difference with the narrower interval that holds at one look, chosen beforehand: what PromQL can say.
+
+    The intervals of both means, squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
+    """
+    of_a, of_b, middle = interval(a, level=level), interval(b, level=level), mean(b) - mean(a)
+    below = hypot(mean(b) - of_b.low, of_a.high - mean(a))
+    above = hypot(of_b.high - mean(b), mean(a) - of_a.low)
+    return QualityDifference(middle, max(-1.0, middle - below), min(1.0, middle + above))
+
+
+def bounds_of_lost(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
+    """Return where the difference lies whatever the lost units of both sides would have scored, at every look."""
+    worst, best = (
+        matched({number: one(of) for number, of in a.items()}, {number: other(of) for number, of in b.items()})
+        for one, other in ((if_best, if_worst), (if_worst, if_best))
+    )
+    return Interval(at_every_look(worst, level=level).low, at_every_look(best, level=level).high)
+
+
+def seconds_until(holds: Callable[[MatchedSums], bool], sums: MatchedSums, seconds: float) -> float | None:
+    """Return how long it takes at this traffic until something holds; None if that is over 30 days, or not known.
+
+    Args:
+        holds: of the sums of both sides; if ever, then from some time on.
+        sums: the sums so far.
+        seconds: in which the sums came, in s; 0 = no more will come.
+    """
+    if not seconds or not sums.blocks:
+        return None
+
+    def later(after: float) -> bool:
+        factor = 1 + after / seconds
+        a, b = (Moments(**{name: getattr(of, name) * factor for name in Moments.__slots__}) for of in (sums.a, sums.b))
+        return holds(MatchedSums(a, b, int(sums.blocks * factor), sums.design_effect))
+
+    if not later(LONGEST_S):
+        return None
+    shortest, longest = 0.0, LONGEST_S
+    for _ in range(_HALVINGS):
+        middle = (shortest + longest) / 2
+        shortest, longest = (shortest, middle) if later(middle) else (middle, longest)
+    return longest
+
+
+# --- release comparison ---------------------------------------------------------------------------------------------
+
+# ReleaseComparison: one metric of two releases → whether the second is worse, in a sentence.
+
+_MINUTE_S: Final = 60.0
+_HOUR_S: Final = 3_600.0
+_DAY_S: Final = 86_400.0
+
+
+class ReleaseVerdict(StrEnum):
+    """What is known of the second release.
+
+    Attributes:
+        WORSE: the whole interval lies below −tolerance.
+        NO_WORSE: the whole interval lies above it.
+        UNDECIDED: it does neither yet, or there are too few scores for one.
+    """
+
+    WORSE = "worse"
+    NO_WORSE = "no worse"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One side.
+
+    Attributes:
+        name: the compared value, such as ``1.5``.
+        blocks: quarters of an hour since both are counted → sums of its scores, and of what its mean lacks.
+    """
+
+    name: str
+    blocks: Blocks
+
+    @property
+    def excluded(self) -> float:
+        """Share of the chosen units that have no score, [0, 1]."""
+        return missing_share(sum(self.blocks.values(), Moments()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseComparison:
+    """One metric of two releases.
+
+    Attributes:
+        metric: its name.
+        a: the release that was there before.
+        b: the release of which is asked.
+        since_s: from when on both are counted, seconds since the epoch.
+        end_s: until when both are counted, seconds since the epoch.
+        obstacle: why nobody knows when more scores come of both; empty if they come.
+        tolerance: by how much the mean quality may be worse, [0, 1].
+        level: with which the interval holds.
+        notes: what else must be known of it.
+    """
+
+    metric: str
+    a: Release
+    b: Release
+    since_s: int
+    end_s: int
+    obstacle: str = ""
+    tolerance: float = 0.0
+    level: float = 0.95
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def sums(self) -> MatchedSums:
+        """The sums of both over the same hours."""
+        return matched(self.a.blocks, self.b.blocks)
+
+    @cached_property
+    def scores(self) -> tuple[float, float]:
+        """Effective scores of a and of b."""
+        return n_eff(self.sums.a), n_eff(self.sums.b)
+
+    @cached_property
+    def difference(self) -> QualityDifference:
+        """How much better b is, with the interval that holds at every look; its ends are infinite for too few scores."""
+        return at_every_look(self.sums, level=self.level)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are enough scores for an interval."""
+        return isfinite(self.difference.low)
+
+    @property
+    def verdict(self) -> ReleaseVerdict:
+        """What is known of b."""
+        return _verdict(self.difference, self.tolerance)
+
+    @cached_property
+    def lost(self) -> Interval | None:
+        """Bounds of the difference, whatever what is lost would have scored; None where no mean lacks anything to speak of."""
+        if max(self.a.excluded, self.b.excluded) < WORTH_TELLING:
+            return None
+        return bounds_of_lost(self.a.blocks, self.b.blocks, level=self.level)
+
+    @property
+    def not_before_s(self) -> int | None:
+        """When there are enough blocks for an interval, seconds since the epoch; None = there are, or more will not come."""
+        missing = LEAST_BLOCKS - self.sums.blocks
+        if missing <= 0 or self.obstacle:
+            return None
+        return self.since_s + BLOCK_S * ((self.end_s - self.since_s) // BLOCK_S + missing)
+
+    @cached_property
+    def seconds_left(self) -> float | None:
+        """How long it takes at this traffic until it is decided, if the difference stays; None = over 30 days, or unknown."""
+
+        def decided(sums: MatchedSums) -> bool:
+            return _verdict(at_every_look(sums, level=self.level), self.tolerance) is not ReleaseVerdict.UNDECIDED
+
+        if self.verdict is not ReleaseVerdict.UNDECIDED:
+            return 0.0
+        return seconds_until(decided, self.sums, 0.0 if self.obstacle else self.end_s - self.since_s)
+
+    def __str__(self) -> str:
+        return "; ".join([self._said(), *self._lacking(), *self.notes])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it, numbers of what is not known left out as null."""
+        enough, once = self.is_enough, at_one_look(self.sums.a, self.sums.b, level=self.level)
+        not_before = self.not_before_s
+        return {
+            "metric": self.metric,
+            "verdict": self.verdict.value,
+            "difference": self.difference.mean if self.sums.blocks else None,
+            "interval": [self.difference.low, self.difference.high] if enough else None,
+            "interval_of_one_look": [once.low, once.high] if enough else None,
+            "interval_if_lost_count": None if self.lost is None or not enough else [*self.lost],
+            "level": self.level,
+            "tolerance": self.tolerance,
+            "a": self._side(self.a, self.sums.a),
+            "b": self._side(self.b, self.sums.b),
+            "blocks": self.sums.blocks,
+            "design_effect": self.sums.design_effect,
+            "since": _utc(self.since_s),
+            "not_before": None if not_before is None else _utc(not_before),
+            "seconds_left": self.seconds_left,
+            "notes": [*self.notes],
+            "sentence": str(self),
+        }
+
+    def _side(self, of: Release, sums: Moments) -> dict[str, Any]:
+        return {
+            "name": of.name,
+            "mean": mean(sums) if sums.n else None,
+            "effective_scores": n_eff(sums),
+            "missing_share": of.excluded,
+            "sums": asdict(sum(of.blocks.values(), Moments())),
+        }
+
+    def _said(self) -> str:
+        by, low, high = self.difference
+        if self.sums.blocks < LEAST_BLOCKS:
+            return f"not yet on {self.metric}: {self._until_enough_blocks()}"
+        if not self.is_enough:
+            return f"too little data on {self.metric}, {self._evidence()}: {LEAST_SCORES} of each are needed; {self._time()}"
+        evidence = f"from {self._evidence()}"
+        if high < 0:
+            told = f"{self.b.name} is worse on {self.metric} by {-by:.2f}, {-high:.2f} to {-low:.2f}, {evidence}"
+        elif low > 0:
+            told = f"{self.b.name} is better on {self.metric} by {by:.2f}, {low:.2f} to {high:.2f}, {evidence}"
+        else:
+            told = f"{self.b.name} differs on {self.metric} by {_signed(by)}, {_signed(low)} to {_signed(high)}, {evidence}"
+        return told + self._against_tolerance()
+
+    def _until_enough_blocks(self) -> str:
+        blocks = f"both have {self.sums.blocks} of the {LEAST_BLOCKS} quarters of an hour that are needed"
+        if self.not_before_s is None:
+            return f"{blocks}, in hours in which both have scores; {self.obstacle}"
+        return f"{blocks}; there is an answer from {_utc(self.not_before_s)} on, if both keep their traffic"
+
+    def _against_tolerance(self) -> str:
+        allowed = f"the tolerance of {self.tolerance:g}"
+        if self.verdict is ReleaseVerdict.UNDECIDED:
+            return f": whether it is worse by more than {allowed} is not decided yet; {self._time()}"
+        if self.verdict is ReleaseVerdict.NO_WORSE and self.difference.low < 0:
+            return f": within {allowed}"
+        return ""
+
+    def _evidence(self) -> str:
+        a, b = self.scores
+        return f"{a:,.0f} and {b:,.0f} effective scores"
+
+    def _time(self) -> str:
+        left = self.seconds_left
+        if left is not None:
+            return f"some {_lasting(left)} more at this traffic should decide it"
+        if self.obstacle:
+            return self.obstacle
+        return "at this traffic that takes over 30 days: allow a larger --tolerance, or score more of it"
+
+    def _lacking(self) -> list[str]:
+        if self.lost is None:
+            return []
+        told = f"{self.a.excluded:.1%} and {self.b.excluded:.1%} of the chosen units have no score"
+        if not self.is_enough:
+            return [told]
+        low, high = (_signed(end) for end in self.lost)
+        return [f"{told}: whatever they would have got, the difference lies within {low} to {high}"]
+
+
+def _verdict(of: QualityDifference, tolerance: float) -> ReleaseVerdict:
+    if of.high < -tolerance:
+        return ReleaseVerdict.WORSE
+    return ReleaseVerdict.NO_WORSE if of.low >= -tolerance else ReleaseVerdict.UNDECIDED
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
+def _lasting(seconds: float) -> str:
+    for unit, size in (("days", _DAY_S), ("hours", _HOUR_S)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(1.0, seconds / _MINUTE_S):.0f} minutes"
+
+
+# --- releases -------------------------------------------------------------------------------------------------------
+
+# ReleaseScores: the sums of two releases, wherever they come from → a comparison per metric.
 
 _QUIET_S: Final = 900
 """A release has traffic while its last score is at most so much older than the other's."""
@@ -143,3 +655,61 @@ def _effective(scored: Mapping[str, Steps]) -> dict[str, float]:
 
 def _listed(evaluator_versions: Iterable[str]) -> str:
     return ", ".join(one or "an evaluator version that is not told" for one in sorted(evaluator_versions))
+
+
+# --- compare promql -------------------------------------------------------------------------------------------------
+
+# Two releases as PromQL: their means, the difference, and its interval at one look. Text in, text out.
+#
+# What a panel shows is for a look: its interval is ``sequential.at_one_look``, of a window that slides. Watched for a day it
+# misses sooner or later; who decides asks ``spanscore compare``, whose interval holds at every look.
+
+RELEASE: Final = label(semconv.COMPARED)
+"""The label of the compared value."""
+
+
+def release_sums(value: str, window: str, where: str = "", by: Iterable[str] = promql.GROUP) -> promql.Sums:
+    """Return the sums of a release.
+
+    Args:
+        value: as it stands between the quotes of a matcher: escaped, or a dashboard's variable.
+        window: ``1h``, or a dashboard's ``$__range``.
+        where: further matchers.
+        by: the labels that are told apart.
+    """
+    of_release = promql.increases(window, ",".join(filter(None, (where, f'{RELEASE}="{value}"'))), by)
+    return lambda instrument: of_release(_OF_RELEASES.get(instrument, instrument))
+
+
+_OF_RELEASES: Final = {
+    semconv.MISSING_WEIGHT: semconv.COMPARED_MISSING_WEIGHT,
+    semconv.MISSING_WEIGHT2: semconv.COMPARED_MISSING_WEIGHT2,
+}
+"""What is lost is of no release in the sums of all."""
+
+
+def difference(a: promql.Sums, b: promql.Sums) -> str:
+    """Return by how much the mean quality of b is above that of a, [−1, 1]."""
+    return f"({promql.mean(b)} - {promql.mean(a)})"
+
+
+def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
+    """Return the ends of its interval at one look, as ``sequential.at_one_look``."""
+    (low_a, high_a), (low_b, high_b) = (promql.interval(side, level=level) for side in (a, b))
+    below = f"({promql.mean(b)} - {low_b}) ^ 2 + ({high_a} - {promql.mean(a)}) ^ 2"
+    above = f"({high_b} - {promql.mean(b)}) ^ 2 + ({promql.mean(a)} - {low_a}) ^ 2"
+    middle = difference(a, b)
+    return f"clamp_min({middle} - sqrt({below}), -1)", f"clamp_max({middle} + sqrt({above}), 1)"
+
+
+def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
+    """Return where the difference lies, at one look, whatever the lost units of both would have scored."""
+    low, _ = difference_interval(promql.if_best(a), promql.if_worst(b), level=level)
+    _, high = difference_interval(promql.if_worst(a), promql.if_best(b), level=level)
+    return low, high
+
+
+def missing_of(of: promql.Sums) -> str:
+    """Return the share of a release's chosen units that have no score of the configured judge, [0, 1]."""
+    lost = of(semconv.MISSING_WEIGHT)
+    return f"({lost} / ({lost} + {of(semconv.WEIGHT)}))"

@@ -17,15 +17,31 @@ from spanscore.core.job import STATED, UNKNOWN
 from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, Stream, streams_of
-from spanscore.monitoring.applicability import ENOUGH, WINDOW_S
 from spanscore.monitoring.drops import KEPT, DropPlan
-from spanscore.monitoring.durable import BRIEF_S, GROWING, OLD, WAITED_S
-from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
+from spanscore.monitoring.health import (
+    ABSENT,
+    AT_REST,
+    BINDING,
+    BINDING_S,
+    BRIEF_S,
+    ENOUGH,
+    EXPECTED,
+    GROWING,
+    OLD,
+    OPEN_S,
+    REMEDIES,
+    REPLICA,
+    SILENT,
+    UNSCORED,
+    WAITED_S,
+    WINDOW_S,
+    looked_back,
+    shortest,
+)
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.judge_check import JudgeCheckPlan
-from spanscore.monitoring.names import label, series
+from spanscore.monitoring.promql import label, series
 from spanscore.monitoring.recorded import DROPPED, SEGMENT, steady_window
-from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.outputs.aggregates import is_conditional
 from spanscore.protocols import Metric
 

@@ -1,37 +1,317 @@
-"""Alerts → the files that an operator loads: Prometheus' rules with their unit tests, Alertmanager's route, Grafana's alerts.
-
-prometheus/spanscore.rules.yml                promtool check rules
-prometheus/spanscore.rules_test.yml           promtool test rules
-alertmanager/alertmanager.yml                 amtool check-config
-grafana/alerting/spanscore.yaml               for those who alert in Grafana instead; asks what the rules record
-"""
+"""Alerts → the files that an operator loads: Prometheus, Alertmanager, Grafana and Kubernetes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from math import ceil
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import yaml
+
+from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled
-from spanscore.monitoring.alerts import alerts_of
-from spanscore.monitoring.calibration_file import calibrations_of
-from spanscore.monitoring.calibration_rules import corrected_records, refuse_unknown
-from spanscore.monitoring.drops import least_of, plan_records, plans_of
-from spanscore.monitoring.durable import durable_records
-from spanscore.monitoring.grafana import provisioned
-from spanscore.monitoring.judge_check import judge_check_plans, judge_check_records
-from spanscore.monitoring.links import links_of, times_of
+from spanscore.monitoring.alert import ALL, PATIENCE, Alert, Figure, filled, literal, of_metric
+from spanscore.monitoring.calibration import calibrations_of, corrected_records, refuse_unknown
+from spanscore.monitoring.drops import DropPlan, drop, least_of, plan_records, plans_of, threshold
+from spanscore.monitoring.health import (
+    binding,
+    breaker,
+    changed,
+    declining,
+    durable,
+    durable_records,
+    failing,
+    lost,
+    mixed,
+    never_applies,
+    silence,
+    silences,
+    unaccounted,
+)
+from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed, judge_check_plans, judge_check_records
 from spanscore.monitoring.recorded import MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
 from spanscore.monitoring.rule_tests import unit_tests
-from spanscore.monitoring.silence import silences
-from spanscore.monitoring.yaml_files import as_yaml
-from spanscore.outputs.aggregates import refuse_too_many
+from spanscore.outputs.aggregates import is_conditional, refuse_too_many
 from spanscore.protocols import Metric
 
-__all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
+__all__ = [
+    "ALERTMANAGER",
+    "GRAFANA",
+    "PORT",
+    "RULES",
+    "RULES_TEST",
+    "SCRAPED",
+    "alerts_of",
+    "as_yaml",
+    "folder",
+    "links_of",
+    "operator_files",
+    "provisioned",
+    "rule_files",
+    "times_of",
+]
+
+# --- alerts ---------------------------------------------------------------------------------------------------------
+
+# Settings → every alert.
+
+
+def alerts_of(
+    plans: Sequence[DropPlan],
+    alerts: Mapping[str, AlertSettings],
+    metrics: Sequence[Metric],
+    shared: Monitoring,
+    judge_checks: Sequence[JudgeCheckPlan] = (),
+) -> list[Alert]:
+    """Return every alert, once for all metrics: on drops, thresholds, judges and silence; on accounts, budgets and backlogs.
+
+    The alert on a condition that never holds is left out if no metric has a condition.
+    """
+    settings = {metric.name: alerts.get(metric.name, AlertSettings()) for metric in metrics}
+    owned = [_owned(alert, settings) for alert in _of_metrics(plans, settings, metrics, shared, judge_checks)]
+    conditions = [never_applies()] if any(map(is_conditional, metrics)) else []
+    parts = (breaker(), binding(), lost(shared), mixed(shared), *durable(shared), *conditions, unaccounted(shared))
+    return [*owned, *parts]
+
+
+def _of_metrics(
+    plans: Sequence[DropPlan],
+    settings: Mapping[str, AlertSettings],
+    metrics: Sequence[Metric],
+    shared: Monitoring,
+    judge_checks: Sequence[JudgeCheckPlan],
+) -> Iterator[Alert]:
+    if plans:
+        watched = {plan.metric for plan in plans}
+        yield drop(plans, shared, [judge_check for judge_check in judge_checks if judge_check.metric in watched])
+    if bound := [metric for metric in metrics if settings[metric.name].threshold is not None]:
+        yield threshold(bound, settings, shared)
+    yield from (
+        failing(metrics, shared),
+        declining(metrics, shared),
+        *silence(metrics, shared),
+        changed(settings, shared),
+    )
+    if judge_checks:
+        yield judge_changed(judge_checks)
+
+
+def _owned(alert: Alert, settings: Mapping[str, AlertSettings]) -> Alert:
+    """Return the alert with the labels and the runbook of its metric."""
+    names = dict.fromkeys(name for one in settings.values() for name in one.labels)
+    labels = {
+        name: of_metric({metric: literal(one.labels.get(name, "")) for metric, one in settings.items()})
+        for name in names
+    }
+    runbook = of_metric({metric: literal(one.runbook or "") for metric, one in settings.items()})
+    return replace(alert, labels={**alert.labels, **labels}, runbook=runbook)
+
+
+# --- links ----------------------------------------------------------------------------------------------------------
+
+# Where an alert links to: the dashboard of its metric, service and time, traces of it, and what to do.
+
+SERVICE = '{{ or $labels.job "$__all" | urlquery }}'
+"""By the label that dashboards tell services apart by; of an alert about none, all of them."""
+BEFORE = 2
+"""Windows that a link shows: that of the alert, and the one before."""
+
+
+def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
+    """Return annotation → address, a template, for those that are set; ``{from}`` and ``{to}`` are left to fill in.
+
+    An alert over all metrics has no ``{metric}`` parameter.
+    """
+    links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
+    is_general = alert.labels.get("metric", ALL) == ALL
+    found = {name: _about(url, is_general=is_general) for name, url in links.items() if url}
+    return found | ({"runbook_url": alert.runbook} if alert.runbook else {})
+
+
+def times_of(alert: Alert) -> Mapping[str, Figure]:
+    """Return ``{from}`` and ``{to}``: Unix times in milliseconds, from before the alert's window until now.
+
+    An alert without a window has a figure ``from`` of its own.
+    """
+    if "window" not in alert.labels:
+        return {"to": Figure("1000 * time()", "%.0f")}
+    back = BEFORE * seconds_of(alert.labels["window"])
+    return {"from": Figure(f"1000 * (time() - {back:g})", "%.0f"), "to": Figure("1000 * time()", "%.0f")}
+
+
+def _about(url: str, *, is_general: bool) -> str:
+    if is_general:  # an empty variable shows an empty dashboard; without it there is the default
+        url = _NOTHING_ASKED.sub("", _PARAMETER.sub("", url))
+    metric = "" if is_general else f"{{{{ $labels.{promql.METRIC} | urlquery }}}}"
+    parts = {"{metric}": metric, "{service}": SERVICE, "{from}": "{from}", "{to}": "{to}"}
+    return "".join(parts[part] if part in parts else literal(part) for part in _PARTS.split(url))
+
+
+_PARTS = re.compile(r"(\{(?:metric|service|from|to)\})")
+_PARAMETER = re.compile(r"(?<=[?&])[^&#]*\{metric\}[^&#]*&?")
+_NOTHING_ASKED = re.compile(r"[?&]+(?=#|$)")
+
+
+# --- yaml files -----------------------------------------------------------------------------------------------------
+
+# Trees → the YAML that an operator loads: texts of several lines as they are, short mappings in one line.
+
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""libyaml's writes the same in a tenth of the time; a PyYAML that was built without it has none."""
+
+_MADE = "# Made by `spanscore rules`: change the configuration and make it again.\n"
+
+
+BRIEF = 120
+"""Characters of a mapping of texts, such as labels, that is written in one line."""
+
+
+class _Literal(_Dumper):  # type: ignore[misc, valid-type]  # one of two classes
+    """Writes texts of several lines as they are."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+def _mapping(dumper: yaml.SafeDumper, tree: dict[str, Any]) -> yaml.Node:
+    node = dumper.represent_mapping("tag:yaml.org,2002:map", tree.items())
+    node.flow_style = all(isinstance(one, str) for one in tree.values()) and len(str(tree)) <= BRIEF
+    return node
+
+
+_Literal.add_representer(str, _text)
+_Literal.add_representer(dict, _mapping)
+
+
+def as_yaml(tree: Any) -> str:
+    """Return the file of a tree, with a first line that says what made it."""
+    return _MADE + yaml.dump(tree, Dumper=_Literal, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+# --- grafana --------------------------------------------------------------------------------------------------------
+
+# Alerts → Grafana's alert provisioning, for those who alert there and not in Prometheus.
+#
+# Each rule asks A (the alert's expression), reduces it to B, and fires on C, as A returns only what is wrong. The mean and
+# its
+# error are those that Prometheus records, so the rule file is loaded there all the same. No data is fine: that nothing is
+# wrong;
+# that nothing arrives is an alert of its own.
+
+DATASOURCE = "prometheus"
+"""The uid of the data source; that of integrations/grafana/provisioning/datasources."""
+EXPRESSION = "__expr__"
+STEP_S = 10
+"""Grafana evaluates every so many seconds, or a multiple."""
+_TITLED = ("window", "reason")
+EVERYTHING = -1e9
+"""What A returns is wrong, whatever its value."""
+GRAFANA_SERVICE = "{{ if $labels.service_name }}{{ $labels.service_name }}{{ else }}{{ $labels.job }}{{ end }}"
+
+
+def provisioned(found: Sequence[Alert], shared: Monitoring) -> dict[str, Any]:
+    """Return the tree of a file below ``provisioning/alerting``."""
+    interval = STEP_S * ceil(shared.interval / STEP_S)
+    group = {"orgId": 1, "name": "spanscore", "folder": "spanscore", "interval": promql.duration(interval)}
+    return {"apiVersion": 1, "groups": [{**group, "rules": [_rule(alert, shared) for alert in found]}]}
+
+
+def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
+    title = " ".join(
+        [alert.name, *(value for name, value in alert.labels.items() if name in _TITLED and "{" not in value)]
+    )
+    templates = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
+    told = "".join(templates.values())
+    figures = {name: one for name, one in {**alert.figures, **times_of(alert)}.items() if f"{{{name}}}" in told}
+    lasting = "{{ humanizeDuration $values.B.Value }}"
+    parts = {
+        "value": _value("B", "%.3g"),
+        "count": _value("B", "%.0f"),
+        "lasting": lasting,
+        "service": f"service {GRAFANA_SERVICE}",
+    }
+    parts |= {name: _known(_reduced_as(name), one) for name, one in figures.items()}
+    return {
+        "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",
+        "title": title,
+        "condition": "C",
+        "data": [*_condition(alert), *_asked(figures)],
+        "noDataState": "OK",
+        "execErrState": "Error",
+        "for": promql.duration(PATIENCE * shared.interval),
+        **({"keepFiringFor": promql.duration(alert.keep_s)} if alert.keep_s else {}),
+        "annotations": {name: filled(template, parts) for name, template in templates.items()},
+        "labels": {name: value.replace("$", "$$") for name, value in alert.labels.items()},  # Grafana reads two as one
+        "isPaused": False,
+    }
+
+
+def _condition(alert: Alert) -> Iterator[dict[str, Any]]:
+    yield _query("A", alert.expression)
+    yield _reduced("B", "A")
+    condition = {"evaluator": {"type": "gt", "params": [EVERYTHING]}}
+    yield _step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition])
+
+
+def _asked(figures: Mapping[str, Figure]) -> Iterator[dict[str, Any]]:
+    """Yield the queries of figures: of all services, as Grafana puts those with the alert's own labels beside it."""
+    for name, figure in figures.items():
+        yield _query(name, _of_all(figure.expression))
+        yield _reduced(_reduced_as(name), name)
+
+
+def _of_all(expression: str) -> str:
+    for own in (promql.OWN, promql.OWN_EVALUATOR, promql.OWN_SERVICE):
+        expression = expression.replace(f",{own}", "").replace(own, "")
+    return expression
+
+
+def _reduced_as(figure: str) -> str:
+    return f"{figure}_value"
+
+
+def _query(ref: str, expression: str) -> dict[str, Any]:
+    return _step(ref, DATASOURCE, "prometheus", expr=expression, instant=True, range=False)
+
+
+def _reduced(ref: str, of: str) -> dict[str, Any]:
+    return _step(ref, EXPRESSION, EXPRESSION, type="reduce", expression=of, reducer="last")
+
+
+def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
+    whole = {"refId": ref, "datasource": {"type": kind, "uid": source}, **model}
+    return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": whole}
+
+
+def _known(ref: str, figure: Figure) -> str:
+    """Return the template of a figure, empty if there is no value: Grafana has NaN for that."""
+    return (
+        f"{{{{ with $values.{ref} }}}}{{{{ if eq .Value .Value }}}}{figure.written('.Value')}{{{{ end }}}}{{{{ end }}}}"
+    )
+
+
+def _value(ref: str, form: str) -> str:
+    return f'{{{{ printf "{form}" $values.{ref}.Value }}}}'
+
+
+# --- rules ----------------------------------------------------------------------------------------------------------
+
+# Alerts → the files that an operator loads: Prometheus' rules with their unit tests, Alertmanager's route, Grafana's alerts.
+#
+# prometheus/spanscore.rules.yml                promtool check rules
+# prometheus/spanscore.rules_test.yml           promtool test rules
+# alertmanager/alertmanager.yml                 amtool check-config
+# grafana/alerting/spanscore.yaml               for those who alert in Grafana instead; asks what the rules record
 
 RULES = "prometheus/spanscore.rules.yml"
 RULES_TEST = "prometheus/spanscore.rules_test.yml"
@@ -118,7 +398,7 @@ def _accounts(shared: Monitoring) -> Iterator[dict[str, Any]]:
 
 
 def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
-    figures = {name: _asked(figure) for name, figure in {**times_of(alert), **alert.figures}.items()}
+    figures = {name: _query_template(figure) for name, figure in {**times_of(alert), **alert.figures}.items()}
     value = {
         "value": '{{ $value | printf "%.3g" }}',
         "count": '{{ $value | printf "%.0f" }}',
@@ -136,7 +416,7 @@ def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
     }
 
 
-def _asked(figure: Figure) -> str:
+def _query_template(figure: Figure) -> str:
     """Return the template that asks Prometheus for a figure. ``_declared`` declares the variables in it."""
     text = figure.expression.replace("\\", r"\\").replace('"', r"\"")
     own = list(dict.fromkeys(_OWN.findall(text)))
@@ -188,3 +468,95 @@ receivers:
       - url: http://127.0.0.1:8080/alerts  # gets JSON: status, labels, annotations (description, dashboard_url), startsAt
         send_resolved: true
 """
+
+
+# --- assets ---------------------------------------------------------------------------------------------------------
+
+# Where the ready-to-load files of ``integrations/`` are: in a wheel inside the package, in a checkout beside ``src``.
+
+_PACKAGE = Path(__file__).parents[1]
+_PLACES = (_PACKAGE / "integrations", _PACKAGE.parents[1] / "integrations")
+
+
+def folder(name: str) -> Path:
+    """Return the folder of one integration, as in ``folder("grafana")``.
+
+    Raises:
+        FileNotFoundError: there is none of this name; lists those there are.
+    """
+    there = {found.name: found for place in _PLACES if place.is_dir() for found in place.iterdir() if found.is_dir()}
+    if name not in there:
+        raise FileNotFoundError(f"no integration {name!r}; there are: {', '.join(sorted(there)) or 'none'}")
+    return there[name]
+
+
+# --- kubernetes -----------------------------------------------------------------------------------------------------
+
+# Rules and dashboards → what the Prometheus operator of a cluster picks up: kubectl apply --server-side -f operator/
+#
+# operator/prometheusrule.yaml                  the rules; a Prometheus takes them by its ruleSelector
+# operator/podmonitor.yaml                      which pods are scraped, on which port
+# operator/dashboard-*.yaml                     ConfigMaps; Grafana's sidecar takes them by their label
+#
+# Source: prometheus-operator, API ``monitoring.coreos.com/v1``; the sidecar's label is the default of the Grafana chart.
+
+NAME = "spanscore"
+PORT = "spanscore"
+"""The name of the containers' port that ``serve_metrics`` listens on; at most 15 letters, as Kubernetes has it."""
+SCRAPED = {"spanscore/scrape": "true"}
+"""The label of pods that are scraped."""
+_OURS = {"app.kubernetes.io/name": NAME}
+_SIDECAR = {"grafana_dashboard": "1"}
+_WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_WORD}")
+
+
+def operator_files(rules: str, dashboards: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
+    """Return path → text.
+
+    Args:
+        rules: the text of Prometheus' rule file.
+        dashboards: file name → text.
+        labels: more labels of every object, by which a Prometheus selects: ``{"release": "prometheus"}``.
+
+    Raises:
+        ConfigurationError: Kubernetes would refuse a label.
+    """
+    _check_labels(labels)
+    shared = {**_OURS, **labels}
+    files = {
+        "operator/prometheusrule.yaml": _monitoring("PrometheusRule", shared, yaml.safe_load(rules)),
+        "operator/podmonitor.yaml": _monitoring("PodMonitor", shared, _POD_MONITOR),
+    }
+    for path, text in dashboards.items():
+        file = PurePosixPath(path)
+        metadata = {"name": file.stem, "labels": {**shared, **_SIDECAR}}
+        config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {file.name: text}}
+        files[f"operator/dashboard-{file.stem}.yaml"] = as_yaml(config_map)
+    return files
+
+
+def _monitoring(kind: str, labels: Mapping[str, str], spec: Mapping[str, Any]) -> str:
+    metadata = {"name": NAME, "labels": dict(labels)}
+    return as_yaml({"apiVersion": "monitoring.coreos.com/v1", "kind": kind, "metadata": metadata, "spec": dict(spec)})
+
+
+_POD_MONITOR = {
+    "selector": {"matchLabels": SCRAPED},
+    "podMetricsEndpoints": [
+        {
+            "port": PORT,
+            "interval": "15s",
+            # the scraped service becomes the job, as remote write makes it: rules and dashboards tell services apart by it
+            "metricRelabelings": [{"sourceLabels": ["service_name"], "regex": "(.+)", "targetLabel": "job"}],
+        }
+    ],
+}
+
+
+def _check_labels(labels: Mapping[str, str]) -> None:
+    for key, value in labels.items():
+        if not _KEY.fullmatch(key) or not (value == "" or re.fullmatch(_WORD, value)):
+            raise ConfigurationError(
+                f"{key}={value} can be no label in Kubernetes: write letters, digits, -, _ and ., at most 63 of them"
+            )

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spanscore.core.codecs.text import safe_text
-from spanscore.monitoring.calibration import Estimated
-from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.monitoring.calibration import Estimated, SavedCalibration
 from spanscore.monitoring.estimates import mean, moments
 from spanscore.report.rows import ReportRow
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spanscore.core.score import Outcome
-from spanscore.monitoring.applicability import Applicability, applicability
 from spanscore.monitoring.estimates import Moments, moments
+from spanscore.monitoring.health import Applicability, applicability
 from spanscore.report.rows import ReportRow
 
 __all__ = ["lost_units", "population_applicability", "population_sums"]

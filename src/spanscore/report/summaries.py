@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias
 from spanscore import semconv
 from spanscore.core.score import MOSTLY_LEFT_OUT, Direction, Kind, known_sum
 from spanscore.monitoring import estimates
-from spanscore.monitoring.applicability import Applicability
-from spanscore.monitoring.calibration_file import SavedCalibration
-from spanscore.monitoring.comparison import JudgeComparison, pair
+from spanscore.monitoring.calibration import SavedCalibration
+from spanscore.monitoring.health import Applicability
+from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.report.corrected import CorrectedRate, corrected_rate
 from spanscore.report.funnel import FunnelStep, funnel
 from spanscore.report.population import population_applicability, population_sums

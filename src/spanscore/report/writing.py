@@ -10,7 +10,7 @@ from types import MappingProxyType
 from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.span import SpanData
-from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.monitoring.calibration import SavedCalibration
 from spanscore.report.annotations import labels
 from spanscore.report.conversations import conversations
 from spanscore.report.page import page
