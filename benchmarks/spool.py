@@ -26,16 +26,16 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple, TypeAlias
 
-from tests.spool.crashes import Crashes, crashed
+from tests.durable.crashes import Crashes, crashed
 
 from benchmarks.measure import measure
 from benchmarks.variants import Variant, spanscore
 from benchmarks.verdicts import added
 from benchmarks.workloads import workloads
 from spanscore.config import Spool
-from spanscore.spool.opening import Sync
-from spanscore.spool.rows import RowKey
-from spanscore.spool.spool_file import SpoolFile
+from spanscore.durable.rows import RowKey
+from spanscore.durable.spool import SpoolFile
+from spanscore.durable.spool_writer import Sync
 
 __all__ = ["main"]
 

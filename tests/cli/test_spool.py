@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from time import time_ns
 
-from tests.spool.asked import Asked, key
-from tests.spool.other import other
+from tests.durable.asked import Asked, key
+from tests.durable.other import other
 from typer.testing import CliRunner, Result
 
 from spanscore.cli.main import app

@@ -151,7 +151,7 @@ VARIES = object()
 LEAVES = dict(leaves(Configuration))
 SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve.", "kafka.", "worker."))}
 AWAY = {path for path in LEAVES if path.startswith("remote_scoring.")}
-"""They take the place of the parts that score; their tests are in tests/remote_scoring."""
+"""They take the place of the parts that score; their tests are in tests/durable."""
 IN_PROCESS = {"scopes", "ignore_scopes", "kinds", "dialects", "translations"}
 WIRE = {f"units.{name}" for name in Units.model_fields if name not in IN_PROCESS}
 """They take a server, and so tests of their own; all but those of the page in tests/service."""

@@ -11,10 +11,10 @@ import pytest
 from tests.contracts.found import failing, implementations, never_failing
 
 from spanscore.core.job import Job
+from spanscore.durable.spool import SpoolFile
 from spanscore.protocols import DurableQueue, Queue
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.spool_queue import SpoolQueue
-from spanscore.spool.spool_file import SpoolFile
 from spanscore.testing import DurableQueueContract, QueueContract
 
 MADE: dict[type, Callable[[Path], Queue]] = {

@@ -9,11 +9,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
+from spanscore.durable.rows import Put, RowKey
+from spanscore.durable.spool import SpoolFile
+from spanscore.durable.spool_table import SpoolTable
+from spanscore.durable.spool_writer import SpoolWriter
 from spanscore.scoring.spool_queue import SpoolQueue
-from spanscore.spool.rows import Put, RowKey
-from spanscore.spool.spool_file import SpoolFile
-from spanscore.spool.table import SpoolTable
-from spanscore.spool.writer import SpoolWriter
 
 __all__ = ["OF_WORKERS", "OF_WRITERS", "POINTS", "End", "Journal", "named", "watch"]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.durable.disks import run_on_small_disk
 from tests.line.sessions import Turns, talk
 from tests.line.test_spool import a_worker, delegated, ended
 from tests.live import CONTEXT, QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag
 from tests.servers.server import poll
-from tests.spool.disks import run_on_small_disk
 from typer.testing import CliRunner
 
 from spanscore import OnlineScorer, semconv

@@ -4,13 +4,13 @@ import os
 import sqlite3
 
 import pytest
+from tests.durable.disks import run_on_small_disk
 from tests.line.test_spool import ask, known, until
 from tests.live import Grounded, a_line, identity_holds
-from tests.spool.disks import run_on_small_disk
 
 from spanscore.config import Spool
+from spanscore.durable.spool import SpoolFile
 from spanscore.errors import ConfigurationError
-from spanscore.spool.spool_file import SpoolFile
 
 ON_A_FULL_DISK = """
 import logging, sys

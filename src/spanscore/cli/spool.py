@@ -12,7 +12,7 @@ from rich.table import Table
 
 from spanscore.config.kinds import seconds_of
 from spanscore.core.terminal import Terminal
-from spanscore.spool.inspection import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
+from spanscore.durable.spool import HeldRows, SpoolInspection, drop_older, inspected, retry_dead_letters
 
 __all__ = ["spool"]
 

@@ -12,16 +12,14 @@ from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.core.job import JobResult
 from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
+from spanscore.durable.carriers import OtlpCarrier, SpooledCarrier
+from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
+from spanscore.durable.dispatcher import Copier, Handover
+from spanscore.durable.rows import Carrier, UnitCopy
 from spanscore.line.spool import spool_of
 from spanscore.outputs.aggregates import checked_dimensions
 from spanscore.outputs.providers import Providers
 from spanscore.protocols import Queue
-from spanscore.remote_scoring.carrier import Carrier, UnitCopy
-from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
-from spanscore.remote_scoring.copier import Copier
-from spanscore.remote_scoring.handover import Handover
-from spanscore.remote_scoring.otlp_carrier import OtlpCarrier
-from spanscore.remote_scoring.spooled_carrier import SpooledCarrier
 from spanscore.scoring.jobs import Pipeline
 from spanscore.units.ledger import Ledger
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.job import JobResult
+from spanscore.durable.rows import REMOTE_SCORING
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
 from spanscore.protocols import DurableQueue, Queue
-from spanscore.remote_scoring.carrier import REMOTE_SCORING
 from spanscore.scoring.jobs import Pipeline
 from spanscore.units.ledger import Ledger
 
 if TYPE_CHECKING:
-    from spanscore.remote_scoring.handover import Handover
+    from spanscore.durable.dispatcher import Handover
 
 __all__ = ["handover_of", "left_to_the_other", "rejection_reason_of"]
 

@@ -16,7 +16,7 @@ from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.queues import QUEUES
 
 if TYPE_CHECKING:  # SQLite is loaded where there is a spool
-    from spanscore.spool.spool_file import SpoolFile
+    from spanscore.durable.spool import SpoolFile
 
 __all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of"]
 
@@ -83,7 +83,7 @@ def spool_of(queue: Queue) -> SpoolFile | None:
     """Return the file of a queue; None where it has none."""
     if not hasattr(queue, "spool"):
         return None
-    from spanscore.spool.spool_file import SpoolFile
+    from spanscore.durable.spool import SpoolFile
 
     return queue.spool if isinstance(queue.spool, SpoolFile) else None  # a queue of the user's may call anything so
 
@@ -111,7 +111,7 @@ def _open(settings: Spool) -> SpoolFile:
     Raises:
         ConfigurationError: it cannot be.
     """
-    from spanscore.spool.spool_file import SpoolFile
+    from spanscore.durable.spool import SpoolFile
 
     return SpoolFile(
         settings.path,

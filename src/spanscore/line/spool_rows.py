@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from spanscore.core.printable import format_count
-from spanscore.spool.rows import SpoolState
+from spanscore.durable.rows import SpoolState
 
 __all__ = ["spool_rows"]
 

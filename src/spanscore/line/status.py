@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Received, ReplayState
 from spanscore.core.printable import Fitting, format_count
 from spanscore.core.score import Outcome
+from spanscore.durable.rows import SpoolState
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.budget_ledger import BudgetState
 from spanscore.line.account_row import account_rows
@@ -23,7 +24,6 @@ from spanscore.monitoring.health import Applicability
 from spanscore.monitoring.judge_check_runs import JudgeComparison
 from spanscore.outputs.collected_cases import CollectState
 from spanscore.outputs.spans_file import SpansFileState
-from spanscore.spool.rows import SpoolState
 
 __all__ = ["ShadowStatus", "Status"]
 

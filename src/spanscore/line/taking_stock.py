@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from spanscore import semconv
 from spanscore.core.job import Counted, Received, ReplayState
+from spanscore.durable.rows import REMOTE_SCORING
 from spanscore.line.build import DISABLED, Line
 from spanscore.line.collecting import read_collect_state
 from spanscore.line.session_status import session_status_of
@@ -15,7 +16,6 @@ from spanscore.line.spool import spool_of
 from spanscore.line.status import ShadowStatus, Status
 from spanscore.metrics.catalog.registry import offline_notes
 from spanscore.protocols import Metric
-from spanscore.remote_scoring.carrier import REMOTE_SCORING
 
 __all__ = ["status_of"]
 

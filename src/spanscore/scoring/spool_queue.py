@@ -23,9 +23,9 @@ from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
+from spanscore.durable.rows import Put, RowEnd, RowKey, SpoolRow, metrics_of, text_of_metrics
+from spanscore.durable.spool import SpoolFile
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.spool.rows import Put, RowEnd, RowKey, SpoolRow, metrics_of, text_of_metrics
-from spanscore.spool.spool_file import SpoolFile
 
 __all__ = ["SpoolQueue", "row_key"]
 

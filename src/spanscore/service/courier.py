@@ -10,8 +10,8 @@ from typing import Any, Final
 from spanscore.core.codecs.otlp_request import WireSpan, request_of, with_attributes
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import start_daemon
+from spanscore.durable.outbox import Outbox
 from spanscore.outputs.otlp_client import BackendAnswer
-from spanscore.service.outbox import Outbox
 
 __all__ = ["Courier"]
 

@@ -21,9 +21,9 @@ from spanscore.config.tree import Configuration
 from spanscore.core.job import TopicState
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
+from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
 from spanscore.errors import MissingExtraError, SourceUnavailable
 from spanscore.outputs.aggregates import Point
-from spanscore.remote_scoring.confluent_kafka_carrier import KafkaCarrier
 from spanscore.scorer import OnlineScorer
 from spanscore.service.commit_note import CommitNote, fingerprint_of
 from spanscore.service.confluent_kafka_logs import LogsTopic

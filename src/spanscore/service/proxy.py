@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan
+from spanscore.durable.outbox import Outbox
 from spanscore.outputs.otlp_client import BackendAnswer
 from spanscore.receivers.otlp.arrived import Looked
 from spanscore.receivers.otlp.held import Exit
@@ -20,7 +21,6 @@ from spanscore.service.answers import LATER_S, Answer, accepted, refusal
 from spanscore.service.courier import Courier
 from spanscore.service.door import TRACES, ExportRequest
 from spanscore.service.forward import Forwarder
-from spanscore.service.outbox import Outbox
 from spanscore.service.split import rest_of
 
 __all__ = ["Keeper", "Proxy"]

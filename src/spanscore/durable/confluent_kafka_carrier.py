@@ -1,0 +1,148 @@
+"""KafkaCarrier: copies of units → messages of a topic, on the partitions on which the Collector puts the same traces."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import partial
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.threads import start_daemon
+from spanscore.durable.rows import Told, UnitCopy
+from spanscore.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.cimpl import Producer
+
+__all__ = ["KafkaCarrier"]
+
+_WANTED: Final[Mapping[str, Any]] = {
+    "partitioner": "fnv1a",  # as the Collector's exporter: what either of them writes of a trace stands together
+    "message.timeout.ms": 0,  # never: who waits for how long is the caller's matter
+    "message.max.bytes": 1_000_000_000,  # the broker says what is too large
+    "compression.type": "lz4",
+}
+_POLL_S: Final = 1.0
+_AWAY: Final = "no broker answers"
+_WORDS: Final[Mapping[str, str]] = {
+    "_ALL_BROKERS_DOWN": _AWAY,
+    "_AUTHENTICATION": "the brokers take neither name nor password",
+    "_RESOLVE": "the brokers' names are not known",
+    "_SSL": "TLS failed",
+    "_TRANSPORT": _AWAY,
+    "_UNKNOWN_TOPIC": "there is no such topic",
+    "MSG_SIZE_TOO_LARGE": "too large for the topic",
+    "RECORD_LIST_TOO_LARGE": "too large for the topic",
+    "TOPIC_AUTHORIZATION_FAILED": "the topic may not be written to",
+    "UNKNOWN_TOPIC_OR_PART": "there is no such topic",
+}
+"""Name of an error of librdkafka → what it means here; another one is told by its name."""
+
+
+class KafkaCarrier:
+    """A ``Carrier``. A copy is one message, whose key is the trace id in lower-case hex; it is answered for when all replicas
+    that are in step have it.
+
+    librdkafka sends and tries again on threads of its own, which start with the first copy; one of ours hears what became of
+    each. While no broker answers, messages wait there, as many as the caller lets wait.
+
+    Args:
+        config: of librdkafka: where the brokers are, and how client and brokers know each other.
+        topic: its name.
+
+    Raises:
+        MissingExtraError: the library is not installed.
+    """
+
+    def __init__(self, config: Mapping[str, Any], topic: str) -> None:
+        try:
+            import confluent_kafka  # noqa: F401  (only whether it is there)
+        except ImportError as error:
+            raise MissingExtraError("confluent-kafka", "kafka") from error
+        self._config = {**_WANTED, **config, "error_cb": self._erred}
+        self._topic = topic
+        self._producer: Producer | None = None
+        self._thread: Thread | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new. The parent's client is never destroyed here: that would wait for threads that are not in the child."""
+        if self._producer is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
+        self._producer = self._thread = None
+        self._lock = Lock()
+        self._fault = ""
+        self._over = False
+
+    def send(self, copy: UnitCopy, told: Told) -> None:
+        """Take a copy on; it is told on the thread that hears of messages."""
+        self.produce(f"{copy.key.trace_id:032x}", copy.request, told)
+
+    def produce(self, key: str, value: bytes, on_delivery: Told, written_ms: int = 0) -> None:
+        """Write a message with its time, 0 = now; ``on_delivery`` hears of it once. Any thread; never blocks, never raises."""
+        if self._over:
+            on_delivery("this process ends")
+            return
+        try:
+            self._ready().produce(
+                self._topic, value, key, on_delivery=partial(self._delivered, on_delivery), timestamp=written_ms
+            )
+        except BufferError:
+            on_delivery("too many wait for the brokers")
+        except Exception as error:  # noqa: BLE001  (never raises: the copy is told to be lost, and counted)
+            log_internal_error("hand a copy to Kafka", error)
+            on_delivery("librdkafka refused it")
+
+    def arrived(self) -> bool:
+        """Return True: it is the brokers that answers."""
+        return True
+
+    def state(self) -> str:
+        """Return why nothing arrives; empty while something does."""
+        return self._fault
+
+    def close(self, timeout_s: float) -> None:
+        """Wait until all messages have arrived, for as long as there is time; what is left then is not sent any more."""
+        producer = self._producer
+        if producer is None:
+            return
+        producer.flush(timeout_s)
+        self._over = True
+        producer.purge()
+        # The listening thread drops the last reference. Left to the garbage collector, the client could be destroyed in a child
+        # of a later fork, where its threads are missing: that crashes or never ends.
+        self._producer = None
+
+    def _ready(self) -> Producer:
+        with self._lock:
+            if self._producer is None:
+                # From where it is made: the name in the package may be an instrumentation's, which traces what we send.
+                from confluent_kafka.cimpl import Producer
+
+                self._producer = Producer(self._config)
+            if self._thread is None:
+                self._thread = start_daemon(self._listen, "spanscore-remote", self._producer)
+            return self._producer
+
+    def _listen(self, producer: Producer) -> None:
+        while not self._over:
+            producer.poll(_POLL_S)
+
+    def _delivered(self, told: Told, error: KafkaError | None, _: object) -> None:
+        if self._over:
+            return
+        self._fault = ""
+        if error is not None:
+            self._erred(error)
+        told(self._fault or None)
+
+    def _erred(self, error: KafkaError) -> None:
+        self._fault = _WORDS.get(error.name(), error.name())
+        log_once(
+            f"remote_scoring kafka {self._fault}",
+            f"nothing can be written to the topic {self._topic}: {self._fault}; units wait, and past limits.queue_size "
+            "further ones are queue_full",
+        )

@@ -1,0 +1,56 @@
+"""A spool whose answers are waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from spanscore.durable.rows import Put, RowKey, SpoolRow
+from spanscore.durable.spool import SpoolFile
+
+
+def key(number: int, kind: str = "job") -> RowKey:
+    return RowKey(number, number + 1, 0, kind)
+
+
+class Asked:
+    """Each call returns what was told."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.file = SpoolFile(path, **options)
+
+    def put(self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = "") -> Put:
+        return self.put_told(number, body, own=own, metrics=metrics)[0]
+
+    def put_told(
+        self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = ""
+    ) -> tuple[Put, str | None]:
+        return _told(lambda told: self.file.put(key(number), body, lambda *said: told(said), own=own, metrics=metrics))
+
+    def take(self, most: int = 100, kind: str = "job", *, ended_only: bool = False) -> list[SpoolRow]:
+        return _told(lambda told: self.file.take(most, kind, told, ended_only=ended_only))
+
+    def taken(self, most: int = 100) -> list[int]:
+        return [row.key.trace_id for row in self.take(most)]
+
+    def begin(self, *numbers: int) -> None:
+        _told(lambda told: self.file.begin(map(key, numbers), lambda: told(None)))
+
+    def keep(self, number: int, scores: bytes = b"scores") -> bool:
+        return _told(lambda told: self.file.keep_scores(key(number), scores, told))
+
+    def done(self, *numbers: int) -> None:
+        self.file.done(map(key, numbers))
+        self.begin()  # operations are done in their order
+
+    def give_back(self, *numbers: int) -> None:
+        self.file.give_back(map(key, numbers))
+        self.begin()
+
+
+def _told(ask: Callable[[Callable[[Any], None]], None]) -> Any:
+    answer: Future[Any] = Future()
+    ask(answer.set_result)
+    return answer.result(60)

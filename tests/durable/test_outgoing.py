@@ -1,0 +1,105 @@
+"""What an answer means for the copies of a request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spanscore.core.span import UnitKey
+from spanscore.durable.carriers import Outgoing, WaitingCopy
+from spanscore.durable.rows import UnitCopy
+from spanscore.outputs.otlp_client import BackendAnswer
+
+OK = BackendAnswer(200, content_type="application/x-protobuf")
+DOWN = BackendAnswer(503, error="connection refused")
+
+
+class Way:
+    """Copies with one-byte requests, by number, and a clock that is wound by hand."""
+
+    def __init__(self, copies: int) -> None:
+        self.now_s = 0.0
+        self.told: dict[int, str | None] = {}
+        self.outgoing = Outgoing(dice=lambda: 1.0)
+        for number in range(copies):
+            told: Any = lambda reason, number=number: self.told.update({number: reason})  # noqa: E731
+            self.outgoing.put(WaitingCopy(UnitCopy(UnitKey(1, number + 1), 0, b"x"), told))
+
+    def ask(self, answer: BackendAnswer) -> int:
+        """Send what is due, and have it answered so; return how many copies that were."""
+        batch = self.outgoing.batch(self.now_s)
+        if batch:
+            self.outgoing.took(batch, answer, self.now_s)
+        return len(batch)
+
+    def until_due(self) -> float:
+        """Wind the clock to the next request; return by how much."""
+        due_s = self.outgoing.due_s()
+        assert due_s is not None
+        waited, self.now_s = due_s - self.now_s, due_s
+        return waited
+
+
+def test_an_answer_is_for_all_copies_of_a_request() -> None:
+    way = Way(3)
+
+    assert way.ask(OK) == 3
+    assert way.told == {0: None, 1: None, 2: None}
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 502, 503, 504])
+def test_what_may_be_mended_is_sent_until_it_is(status: int) -> None:
+    way = Way(1)
+
+    for _ in range(50):
+        way.ask(BackendAnswer(status, error=f"HTTP {status}"))
+        way.until_due()
+    assert way.told == {}
+    way.ask(OK)
+
+    assert way.told == {0: None}
+
+
+def test_waits_grow_and_are_as_long_as_it_was_asked_for() -> None:
+    way, waits = Way(1), list[float]()
+
+    for answer in (DOWN, DOWN, DOWN, BackendAnswer(429, retry_after="20", error="HTTP 429"), *[DOWN] * 6):
+        way.ask(answer)
+        waits.append(way.until_due())
+
+    assert waits == [0.5, 1.0, 2.0, 20.0, 8.0, 16.0, 30.0, 30.0, 30.0, 30.0]
+
+
+@pytest.mark.parametrize("answer", [BackendAnswer(400, error="HTTP 400"), BackendAnswer(413, error="HTTP 413")])
+def test_only_the_copy_that_is_at_fault_is_given_up(answer: BackendAnswer) -> None:
+    way = Way(8)
+
+    for _ in range(40):
+        batch = way.outgoing.batch(way.now_s)
+        if batch:
+            bad = any(waiting.copy.key.span_id == 6 for waiting in batch)
+            way.outgoing.took(batch, answer if bad else OK, way.now_s)
+
+    assert way.told == {**dict.fromkeys(range(8)), 5: answer.error}
+
+
+def test_at_the_end_nothing_waits_for_long() -> None:
+    way = Way(1)
+    way.ask(DOWN)
+
+    way.outgoing.hurry(way.now_s)
+    way.ask(DOWN)
+
+    assert way.until_due() == pytest.approx(0.1)
+
+
+def test_what_is_wrong_is_told_until_something_is_taken() -> None:
+    way = Way(1)
+
+    way.ask(DOWN)
+    told = way.outgoing.trouble
+    way.until_due()
+    way.ask(OK)
+
+    assert (told, way.outgoing.trouble) == ("connection refused", "")
