@@ -25,8 +25,7 @@ from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.errors import JudgeBudgetSpent
 from spanscore.judges.effects.budget_ledger import Purse, Reservation
 from spanscore.monitoring.estimates import MeanInterval, mean_interval
-from spanscore.sampling.pacing import BudgetPacer
-from spanscore.sampling.rates import RateSampler
+from spanscore.pipeline.sampling import BudgetPacer, RateSampler
 
 __all__ = ["Day", "Report", "days", "report"]
 

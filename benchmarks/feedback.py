@@ -20,7 +20,7 @@ from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import running_mean
 from spanscore.outputs.instruments import Telemetry
-from spanscore.sampling.rates import RateSampler
+from spanscore.pipeline.sampling import RateSampler
 
 __all__ = ["FeedbackRun", "one_run"]
 

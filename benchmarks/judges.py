@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from pydantic import BaseModel
-from tests.scoring.virtual_time import run as in_virtual_time
+from tests.pipeline.virtual_time import run as in_virtual_time
 
 from benchmarks.judge_peers import ASKERS
 from benchmarks.judge_servers import SECONDS, TOKENS_PER_QUESTION, Limits, Server

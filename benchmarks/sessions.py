@@ -23,8 +23,8 @@ from benchmarks import alerts
 from benchmarks.alerts import DAY, MONTH, SETS, TOLERATED, Flags, Floats, Sums
 from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
 from spanscore.core.span import SpanData, UnitKey
-from spanscore.units.open_session import Turn
-from spanscore.units.sessions import EndedSession, SessionBounds, SessionTable
+from spanscore.pipeline.session_turns import Turn
+from spanscore.pipeline.sessions import EndedSession, SessionBounds, SessionTable
 
 S = 1_000_000_000
 TURNS = 8

@@ -12,9 +12,9 @@ from tests.contracts.found import failing, implementations, never_failing
 
 from spanscore.core.job import Job
 from spanscore.durable.spool import SpoolFile
+from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.spool_queue import SpoolQueue
 from spanscore.protocols import DurableQueue, Queue
-from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.scoring.spool_queue import SpoolQueue
 from spanscore.testing import DurableQueueContract, QueueContract
 
 MADE: dict[type, Callable[[Path], Queue]] = {
@@ -24,14 +24,14 @@ MADE: dict[type, Callable[[Path], Queue]] = {
 """How each is made."""
 
 
-@pytest.mark.parametrize("kind", implementations("scoring", Queue))
+@pytest.mark.parametrize("kind", implementations("pipeline", Queue))
 class TestQueues(QueueContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: type, tmp_path: Path) -> None:
         self.make = lambda: MADE[kind](tmp_path)  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("kind", implementations("scoring", DurableQueue))
+@pytest.mark.parametrize("kind", implementations("pipeline", DurableQueue))
 class TestDurableQueues(DurableQueueContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: type, tmp_path: Path) -> None:

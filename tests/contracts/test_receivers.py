@@ -17,6 +17,9 @@ from spanscore import ScoringSpanProcessor, SingleTurnSample
 from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Samples
 from spanscore.core.span import UnitKey
+from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.sampling import RateSampler
+from spanscore.pipeline.trace_index import Bounds
 from spanscore.protocols import Receiver, UnitListener
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.recorder import Recorder
@@ -27,11 +30,8 @@ from spanscore.receivers.scopes import Scopes
 from spanscore.receivers.stored import StoredUnits
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.sampling.rates import RateSampler
 from spanscore.semconv import OPERATION_NAME
 from spanscore.testing import ReceiverContract, make_span, make_unit
-from spanscore.units.ledger import Ledger
-from spanscore.units.trace_nodes import Bounds
 
 Port = tuple[EventQueue[Receiver], UnitListener]
 

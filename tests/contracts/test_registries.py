@@ -8,12 +8,12 @@ from tests.contracts.found import implementations
 from spanscore.core.plugins import Registry
 from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
+from spanscore.pipeline.queues import QUEUES
+from spanscore.pipeline.spool_queue import SpoolQueue
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
-from spanscore.scoring.queues import QUEUES
-from spanscore.scoring.spool_queue import SpoolQueue
 
-ROOMS = [(SINKS, "outputs"), (DIALECTS, "samples"), (TRANSLATIONS, "samples"), (QUEUES, "scoring")]
+ROOMS = [(SINKS, "outputs"), (DIALECTS, "samples"), (TRANSLATIONS, "samples"), (QUEUES, "pipeline")]
 
 NO_PLACE = {CompositeSink, JudgeSpans, SpoolQueue}
 """What holds the others, and what ``judge.trace`` and ``spool`` switch on."""

@@ -274,7 +274,7 @@ def _with_its_examples(text: str) -> str:
 
 
 def test_every_error_type_that_a_metric_ends_with_stands_in_the_table_of_outcomes() -> None:
-    modules = ("metrics/kit/base.py", "scoring/evaluation.py")
+    modules = ("metrics/kit/base.py", "pipeline/evaluation.py")
     types = {
         name
         for module in modules

@@ -13,7 +13,7 @@ from spanscore.durable.rows import Put, RowKey
 from spanscore.durable.spool import SpoolFile
 from spanscore.durable.spool_table import SpoolTable
 from spanscore.durable.spool_writer import SpoolWriter
-from spanscore.scoring.spool_queue import SpoolQueue
+from spanscore.pipeline.spool_queue import SpoolQueue
 
 __all__ = ["OF_WORKERS", "OF_WRITERS", "POINTS", "End", "Journal", "named", "watch"]
 

@@ -14,7 +14,7 @@ from tests.servers.server import poll
 
 from spanscore import ConfigurationError
 from spanscore.config import Rule, RuleCondition, Sampling
-from spanscore.sampling.threshold import probability, threshold
+from spanscore.pipeline.sampling import probability, threshold
 
 GOLD = Rule(rate=0.0, name="gold", when=RuleCondition(metadata={"tier": "gold"}))
 

@@ -14,7 +14,7 @@ from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_line, rag
 
 from spanscore import OnlineScorer, SingleTurnSample, semconv
 from spanscore.config import Sampling
-from spanscore.sampling.threshold import probability, threshold
+from spanscore.pipeline.sampling import probability, threshold
 
 TH = threshold(0.1)
 

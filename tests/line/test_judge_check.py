@@ -25,11 +25,10 @@ from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.score import BINARY
 from spanscore.judges import judge
 from spanscore.judges.score_context import asker
-from spanscore.line.judge_check import JudgeCheckRuns, build_check_name
-from spanscore.line.judge_check_cases import JudgeCheckCase
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
 from spanscore.monitoring.judge_check_runs import FirstAnswers
-from spanscore.scoring.evaluation import Evaluation
+from spanscore.pipeline.evaluation import Evaluation
+from spanscore.pipeline.judge_check import JudgeCheckCase, JudgeCheckRuns, build_check_name
 from spanscore.testing import MemorySink
 
 

@@ -13,8 +13,8 @@ from spanscore.config import FeedbackSampling, Sampling
 from spanscore.core.job import Decision
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import SamplingContext
+from spanscore.pipeline.sizes import KeptSamples
 from spanscore.testing import make_span, make_unit
-from spanscore.units.kept_samples import KeptSamples
 
 KEPT = FeedbackSampling(rate=1.0)
 TAKEN = Decision(True, 0.5, 1 << 55, "feedback")

@@ -17,7 +17,7 @@ from spanscore.config import Capture, Limits, Outputs, Units
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import SpanData, Unit
 from spanscore.outputs.score_events import Events
-from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.pipeline.queues import MemoryQueue
 from spanscore.testing import MemorySink
 
 

@@ -21,8 +21,8 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.judges import judge
 from spanscore.line.shadow import Pairs
 from spanscore.metrics import AspectCritic, Finding
+from spanscore.pipeline.ledger import Ledger
 from spanscore.testing import MemorySink
-from spanscore.units.ledger import Ledger
 
 GOOD = '{"reason": "", "verdict": 1}'
 

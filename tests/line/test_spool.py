@@ -15,7 +15,7 @@ from spanscore import Rule, session
 from spanscore.config import Compare, Limits, Outputs, RemoteScoring, RuleCondition, Sampling, Sessions, Spool
 from spanscore.durable.spool import inspected, retry_dead_letters
 from spanscore.errors import ConfigurationError
-from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.pipeline.queues import MemoryQueue
 from spanscore.testing import MemorySink
 
 

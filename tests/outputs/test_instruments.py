@@ -25,7 +25,7 @@ from spanscore.monitoring.estimates import running_mean
 from spanscore.outputs.aggregates import Point
 from spanscore.outputs.instrument_table import POINTS
 from spanscore.outputs.instruments import Telemetry
-from spanscore.units.ledger import Ledger
+from spanscore.pipeline.ledger import Ledger
 
 OPEN = Scale(kind="ordinal", range=None)
 MOMENTS = (

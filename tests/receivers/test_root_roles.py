@@ -11,12 +11,12 @@ from tests.traces.recordings import RECORDINGS
 from spanscore import semconv
 from spanscore.core.codecs.otlp import read_spans
 from spanscore.core.span import SpanData
+from spanscore.pipeline.assembly import RootRole, role_of_operation
 from spanscore.receivers.root_roles import root_role
 from spanscore.samples.normalizers import genai, langfuse, mlflow, openinference
 from spanscore.samples.normalizers.building import wire_of
 from spanscore.samples.normalizers.registry import Translator
 from spanscore.testing import make_span
-from spanscore.units.roots import RootRole, role_of_operation
 
 ASKED = {
     "langsmith": {semconv.PROMPT: "2 + 2?"},

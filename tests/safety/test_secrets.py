@@ -22,7 +22,7 @@ from spanscore.core.prompt import Reply
 from spanscore.core.sample import AIMessage as SpokenMessage
 from spanscore.core.sample import HumanMessage, Samples, ToolCall
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness
-from spanscore.scoring.hooks import Hooks
+from spanscore.pipeline.jobs import Hooks
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
 

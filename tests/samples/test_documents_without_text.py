@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
+from tests.pipeline.parts import a_job
 from tests.samples.builders import chat, retriever, root, unit
 from tests.samples.normalizers.spans import content_of, external, samples_of
-from tests.scoring.parts import a_job
 
 from spanscore import semconv
 from spanscore.core.sample import Samples
 from spanscore.core.span import Unit
 from spanscore.metrics import Faithfulness
+from spanscore.pipeline.evaluation import Evaluation
 from spanscore.samples import contexts as retold
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.texts import Retrieved
 from spanscore.samples.view import ModelRun, ToolRun
-from spanscore.scoring.evaluation import Evaluation
 
 QUESTION = "When was the bridge opened?"
 ANSWER = "The bridge was opened in 1931."

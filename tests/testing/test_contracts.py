@@ -10,7 +10,7 @@ SUITES = """
 import sys, unittest
 sys.modules["pytest"] = None  # not to be had
 from spanscore.testing import MemorySink, QueueContract, SinkContract
-from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.pipeline.queues import MemoryQueue
 
 class TestSink(SinkContract, unittest.TestCase):
     quotes = True

@@ -12,9 +12,9 @@ from pathlib import Path
 from spanscore.core.codecs.otlp import read_spans
 from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.pipeline.assembly import split
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.units.roots import split
 
 Pair = tuple[SingleTurnSample | None, MultiTurnSample | None]
 RECORDED = Path(__file__).with_name("recorded")

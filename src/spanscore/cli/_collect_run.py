@@ -27,12 +27,10 @@ from spanscore.judges.score_context import suppressed_context
 from spanscore.line.boxed import dialects_of
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.collected_cases import CollectedCase
+from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
 from spanscore.protocols import Redactor
 from spanscore.replay.cases import CaseCounts, drawn, folded, found
 from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader, reading_settings
-from spanscore.scoring.hooks import Hooks
-from spanscore.scoring.jobs import Pipeline
-from spanscore.scoring.redactors import redactor_in
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore, Unread
 

@@ -14,9 +14,9 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import entries, listed, prices_in, shadow_settings
 from spanscore.metrics.catalog.cost import Cost
+from spanscore.pipeline.sampling import KEPT_BACK, largest_factor
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
-from spanscore.sampling.pacing import KEPT_BACK, largest_factor
 
 __all__ = [
     "CostPlan",

@@ -44,8 +44,8 @@ from spanscore.line.accounts import Accounts
 from spanscore.line.budget import purse_for
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
+from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric, Redactor
-from spanscore.scoring.redactors import redactor_in
 
 __all__ = ["ScoreRun", "WhoIsAway", "named_clocks"]
 

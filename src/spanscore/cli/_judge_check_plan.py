@@ -10,9 +10,9 @@ from spanscore.config.kinds import duration
 from spanscore.config.monitoring import JudgeCheck
 from spanscore.core.printable import format_count
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.line.judge_check_cases import cases_of
 from spanscore.monitoring.judge_check import JudgeCheckPlan, watched_by
 from spanscore.monitoring.judge_check_runs import FirstAnswers, least_turned
+from spanscore.pipeline.judge_check import cases_of
 from spanscore.protocols import Metric
 
 __all__ = ["judge_check_lines", "judge_check_problems"]

@@ -12,11 +12,11 @@ from spanscore.core.plugins import Registry
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.aggregates import checked_dimensions
 from spanscore.outputs.sinks import SINKS
+from spanscore.pipeline.jobs import REDACTORS
+from spanscore.pipeline.queues import QUEUES
+from spanscore.pipeline.sampling import DEFAULT_KEY, RateSampler
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
-from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
-from spanscore.scoring.queues import QUEUES
-from spanscore.scoring.redactors import REDACTORS
 
 __all__ = ["part_problems"]
 

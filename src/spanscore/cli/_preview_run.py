@@ -21,12 +21,12 @@ from spanscore.errors import ConfigurationError
 from spanscore.line.preview import Preview, UnitCost, preview_of
 from spanscore.line.recent_preview import tally_of
 from spanscore.outputs.collected_cases import FoundScore
+from spanscore.pipeline.sampling import PreviewTally
 from spanscore.protocols import Metric
 from spanscore.replay.planning import UnitPlan
 from spanscore.replay.reading import StoredUnit, UnitReader
 from spanscore.replay.run import ReplayBounds, units_between
 from spanscore.replay.tally import ReplayTally
-from spanscore.sampling.preview import PreviewTally
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore
 

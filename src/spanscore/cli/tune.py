@@ -28,8 +28,8 @@ from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.tuned_prompts import Fitted
 from spanscore.metrics.kit.tuning import FittingProgress, warnings_for
+from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Judge
-from spanscore.scoring.redactors import redactor_in
 
 __all__ = ["tune"]
 

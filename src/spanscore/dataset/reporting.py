@@ -11,10 +11,10 @@ from spanscore.core.sample import Sample, Samples
 from spanscore.dataset.reading import Bad, read_samples
 from spanscore.dataset.result import Result
 from spanscore.errors import ConfigurationError, MissingExtraError, writing
+from spanscore.pipeline.jobs import Hooks
 from spanscore.protocols import Redactor
 from spanscore.report import ReportRow, write_scores
 from spanscore.report.rows import name_within
-from spanscore.scoring.hooks import Hooks
 
 __all__ = ["check_report", "write_report"]
 

@@ -29,9 +29,9 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget_ledger import Purse
 from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.metrics.catalog.registry import by_name, create, offline_notes
+from spanscore.pipeline.evaluation import Evaluation
+from spanscore.pipeline.jobs import Hooks
 from spanscore.protocols import Metric, Redactor
-from spanscore.scoring.evaluation import Evaluation
-from spanscore.scoring.hooks import Hooks
 
 __all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync"]
 

@@ -13,8 +13,8 @@ from spanscore.line.build import exports_content
 from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.sinks import SINKS, CompositeSink
-from spanscore.units.annotations import AnnotationBook, FeedbackScales
-from spanscore.units.ledger import Ledger
+from spanscore.pipeline.annotations import AnnotationBook, FeedbackScales
+from spanscore.pipeline.ledger import Ledger
 
 __all__ = ["AnnotationImport"]
 

@@ -15,11 +15,11 @@ from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.outputs.sinks import CompositeSink
+from spanscore.pipeline.annotations import AnnotationBook, FeedbackScales
+from spanscore.pipeline.decisions import KnownUnits
+from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.protocols import Receiver, Redactor
 from spanscore.samples.redaction import redacted
-from spanscore.units.annotations import AnnotationBook, FeedbackScales
-from spanscore.units.known import KnownUnits
-from spanscore.units.span_buffer import SpanBuffer
 
 if TYPE_CHECKING:
     from spanscore.line.build import Line

@@ -13,8 +13,8 @@ from spanscore.judges.effects.budget_ledger import Purse
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.line.accounts import judges_of, models_of
 from spanscore.metrics.catalog.registry import under_current_names
+from spanscore.pipeline.sampling import BudgetPacer
 from spanscore.protocols import Metric
-from spanscore.sampling.pacing import BudgetPacer
 
 __all__ = ["budget_of", "pacer_of", "purse_for", "purse_of", "shadow_purse_of"]
 

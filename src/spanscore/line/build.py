@@ -30,7 +30,6 @@ from spanscore.line.compare import compared_values_of, ledger_of
 from spanscore.line.delivery import LastOfUnit
 from spanscore.line.feedback import feedback_of
 from spanscore.line.gauges import gauges_of
-from spanscore.line.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
 from spanscore.line.remote_scoring import handover_of, left_to_the_other, rejection_reason_of
 from spanscore.line.screens import check_screens
 from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
@@ -42,28 +41,21 @@ from spanscore.outputs.aggregates import Points
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
+from spanscore.pipeline.assembly import Assembler
+from spanscore.pipeline.decisions import KnownUnits, RecentUnits
+from spanscore.pipeline.engine import Engine, Shadows
+from spanscore.pipeline.evaluation import Evaluation, lane_of
+from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
+from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
+from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.sampling import DEFAULT_KEY, RateSampler
+from spanscore.pipeline.session_line import SessionLine
+from spanscore.pipeline.sessions import SessionTable
+from spanscore.pipeline.sizes import Keeping
+from spanscore.pipeline.span_buffer import Pace, Parking, Revisions, SpanBuffer
+from spanscore.pipeline.tracker import Lanes, Units
 from spanscore.protocols import Metric, Queue, Receiver
-from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
-from spanscore.scoring.asked import lane_of
-from spanscore.scoring.evaluation import Evaluation
-from spanscore.scoring.hooks import Hooks
-from spanscore.scoring.jobs import Pipeline
-from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.scoring.redactors import redactor_in
-from spanscore.scoring.shadows import Shadows
-from spanscore.scoring.workers import Engine
-from spanscore.units.assembly import Assembler
-from spanscore.units.keeping import Keeping
-from spanscore.units.known import KnownUnits
-from spanscore.units.lanes import Lanes
-from spanscore.units.ledger import Ledger
-from spanscore.units.parking import Parking
-from spanscore.units.recent import RecentUnits
-from spanscore.units.revisions import Revisions
-from spanscore.units.session_line import SessionLine
-from spanscore.units.sessions import SessionTable
-from spanscore.units.span_buffer import Pace, SpanBuffer
-from spanscore.units.tracker import Units
 
 __all__ = ["DISABLED", "Line", "exports_content"]
 

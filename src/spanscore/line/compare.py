@@ -7,9 +7,8 @@ from typing import Any
 
 from spanscore.config.tree import ScorerSettings
 from spanscore.outputs.aggregates import ComparedValues
+from spanscore.pipeline.ledger import ComparedLedger, Ledger
 from spanscore.protocols import Metric
-from spanscore.units.compared_ledger import ComparedLedger
-from spanscore.units.ledger import Ledger
 
 __all__ = ["compared_values_of", "ledger_of"]
 

@@ -17,11 +17,10 @@ from spanscore.core.job import Decision, Job, JobResult
 from spanscore.core.sample import Annotation
 from spanscore.core.score import Outcome, Score, from_source
 from spanscore.core.span import Unit, UnitKey
-from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.scoring.shadows import Shadows
-from spanscore.units.kept_samples import KeptSamples, KeptUnit
-from spanscore.units.ledger import Ledger
-from spanscore.units.score_batch import ShadowBatch, has_span
+from spanscore.pipeline.engine import Shadows
+from spanscore.pipeline.ledger import Ledger, ShadowBatch, has_span
+from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.sizes import KeptSamples, KeptUnit
 
 if TYPE_CHECKING:
     from spanscore.config.sampling import FeedbackSampling

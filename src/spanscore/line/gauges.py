@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spanscore import semconv
 from spanscore.line.spool import spool_of
-from spanscore.units.span_buffer import RELEASE_REASONS
+from spanscore.pipeline.span_buffer import RELEASE_REASONS
 
 if TYPE_CHECKING:
     from spanscore.line.build import Line

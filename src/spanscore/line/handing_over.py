@@ -19,9 +19,9 @@ from spanscore.durable.rows import Carrier, UnitCopy
 from spanscore.line.spool import spool_of
 from spanscore.outputs.aggregates import checked_dimensions
 from spanscore.outputs.providers import Providers
+from spanscore.pipeline.jobs import Pipeline
+from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import Queue
-from spanscore.scoring.jobs import Pipeline
-from spanscore.units.ledger import Ledger
 
 __all__ = ["handing_over"]
 

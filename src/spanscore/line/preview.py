@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from spanscore.config.sampling import Rule
 from spanscore.core.job import BASE
 from spanscore.core.printable import Fitting, format_count, printable, printable_lines
-from spanscore.sampling.preview import PreviewTally, TakenUnit, TakerCount
+from spanscore.pipeline.sampling import PreviewTally, TakenUnit, TakerCount
 
 __all__ = ["NOTHING", "Preview", "TakerPreview", "UnitCost", "UnitPreview", "preview_of"]
 

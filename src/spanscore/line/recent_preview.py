@@ -14,9 +14,8 @@ from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.accounts import models_of
 from spanscore.line.checked import checked_rates
 from spanscore.line.preview import NOTHING, Preview, UnitCost, preview_of
-from spanscore.sampling.preview import PreviewTally
-from spanscore.sampling.rates import DEFAULT_KEY
-from spanscore.units.recent import RecentUnit
+from spanscore.pipeline.decisions import RecentUnit
+from spanscore.pipeline.sampling import DEFAULT_KEY, PreviewTally
 
 if TYPE_CHECKING:
     from spanscore.line.build import Line

@@ -10,9 +10,9 @@ from spanscore.core.job import JobResult
 from spanscore.durable.rows import REMOTE_SCORING
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
+from spanscore.pipeline.jobs import Pipeline
+from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import DurableQueue, Queue
-from spanscore.scoring.jobs import Pipeline
-from spanscore.units.ledger import Ledger
 
 if TYPE_CHECKING:
     from spanscore.durable.dispatcher import Handover

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spanscore.config.sampling import Rule
 from spanscore.errors import ConfigurationError
+from spanscore.pipeline.evaluation import asks_a_judge
 from spanscore.protocols import Metric
-from spanscore.scoring.asked import asks_a_judge
 
 __all__ = ["check_screens"]
 

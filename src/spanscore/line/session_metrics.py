@@ -10,9 +10,9 @@ from spanscore.core.codecs.text import safe_text
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.registry import by_name
+from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, Redactor
 from spanscore.samples.redaction import redacted
-from spanscore.units.sessions import SessionBounds
 
 __all__ = ["bounds_of", "checked_session_metrics", "shown_id"]
 

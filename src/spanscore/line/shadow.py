@@ -11,8 +11,8 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.middleware import account_of, unwrapped
 from spanscore.metrics.catalog.registry import by_name
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
+from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import Metric
-from spanscore.units.ledger import Ledger
 
 __all__ = ["Pairs", "checked_shadows"]
 

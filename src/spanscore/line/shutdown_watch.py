@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from spanscore.units.span_buffer import SpanBuffer
+from spanscore.pipeline.span_buffer import SpanBuffer
 
 __all__ = ["ShutdownWatch"]
 

@@ -14,8 +14,8 @@ from spanscore.core.event_queue import DutyCycle, EventQueue, begin_turn, rest_a
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
+from spanscore.pipeline.tracker import Units
 from spanscore.protocols import Receiver
-from spanscore.units.tracker import Units
 
 __all__ = ["SpanThread"]
 

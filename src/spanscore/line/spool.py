@@ -11,9 +11,8 @@ from spanscore.core.log import log_once
 from spanscore.errors import ConfigurationError
 from spanscore.line.delivery import Delivery
 from spanscore.outputs.providers import Providers
+from spanscore.pipeline.queues import QUEUES, MemoryQueue
 from spanscore.protocols import DurableQueue, Queue
-from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.scoring.queues import QUEUES
 
 if TYPE_CHECKING:  # SQLite is loaded where there is a spool
     from spanscore.durable.spool import SpoolFile
@@ -48,7 +47,7 @@ def queue_of(
         raise ConfigurationError(
             "spool and limits.job_queue are both given: units wait in one place; leave out one of them"
         )
-    from spanscore.scoring.spool_queue import SpoolQueue
+    from spanscore.pipeline.spool_queue import SpoolQueue
 
     file = _open(settings.spool)
 

@@ -14,7 +14,6 @@ from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.budget_ledger import BudgetState
 from spanscore.line.account_row import account_rows
 from spanscore.line.collecting import collect_rows
-from spanscore.line.judge_check import JudgeCheckStatus
 from spanscore.line.judged_rows import applies_rows, contradiction_rows
 from spanscore.line.received_rows import received_rows
 from spanscore.line.session_status import SessionStatus
@@ -24,6 +23,7 @@ from spanscore.monitoring.health import Applicability
 from spanscore.monitoring.judge_check_runs import JudgeComparison
 from spanscore.outputs.collected_cases import CollectState
 from spanscore.outputs.spans_file import SpansFileState
+from spanscore.pipeline.judge_check import JudgeCheckStatus
 
 __all__ = ["ShadowStatus", "Status"]
 

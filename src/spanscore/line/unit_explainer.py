@@ -20,13 +20,11 @@ from spanscore.core.span import CUT, SpanData, Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.line.boxed import dialects_of
 from spanscore.line.explained import ExplainedPart, ExplainedSpan, ExplainedUnit
+from spanscore.pipeline.evaluation import absent_fields
+from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
 from spanscore.protocols import Metric
 from spanscore.samples.normalizers.building import wire_of
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.scoring.evaluation import absent_fields
-from spanscore.scoring.hooks import Hooks
-from spanscore.scoring.jobs import Pipeline
-from spanscore.scoring.redactors import redactor_in
 
 if TYPE_CHECKING:
     from spanscore.line.build import Line

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spanscore import semconv
+from spanscore.pipeline.assembly import RootRole, role_of_operation
 from spanscore.samples.normalizers import genai, langfuse, logfire, mlflow, openinference, vercel_ai
 from spanscore.samples.normalizers.building import AttributeLookup
-from spanscore.units.roots import RootRole, role_of_operation
 
 __all__ = ["LOGFIRE", "root_role"]
 

@@ -15,10 +15,10 @@ from spanscore.core.sample import Sample, Samples, by_value
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.outputs.spans import LiveSpan
+from spanscore.pipeline.sessions import SessionIds
+from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
 from spanscore.receivers.when_read import WhenRead
-from spanscore.units.content_size import size_bytes_of
-from spanscore.units.session_ids import SessionIds
 
 __all__ = ["SubmittedSamples"]
 

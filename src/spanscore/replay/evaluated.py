@@ -11,8 +11,8 @@ from spanscore.core.codecs.text import as_text, plain_number
 from spanscore.core.score import Outcome, score_id
 from spanscore.core.span import SpanData, UnitKey, UpstreamDecision
 from spanscore.outputs.collected_cases import FoundScore
+from spanscore.pipeline.sampling import decode_threshold
 from spanscore.protocols import Metric
-from spanscore.sampling.threshold import decode_threshold
 
 __all__ = ["EvaluatedUnit", "EvaluatedUnits"]
 

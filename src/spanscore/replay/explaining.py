@@ -19,6 +19,7 @@ from spanscore.errors import SampleError
 from spanscore.line.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit
 from spanscore.line.from_config import override
 from spanscore.line.unit_explainer import UnitExplainer
+from spanscore.pipeline.assembly import RootRole
 from spanscore.protocols import Metric
 from spanscore.receivers.scopes import Role
 from spanscore.replay.reading import StoredUnit, UnitReader, reading_settings
@@ -26,7 +27,6 @@ from spanscore.samples.normalizers.genai import conventional
 from spanscore.sources.files import take_line
 from spanscore.sources.gathering import GatheredTraces
 from spanscore.sources.stored import StoredTrace
-from spanscore.units.roots import RootRole
 
 __all__ = ["TraceExplainer", "explain"]
 

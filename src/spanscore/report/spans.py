@@ -17,8 +17,8 @@ from spanscore import semconv
 from spanscore.core.codecs.text import as_text, plain_number, safe_text
 from spanscore.core.score import Label, Outcome, Scale
 from spanscore.core.span import SessionEnd, SpanData, UnitKey
+from spanscore.pipeline.sampling import decode_threshold, probability
 from spanscore.report.rows import PENDING, ReportRow, name_within, unit_name
-from spanscore.sampling.threshold import decode_threshold, probability
 
 __all__ = ["Spans", "turns_of"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.judges.models import QUESTION, Answers, PlainModel
-from tests.scoring.virtual_time import now_s, run
+from tests.pipeline.virtual_time import now_s, run
 
 from spanscore import evaluate
 from spanscore.core.prompt import Prompt, Reply

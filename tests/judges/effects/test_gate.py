@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from tests.judges.models import QUESTION
-from tests.scoring.virtual_time import now_s, run
+from tests.pipeline.virtual_time import now_s, run
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import (

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from tests.judges.models import QUESTION
-from tests.scoring.virtual_time import now_s, run
+from tests.pipeline.virtual_time import now_s, run
 
 from spanscore.config.judging import Budget, Spent
 from spanscore.core.prompt import Prompt, Reply
@@ -20,7 +20,7 @@ from spanscore.errors import JudgeBudgetSpent
 from spanscore.judges import Gated
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.budget_ledger import Purse
-from spanscore.sampling.pacing import BudgetPacer
+from spanscore.pipeline.sampling import BudgetPacer
 
 MINUTE_S = 60
 PER_MINUTE = 600

@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 from tests.judges.faults.away import Away, asked
-from tests.scoring.virtual_time import run
+from tests.pipeline.virtual_time import run
 
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeUnavailable
 

@@ -10,9 +10,9 @@ from tests.traces.recordings import RECORDINGS, Recording
 
 from spanscore import semconv
 from spanscore.core.codecs.otlp_request import WireSpan, from_json, span_data_of, taken_apart
+from spanscore.pipeline.assembly import RootRole
 from spanscore.receivers.otlp.claims import WireClaims, text_of
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.units.roots import RootRole
 
 
 def claims(**options: Any) -> WireClaims:

@@ -17,15 +17,15 @@ from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.event_queue import EventQueue
 from spanscore.core.score import Outcome
 from spanscore.core.span import Unit, UnitKey
+from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.sampling import RateSampler
+from spanscore.pipeline.trace_index import Bounds
 from spanscore.protocols import PendingSpan, Receiver
 from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.kept import key_of
 from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.sampling.rates import RateSampler
-from spanscore.units.ledger import Ledger
-from spanscore.units.trace_nodes import Bounds
 
 S = 1_000_000_000
 BROKEN = b"J\x01\xff"

@@ -10,9 +10,9 @@ from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, kept
 from spanscore.core.codecs.otlp_scan import SpanPlace
+from spanscore.pipeline.trace_index import Bounds
+from spanscore.pipeline.traces import TraceTable
 from spanscore.receivers.otlp.unsampled import Sorting, UnsampledUnit, add_unsampled
-from spanscore.units.trace_nodes import Bounds
-from spanscore.units.traces import TraceTable
 
 Spans = list[tuple[WireSpan, bool]]
 SECOND_NS = 1_000_000_000

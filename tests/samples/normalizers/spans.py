@@ -10,6 +10,7 @@ from spanscore import semconv
 from spanscore.core.codecs.sdk import structured
 from spanscore.core.sample import Samples
 from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.pipeline.assembly import split
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.genai import GenAINormalizer
 from spanscore.samples.normalizers.google_adk import GoogleADK
@@ -22,7 +23,6 @@ from spanscore.samples.normalizers.pydantic_ai import PydanticAI
 from spanscore.samples.normalizers.registry import Translator
 from spanscore.samples.normalizers.vercel_ai import VercelAI
 from spanscore.testing import make_span
-from spanscore.units.roots import split
 
 QUESTION = "What is the capital of France?"
 ANSWER = "Paris is the capital of France."

@@ -162,7 +162,7 @@ def test_content_is_rendered_when_it_is_first_read() -> None:
 
 
 def test_raw_content_weighs_until_it_is_rendered() -> None:
-    from spanscore.units.content_size import size_bytes_of
+    from spanscore.pipeline.sizes import size_bytes_of
 
     (unit,) = units_of([external({**OPENINFERENCE_CHAT, "llm.output_messages.0.message.content": "x" * 100_000})])
 

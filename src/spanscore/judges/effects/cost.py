@@ -310,7 +310,7 @@ def estimated(judge: Judge, prompt: Prompt, purse: Purse) -> Spent:
 
 # The last fence: at a budget no further question is sent.
 #
-# Long before it the sampling rates are lowered (``sampling/pacing.py``), by what the purse knows of the spending.
+# Long before it the sampling rates are lowered (``pipeline/sampling.py``), by what the purse knows of the spending.
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

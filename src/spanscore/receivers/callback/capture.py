@@ -26,6 +26,7 @@ from spanscore.core.event_queue import EventQueue
 from spanscore.core.log import bases_of, class_name, log_once
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext
+from spanscore.pipeline.sessions import SessionIds
 from spanscore.protocols import Receiver, RejectionCounter, Sampler
 from spanscore.receivers.beside import Identity, borrow, handlers
 from spanscore.receivers.callback.langchain_frames import is_awaited
@@ -36,7 +37,6 @@ from spanscore.receivers.callback.run_attributes import conversation_of, was_sto
 from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import own_task, thread_or_task
-from spanscore.units.session_ids import SessionIds
 
 __all__ = ["RunCapture"]
 

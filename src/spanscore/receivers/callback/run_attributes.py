@@ -16,10 +16,10 @@ from spanscore.core.codecs.text import jsonable, safe_text, wire_value
 from spanscore.core.log import is_a, log_internal_error, plain_text, type_name
 from spanscore.core.span import Attributes, SamplingContext, SpanData
 from spanscore.core.timebox import Timebox
+from spanscore.pipeline.decisions import feedback_key_of
 from spanscore.protocols import Redactor
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
 from spanscore.samples.redaction import redacted
-from spanscore.units.known import feedback_key_of
 
 __all__ = [
     "MODELS",

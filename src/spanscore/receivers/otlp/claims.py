@@ -15,11 +15,11 @@ from spanscore import semconv
 from spanscore.core.codecs.otlp_request import Origin, Taken, UnreadableRequest, WireSpan, resource_of, times_alone
 from spanscore.core.codecs.otlp_scan import TIMES_SIZE, SpanPlace
 from spanscore.core.printable import printable
+from spanscore.pipeline.assembly import RootRole, role_of_operation, topmost_roots
+from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.receivers.root_roles import LOGFIRE, root_role
 from spanscore.receivers.scopes import Role, Scopes, scope_notes
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.units.roots import RootRole, role_of_operation, topmost_roots
-from spanscore.units.trace_nodes import ClosedUnit
 
 __all__ = ["Mark", "ScopeClaim", "WireClaims", "text_of"]
 

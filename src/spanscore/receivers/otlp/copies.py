@@ -16,7 +16,7 @@ from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.printable import printable
 from spanscore.core.sample import Samples
 from spanscore.core.span import Unit
-from spanscore.units.closed_keys import ClosedKeys
+from spanscore.pipeline.trace_index import ClosedKeys
 
 __all__ = ["CopiesTaken", "UnitCopies"]
 

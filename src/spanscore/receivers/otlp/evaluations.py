@@ -23,7 +23,7 @@ from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, ContentRecord, log
 from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
 from spanscore.core.codecs.text import plain_number
 from spanscore.core.log import type_name
-from spanscore.sampling.threshold import decode_threshold, probability, upstream_of
+from spanscore.pipeline.sampling import decode_threshold, probability, upstream_of
 
 __all__ = ["MARKS", "ExternalResult", "LogResults", "ToldOf", "holds", "results_in_logs", "results_on"]
 

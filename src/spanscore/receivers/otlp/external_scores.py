@@ -19,10 +19,10 @@ from spanscore.core.job import ExternalCount, ExternalCounts
 from spanscore.core.log import log_internal_error
 from spanscore.outputs.aggregates import OTHER, Labels, within
 from spanscore.outputs.instrument_table import MOMENTS
+from spanscore.pipeline.trace_index import ClosedKeys
 from spanscore.receivers.otlp.claims import ScopeClaim
 from spanscore.receivers.otlp.evaluations import MARKS, ExternalResult, LogResults, holds, results_on
 from spanscore.receivers.scopes import Role
-from spanscore.units.closed_keys import ClosedKeys
 
 __all__ = ["ExternalScores"]
 

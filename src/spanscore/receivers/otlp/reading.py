@@ -9,10 +9,10 @@ from dataclasses import replace
 from spanscore.core.codecs.otlp_request import span_data_of
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import SpanData, Unit
+from spanscore.pipeline.assembly import split
+from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.receivers.log_content import LogContent
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.units.roots import split
-from spanscore.units.trace_nodes import ClosedUnit
 
 __all__ = ["units_of"]
 

@@ -20,6 +20,9 @@ from spanscore.core.job import Received, TopicState
 from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
+from spanscore.pipeline.assembly import RootRole
+from spanscore.pipeline.trace_index import Bounds, ClosedUnit
+from spanscore.pipeline.traces import TraceTable
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.log_content import LogContent
 from spanscore.receivers.otlp.arrived import Arrived, Looked, StreamRead
@@ -34,9 +37,6 @@ from spanscore.receivers.otlp.streams import Streams
 from spanscore.receivers.otlp.unsampled import Sorting, add_unsampled
 from spanscore.receivers.scopes import Role
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.units.roots import RootRole
-from spanscore.units.trace_nodes import Bounds, ClosedUnit
-from spanscore.units.traces import TraceTable
 
 __all__ = ["OtlpSpans"]
 

@@ -15,10 +15,10 @@ from typing import NamedTuple, Self
 from spanscore.config.units import Units
 from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.span import UnitKey
+from spanscore.pipeline.trace_index import Bounds, ClosedUnit
+from spanscore.pipeline.traces import TraceTable
 from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.stream_clock import StreamClock
-from spanscore.units.trace_nodes import Bounds, ClosedUnit
-from spanscore.units.traces import TraceTable
 
 __all__ = ["OpenStream", "Streams", "TableCounts", "bounds_of"]
 

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from spanscore.core.codecs.otlp_request import Origin, Taken, WireSpan, kept
 from spanscore.core.codecs.otlp_scan import SpanPlace
+from spanscore.pipeline.traces import TraceTable
 from spanscore.receivers.otlp.claims import Mark
-from spanscore.units.traces import TraceTable
 
 __all__ = ["Sorting", "UnsampledUnit", "add_unsampled"]
 

@@ -13,12 +13,12 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from spanscore.core.codecs.sdk import span_data
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.pipeline.assembly import RootRole, role_of_operation, split
 from spanscore.protocols import UnitListener
 from spanscore.receivers.log_content import LogContent
 from spanscore.receivers.processor.external_unit import ExternalUnit, FollowedUnit, facts_of
 from spanscore.receivers.processor.held_span import HeldSpan, pass_on
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.units.roots import RootRole, role_of_operation, split
 
 __all__ = ["Event", "ExternalReading", "Signal"]
 

@@ -28,6 +28,8 @@ from spanscore.core.event_queue import EventQueue, steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.outputs.provider_introspection import processors_beside
+from spanscore.pipeline.assembly import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
+from spanscore.pipeline.sessions import SessionIds
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
 from spanscore.receivers.beside import Identity, handlers, processors, recorded_by_others
 from spanscore.receivers.processor.external_reading import Event, ExternalReading, Signal
@@ -37,8 +39,6 @@ from spanscore.receivers.processor.plain_spans import PlainSpans
 from spanscore.receivers.root_roles import root_role
 from spanscore.receivers.scopes import Role, Scopes, library_of
 from spanscore.samples.normalizers.registry import Translator
-from spanscore.units.roots import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
-from spanscore.units.session_ids import SessionIds
 
 __all__ = ["ExternalSpans"]
 

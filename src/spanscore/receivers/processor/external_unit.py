@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.span import SamplingContext, SpanData, UnitKey
+from spanscore.pipeline.assembly import RootRole, topmost_roots
 from spanscore.receivers.processor.held_span import HeldSpan
-from spanscore.units.roots import RootRole, topmost_roots
 
 __all__ = ["ExternalUnit", "FollowedUnit", "Ids", "OpenUnits", "PlainSpan", "facts_of"]
 

@@ -1,0 +1,350 @@
+"""Single spans in any order → whole units; and which span is the root of one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass, field, replace
+from enum import Enum, auto
+from typing import Final, TypeVar
+
+from spanscore import semconv
+from spanscore.core.span import Attributes, SpanData, Unit, UnitKey
+
+__all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "Assembler", "RootRole", "role_of_operation", "split", "topmost_roots"]
+
+# --- roots ----------------------------------------------------------------------------------------------------------
+
+# Which spans of a tree are roots of units: one rule for spans seen in process, over the wire, and in a store.
+#
+# A root is the topmost span that can hold a question and an answer. A retrieval or a tool call at the top is a unit only if
+# no
+# such span is below it; an embedding, a reranking, the construction of an agent, a guardrail or an evaluation is never one.
+
+Id = TypeVar("Id")
+_STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
+_NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
+ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
+"""Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. In a batch the span of
+each run is a child of the one before, which was left current: both have the same name."""
+
+
+class RootRole(Enum):
+    """What a span is if no other span of its unit is above it."""
+
+    ROOT = auto()
+    """The root of a unit: a workflow, an agent, a chain, a task or a model call."""
+    STEP = auto()
+    """A retrieval or a tool call: the root of a unit if no ROOT is below it."""
+    NEVER = auto()
+    """No unit: it holds no question with an answer."""
+    UNNAMED = auto()
+    """A span of a known instrumentation without an operation: a workflow if a ROOT or a STEP is below it, else no unit."""
+
+
+def role_of_operation(operation: object) -> RootRole:
+    """Return the role of a span by its ``gen_ai.operation.name``; None = it has none."""
+    if operation is None:
+        return RootRole.UNNAMED
+    if operation in _STEPS:
+        return RootRole.STEP
+    return RootRole.NEVER if operation in _NEVER else RootRole.ROOT
+
+
+def topmost_roots(
+    top: Id, spans: Iterable[tuple[Id, Id | None]], role: Callable[[Id], RootRole], unread: Mapping[Id, Id]
+) -> list[Id]:
+    """Return the roots of the units that a tree of spans makes, in the order of the tree; empty if it makes none.
+
+    Args:
+        top: the id of the topmost span.
+        spans: id and parent's id of each span that is read; the top may be among them.
+        role: the role of a span that is read.
+        unread: ids of spans between them that are not read → their parents' ids. A span whose parent is in neither is taken
+            for a child of the top.
+    """
+    return _roots(top, _tree_of(top, spans, unread), role)
+
+
+def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id, Id]) -> dict[Id, list[Id]]:
+    """Return the id of a span → ids of the spans that are next below it; arguments as those of `topmost_roots`."""
+    listed = [*spans]
+    ids = {span_id for span_id, _ in listed} | {top}
+    below: dict[Id, list[Id]] = {}
+    for span_id, parent_id in listed:
+        above = _next_above(parent_id, ids, unread)
+        if span_id != top:
+            below.setdefault(top if above is None else above, []).append(span_id)
+    return below
+
+
+def _next_above(parent_id: Id | None, ids: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
+    """Return the first id of a line of parents that is known; None if there is none, or the line is a circle."""
+    for _ in range(len(unread) + 1):
+        if parent_id is None or parent_id in ids:
+            return parent_id
+        parent_id = unread.get(parent_id)
+    return None
+
+
+def _roots(top: Id, below: Mapping[Id, Sequence[Id]], role: Callable[[Id], RootRole]) -> list[Id]:
+    if role(top) is RootRole.ROOT:
+        return [top]
+    order = [*_walk([top], below)]
+    holders = {span_id for span_id in order if role(span_id) is RootRole.ROOT}
+    if role(top) is RootRole.UNNAMED:
+        return [top] if holders or any(role(span_id) is RootRole.STEP for span_id in order) else []
+    if not holders:
+        return [*_nearest_or_top(top, role, below)]
+
+    def is_root(span_id: Id) -> bool:
+        return span_id in holders or (
+            role(span_id) is RootRole.UNNAMED and not holders.isdisjoint([*_walk([span_id], below)])
+        )
+
+    return [*_nearest(top, below, is_root)]
+
+
+def _nearest_or_top(top: Id, role: Callable[[Id], RootRole], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
+    """Return the topmost steps of a tree without a ROOT."""
+    return [top] if role(top) is RootRole.STEP else _nearest(top, below, lambda span_id: role(span_id) is RootRole.STEP)
+
+
+def _nearest(top: Id, below: Mapping[Id, Sequence[Id]], wanted: Callable[[Id], bool]) -> Iterable[Id]:
+    """Give the wanted spans that have no other wanted span between them and the top."""
+    waiting = [*below.get(top, ())][::-1]
+    while waiting:
+        span_id = waiting.pop()
+        if wanted(span_id):
+            yield span_id
+        else:
+            waiting += [*below.get(span_id, ())][::-1]
+
+
+def _walk(tops: Iterable[Id], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
+    waiting = [*tops][::-1]
+    while waiting:
+        span_id = waiting.pop()
+        yield span_id
+        waiting += [*below.get(span_id, ())][::-1]
+
+
+def split(unit: Unit) -> list[Unit]:
+    """Return the units that the spans below one topmost span make: mostly that unit as it is; empty if they make none.
+
+    Work that began after its parent and the root had ended is a unit of its own. A span of our own capture stays the root of
+    its unit, as in the process that captured it.
+
+    Args:
+        unit: the topmost span of an instrumentation with all spans below it, in GenAI names.
+    """
+    top = unit.root
+    if top is None or top.scope == semconv.CAPTURE_SCOPE or not unit.complete:
+        return [unit]
+    late = [span for span in unit.spans if span.start_ns > top.end_ns or (_is_root_run(span) and span is not top)]
+    if not late and role_of_operation(top.operation) is RootRole.ROOT:
+        return [unit]
+    return _split(unit, top, late)
+
+
+def _split(unit: Unit, top: SpanData, late: Sequence[SpanData]) -> list[Unit]:
+    spans = {span.span_id: span for span in unit.spans}
+    below = _tree_of(top.span_id, [(span.span_id, span.parent_id) for span in unit.spans], top.unread)
+    apart = _cut_off(below, spans, late) if late else []  # nearly always none
+    return [
+        _build_unit(unit, spans[root_id], below, None if root_id == top_id else spans[top_id])
+        for top_id in (top.span_id, *apart)
+        for root_id in _roots(top_id, below, lambda each: role_of_operation(spans[each].operation))
+    ]
+
+
+def _cut_off(below: dict[int, list[int]], spans: Mapping[int, SpanData], late: Iterable[SpanData]) -> list[int]:
+    """Take the spans out of a tree that are no work of the span above them; return their ids.
+
+    They began when that span had ended, in the same process, or are runs of their own.
+    """
+    apart: list[int] = []
+    odd = {span.span_id for span in late}
+    for parent_id, children in below.items():
+        parent = spans[parent_id]
+        gone = [span_id for span_id in children if span_id in odd and _is_apart(spans[span_id], parent)]
+        children[:] = [span_id for span_id in children if span_id not in gone]
+        apart += gone
+    return sorted(apart, key=lambda span_id: spans[span_id].start_ns)
+
+
+def _is_apart(span: SpanData, parent: SpanData) -> bool:
+    began_later = span.start_ns > parent.end_ns and span.resource == parent.resource
+    return began_later or (_is_root_run(span) and _is_root_run(parent) and span.name == parent.name)
+
+
+def _is_root_run(span: SpanData) -> bool:
+    return span.scope == ROOT_RUN_SCOPE and span.name.endswith(ROOT_RUN)
+
+
+def _build_unit(unit: Unit, root: SpanData, below: Mapping[int, Sequence[int]], top: SpanData | None) -> Unit:
+    """Return the unit of a root: the given one, if nothing of it is left out."""
+    within = set(_walk([root.span_id], below))
+    named = _as_workflow(root) if root.operation is None else root
+    if top is not None and root.conversation_id is None:  # the topmost span began in the application's session
+        named = replace(named, conversation_id=top.conversation_id)
+    if named is root and len(within) == len(unit.spans):
+        return unit
+    members = tuple(named if span is root else span for span in unit.spans if span.span_id in within)
+    drawn = None if top is None else top.without_content()
+    return replace(unit, key=UnitKey(root.trace_id, root.span_id), spans=members, top=drawn)
+
+
+def _as_workflow(root: SpanData) -> SpanData:
+    """Return a root that has no operation as the workflow that it is; its question and answer are read from its model calls."""
+    attributes = {semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW, semconv.WORKFLOW_NAME: root.name}
+    return replace(root, attributes=Attributes(attributes))
+
+
+# --- assembly -------------------------------------------------------------------------------------------------------
+
+# Assembler: single spans in any order → whole units.
+#
+# A unit closes when its root has ended, no known span of it is open and ``idle_timeout`` has passed since the last one; or
+# incomplete, by age or size. Closed units are remembered for a while, so that a late span is counted and opens no second
+# unit. Pure: the clock is an argument.
+
+
+@dataclass(slots=True)
+class _Open:
+    since_ns: int
+    last_ns: int
+    open_ids: set[int] = field(default_factory=set)
+    spans: list[SpanData] = field(default_factory=list)
+    size_bytes: int = 0
+    root_ended: bool = False
+    broken: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self.root_ended and not self.open_ids
+
+
+@dataclass(eq=False, repr=False)
+class Assembler:
+    """Gathers the spans of units until they close. Owned by one thread.
+
+    Attributes:
+        quiet_ns: how long a unit whose spans have all ended waits for others; 0 for a receiver that knows what is open.
+        max_age_ns: a unit older than this closes incomplete.
+        max_spans: a unit with more spans than this closes incomplete.
+        max_units: the oldest open unit closes incomplete when there are more.
+        max_bytes: of the spans of open units; likewise.
+        remembered: how many closed units are remembered: as many as may close before the latest of a unit's spans has come.
+    """
+
+    _: KW_ONLY
+    quiet_ns: int = 0
+    max_age_ns: int = 3_600_000_000_000
+    max_spans: int = 2_000
+    max_units: int = 10_000
+    max_bytes: int = 256_000_000
+    remembered: int = 10_000
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
+        self._whole: OrderedDict[UnitKey, None] = OrderedDict()  # by their last span, and so as they fall due
+        self._full: dict[UnitKey, None] = {}
+        self._bytes = 0
+        self._closed: OrderedDict[UnitKey, None] = OrderedDict()
+        self.late = 0
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+        """Say that a span began: its unit stays open until it has ended."""
+        unit = self._unit(key, now_ns)
+        if unit is not None:
+            unit.open_ids.add(span_id)
+            self._whole.pop(key, None)
+
+    def ended(self, key: UnitKey, span: SpanData, now_ns: int, *, size_bytes: int = 0) -> bool:
+        """Add an ended span. False: its unit has closed already, the span is counted as late.
+
+        Args:
+            size_bytes: what it holds, roughly, where that is bounded nowhere else.
+        """
+        unit = self._unit(key, now_ns)
+        if unit is None:
+            self.late += 1
+            return False
+        unit.open_ids.discard(span.span_id)
+        unit.spans.append(span)
+        unit.last_ns = now_ns
+        unit.size_bytes += size_bytes
+        self._bytes += size_bytes
+        unit.root_ended = unit.root_ended or span.span_id == key.span_id
+        if unit.is_whole:
+            self._whole[key] = None
+            self._whole.move_to_end(key)
+        if len(unit.spans) >= self.max_spans:
+            self._full[key] = None
+        return True
+
+    def broken(self, key: UnitKey, now_ns: int) -> None:
+        """Say that spans of a unit were lost: it will close incomplete."""
+        unit = self._unit(key, now_ns)
+        if unit is not None:
+            unit.broken = True
+
+    def forget(self, key: UnitKey) -> Unit | None:
+        """Close an open unit as it is: its outcome has been decided elsewhere. None: it is not open."""
+        return self._close(key) if key in self._units else None
+
+    def due(self, now_ns: int) -> list[Unit]:
+        """Close and return the units whose time has come, in the order in which they became ready."""
+        due = [*self._quiet(now_ns), *self._full]
+        closed = [self._close(key) for key in dict.fromkeys(due)]
+        while self._units and self._must_close_oldest(now_ns):
+            closed.append(self._close(next(iter(self._units))))
+        return closed
+
+    def waiting(self) -> list[UnitKey]:
+        """Return the units whose root has ended and of which nothing known is open, and that have not closed yet."""
+        return list(self._whole)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next unit closes if no further span comes, None when no unit is open."""
+        oldest, first = next(iter(self._units.values()), None), next(iter(self._whole), None)
+        if oldest is None:
+            return None
+        by_age = oldest.since_ns + self.max_age_ns
+        return by_age if first is None else min(by_age, self._units[first].last_ns + self.quiet_ns)
+
+    def _unit(self, key: UnitKey, now_ns: int) -> _Open | None:
+        unit = self._units.get(key)
+        if unit is None and key not in self._closed:
+            unit = self._units[key] = _Open(since_ns=now_ns, last_ns=now_ns)
+        return unit
+
+    def _quiet(self, now_ns: int) -> Iterator[UnitKey]:
+        for key in self._whole:
+            if now_ns - self._units[key].last_ns < self.quiet_ns:
+                return
+            yield key
+
+    def _must_close_oldest(self, now_ns: int) -> bool:
+        oldest = next(iter(self._units.values()))
+        is_old = now_ns - oldest.since_ns >= self.max_age_ns
+        return is_old or len(self._units) > self.max_units or self._bytes > self.max_bytes
+
+    def _close(self, key: UnitKey) -> Unit:
+        unit = self._units.pop(key)
+        self._whole.pop(key, None)
+        self._full.pop(key, None)
+        self._bytes -= unit.size_bytes
+        self._closed[key] = None
+        if len(self._closed) > self.remembered:
+            self._closed.popitem(last=False)
+        complete = unit.is_whole and not unit.broken
+        return Unit(key=key, spans=tuple(sorted(unit.spans, key=lambda span: span.start_ns)), complete=complete)

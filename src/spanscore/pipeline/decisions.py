@@ -1,0 +1,435 @@
+"""Decisions: the sampler's decision on each unit, the units of recent times, and what became of each."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from time import time_ns
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
+
+from spanscore import semconv
+from spanscore.core.job import BASE, Decision
+from spanscore.core.log import is_a, plain_text
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import SamplingContext, Unit, UnitKey
+from spanscore.errors import ConfigurationError
+from spanscore.pipeline.ledger import Ledger
+from spanscore.protocols import Sampler
+
+__all__ = ["Decisions", "KnownUnits", "RecentUnit", "RecentUnits", "WholeUnits", "feedback_key_of", "matched_rules"]
+
+# --- recent ---------------------------------------------------------------------------------------------------------
+
+# The last units: as a sampling rule sees them, for ``scorer.preview()``; and whole, for ``scorer.explain()``.
+
+_KEPT: Final = 1_000
+"""Units: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
+_LONGEST: Final = 200
+"""Characters of a text among their metadata."""
+_MOST_WHOLE: Final = 100
+_MOST_BYTES: Final = 4_000_000
+_SPAN_BYTES: Final = 2_000
+"""What a span takes beside its content."""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_METADATA: Final = SamplingContext._fields.index("metadata")
+
+
+class RecentUnit(NamedTuple):
+    """A closed unit.
+
+    Attributes:
+        facts: of its metadata those that are listed; None where one of these is too large to be kept. A unit that nobody
+            followed is None also in what its children would tell.
+        closed_ns: since the epoch; None of one of which nothing is known but its ids.
+    """
+
+    facts: SamplingContext
+    closed_ns: int | None
+
+
+@dataclass(eq=False, repr=False)
+class RecentUnits:
+    """Keeps what is there already, and nothing of content. Any thread: each step is one of a deque's.
+
+    Attributes:
+        metadata: keys of which the values are kept, texts, numbers and booleans; all else may be large, or anybody's object.
+        kept: units.
+        clock: nanoseconds since the epoch.
+    """
+
+    metadata: Sequence[str] = ()
+    _: KW_ONLY
+    kept: int = _KEPT
+    clock: Callable[[], int] = time_ns
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._units: deque[tuple[SamplingContext, int | None, bool]] = deque(maxlen=self.kept)
+
+    def followed(self, facts: SamplingContext) -> None:
+        """Remember a unit of which all is known."""
+        self._units.append((self._listed(facts), self.clock(), True))
+
+    def skipped(self, facts: SamplingContext) -> SamplingContext:
+        """Remember a unit that was not followed, as it could not be taken; return what is kept of it."""
+        kept = self._listed(facts)
+        self._units.append((kept, self.clock(), False))
+        return kept if kept.metadata is not None else kept._replace(metadata=_NOTHING)
+
+    def excluded(self, facts: SamplingContext) -> None:
+        """Remember a unit of which no more is known than when it began."""
+        self._units.append((facts, None, True))
+
+    def units(self) -> list[RecentUnit]:
+        """Return them, the oldest first."""
+        return [
+            RecentUnit(facts if followed else facts._replace(tool_calls=None, models=None, scores=None), closed_ns)
+            for facts, closed_ns, followed in self._units.copy()
+        ]
+
+    def _listed(self, facts: SamplingContext) -> SamplingContext:
+        """Return facts with the metadata that are kept; ``_replace`` takes three times as long."""
+        return SamplingContext._make((*facts[:_METADATA], self._kept_of(facts.metadata), *facts[_METADATA + 1 :]))
+
+    def _kept_of(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        if metadata is None:
+            return None
+        if not self.metadata:
+            return _NOTHING
+        listed = {key: metadata[key] for key in self.metadata if key in metadata}
+        return listed if all(map(_is_small, listed.values())) else None
+
+
+class WholeUnits:
+    """Keeps the last units with their spans, 100 with 4 MB at most. ``units`` is any thread's: a copy of a deque."""
+
+    def __init__(self) -> None:
+        self._units: deque[tuple[Unit, int]] = deque()
+        self._bytes = 0
+
+    def keep(self, unit: Unit, size_bytes: int) -> None:
+        """Keep a unit, unless it alone is above the bound; ``size_bytes``: of its content, roughly."""
+        size = size_bytes + _SPAN_BYTES * len(unit.spans)
+        if size <= _MOST_BYTES:
+            self._units.append((unit, size))
+            self._bytes += size
+        while self._bytes > _MOST_BYTES or len(self._units) > _MOST_WHOLE:
+            self._bytes -= self._units.popleft()[1]
+
+    def units(self) -> list[Unit]:
+        """Return them, the oldest first."""
+        return [unit for unit, _ in self._units.copy()]
+
+
+def _is_small(value: Any) -> bool:
+    if is_a(value, str):
+        return str.__len__(value) <= _LONGEST
+    return value is None or is_a(value, int, float)
+
+
+# --- known ----------------------------------------------------------------------------------------------------------
+
+# KnownUnits: which units of a trace this process has seen, and which has a key of the application's own.
+
+K = TypeVar("K")
+V = TypeVar("V")
+_REMEMBERED_UNITS: Final = 10_000
+"""Units that are remembered: 0.2 kB each, and as much for a key."""
+
+
+def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
+    """Return the application's own key of a unit; None where its metadata hold none."""
+    return plain_text(metadata.get(semconv.FEEDBACK_METADATA)) or None if metadata else None
+
+
+class KnownUnits:
+    """The last units that have closed. Any thread: each step is one of a dict's, and no lock is held.
+
+    Args:
+        recent: the last of them, with what is known of each.
+        kept: units that are remembered.
+    """
+
+    def __init__(self, recent: RecentUnits | None = None, kept: int = _REMEMBERED_UNITS) -> None:
+        self.recent = recent or RecentUnits()
+        self._kept = kept
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._units: OrderedDict[UnitKey, None] = OrderedDict()
+        self._keys: OrderedDict[str, UnitKey] = OrderedDict()
+        self.recent.reset()
+
+    def closed(self, facts: SamplingContext) -> None:
+        """Remember a unit, and its key where its metadata hold one. O(1)."""
+        _keep(self._units, facts.key, None, self._kept)
+        if key := feedback_key_of(facts.metadata):
+            _keep(self._keys, key, facts.key, self._kept)
+
+    def of_trace(self, trace_id: int) -> list[UnitKey]:
+        """Return the units of a trace, in the order in which they closed."""
+        return [key for key in list(self._units) if key.trace_id == trace_id]
+
+    def of_key(self, key: str) -> UnitKey | None:
+        """Return the unit that was the last with this key; None where none is known."""
+        return self._keys.get(key)
+
+
+def _keep(of: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    of[key] = value
+    if len(of) > most:
+        try:
+            of.popitem(last=False)
+        except KeyError:  # another thread was faster
+            return
+
+
+# --- decisions ------------------------------------------------------------------------------------------------------
+
+# Decisions: who takes a unit, and what came of it: the sampler says, the ledger counts, ``explain`` tells of both.
+
+_NO_REASON: Mapping[str, str] = MappingProxyType({})
+_HEX_DIGITS: Final = 32
+
+
+@dataclass(slots=True)
+class _Closed:
+    """A closed unit.
+
+    Attributes:
+        decisions: by metric; empty where none was needed: ``facts`` tell them.
+        outcomes: metric → how it ended, of those that have.
+        reasons: metric → why it has no score, of those that say so.
+        facts: by which it is told, where no rule matched and no rate was reached; of its metadata, which may be large, few.
+    """
+
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    facts: SamplingContext | None = None
+
+
+@dataclass(eq=False, repr=False)
+class Decisions:
+    """Throws the dice for units and settles how they end. Span thread, but for ``explain``.
+
+    Attributes:
+        metrics: names of all.
+        known: told of every unit on which is decided.
+        noticed: told likewise, once of each. Any thread.
+        kept: closed units that are remembered, and as many that sampling excluded when they began.
+        gate_metrics: metrics at whose scores rules look: the others are decided on when these are in.
+    """
+
+    metrics: Sequence[str]
+    sampler: Sampler
+    ledger: Ledger
+    _: KW_ONLY
+    known: KnownUnits = field(default_factory=KnownUnits)
+    noticed: Callable[[SamplingContext], None] = lambda facts: None
+    kept: int = _KEPT
+
+    def __post_init__(self) -> None:
+        self.gate_metrics = self.sampler.gate_metrics
+        self._rest = tuple(name for name in self.metrics if name not in self.gate_metrics) if self.gate_metrics else ()
+        self._first = tuple(name for name in self.metrics if name not in self._rest)
+        self._unsampled = dict.fromkeys(self.metrics, Outcome.NOT_SAMPLED.value)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self.known.reset()
+        self._lock = threading.RLock()
+        self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
+        self._excluded: deque[SamplingContext] = deque(maxlen=self.kept)
+
+    # --- deciding ----------------------------------------------------------------------------------------------
+
+    def first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
+        """Return the decisions on a unit that has closed: of all metrics, or of the screens, which wait for no score.
+
+        Args:
+            eligible: metrics for which alone it is; None = all.
+        """
+        self.noticed(facts)
+        self.known.recent.followed(facts)
+        names = self._first if eligible is None else tuple(eligible)
+        return self._decided(facts._replace(scores={}), names, self.sampler.decide)
+
+    def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
+        """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
+        return self._decided(facts._replace(scores=scores), self._rest, self.sampler.decide)
+
+    def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
+        """Return the decisions on a unit that every metric takes."""
+        self.noticed(facts)
+        return self._decided(facts, self.metrics, self.sampler.decide_submitted)
+
+    def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
+        """Make a unit eligible that another process has chosen, for the metrics that it chose. False: it is open here.
+
+        Args:
+            others: whether the metrics that wait for scores of these are to be decided on here.
+        """
+        if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
+            return False
+        self.ledger.choose(key, decisions)
+        with self._lock:
+            self._of(key).decisions |= decisions
+        return True
+
+    def skipped(self, facts: SamplingContext) -> dict[str, Decision]:
+        """Settle a unit that could not be taken when it began; return its decisions if a rule matched, else none."""
+        self.noticed(facts)
+        self.known.closed(facts)
+        kept = self.known.recent.skipped(facts)
+        decisions: dict[str, Decision] = {}
+        if self.sampler.matches(facts):
+            decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
+        closed = _Closed(decisions, self._unsampled, facts=None if decisions else kept)
+        with self._lock:
+            self._remember(facts.key, closed)
+        self.ledger.settle_all(facts.key, Outcome.NOT_SAMPLED)
+        return decisions
+
+    def excluded(self, facts: SamplingContext) -> None:
+        """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""
+        self.ledger.record_rejected(Outcome.NOT_SAMPLED)
+        self.noticed(facts)
+        self.known.closed(facts)
+        self.known.recent.excluded(facts)
+        self._excluded.append(facts)
+
+    def _decided(
+        self, facts: SamplingContext, names: Sequence[str], decide: Callable[[SamplingContext, str], Decision]
+    ) -> dict[str, Decision]:
+        self.known.closed(facts)
+        decisions = {name: decide(facts, name) for name in names}
+        taken = {name: decision for name, decision in decisions.items() if decision.take}
+        if taken:
+            self.ledger.choose(facts.key, taken)
+        with self._lock:
+            self._of(facts.key).decisions |= decisions
+        return decisions
+
+    def lost(self, facts: SamplingContext, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
+        """End what is left of a unit that closed before its time, and return how its metrics ended.
+
+        The dice are thrown for it, too: only what they may take is followed this far, so that it stands for others like it.
+        Without its root nothing tells how probable it was.
+        """
+        others: dict[str, Outcome] = {}
+        if facts.status is not None:
+            decisions = self.first(facts) | self.rest(facts, {})
+            others = {name: Outcome.NOT_SAMPLED for name, decision in decisions.items() if not decision.take}
+            self.settle(facts.key, others)
+        return others | self.settle_rest(facts.key, outcome, reason)
+
+    # --- how they end ------------------------------------------------------------------------------------------
+
+    def settle(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
+        """End these metrics of a unit."""
+        settle = self.ledger.settle
+        self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
+
+    def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
+        """Give every metric of a unit that is still open this outcome; return them with it."""
+        outcomes = dict.fromkeys(self.ledger.settle_all(key, outcome), outcome)
+        self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
+        return outcomes
+
+    def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
+        """End the metrics of these scores by them; return those that had no outcome before."""
+        settle = self.ledger.settle
+        counted = [score for score in scores if settle(key, score.metric, score.counted_as, score.source)]
+        reasons = {score.metric: score.reason for score in counted if score.reason}
+        self._note(key, {score.metric: score.counted_as for score in counted}, reasons)
+        return counted
+
+    def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome], reasons: Mapping[str, str] = _NO_REASON) -> None:
+        if outcomes:
+            with self._lock:
+                closed = self._of(key)
+                closed.outcomes |= {name: outcome.value for name, outcome in outcomes.items()}
+                closed.reasons |= reasons
+
+    def _of(self, key: UnitKey) -> _Closed:
+        return self._closed.get(key) or self._remember(key, _Closed())
+
+    def _remember(self, key: UnitKey, closed: _Closed) -> _Closed:
+        self._closed[key] = closed
+        if len(self._closed) > self.kept:
+            self._closed.popitem(last=False)
+        return closed
+
+    # --- explaining --------------------------------------------------------------------------------------------
+
+    def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
+        """Return what was decided on the units of a trace that are remembered, oldest first, excluded ones last. Any thread.
+
+        Raises:
+            ConfigurationError: it is no trace id.
+        """
+        asked = _trace_id(trace_id)
+        with self._lock:
+            told = [self._told(key, closed) for key, closed in self._closed.items() if key.trace_id == asked]
+        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == asked]
+        return told + [self._told(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
+
+    def _told(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
+        decisions: Mapping[str, Decision] = (
+            closed.decisions
+        )  # one is missing if events were lost, or the end came first
+        if closed.facts is not None:
+            facts = closed.facts
+            decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
+        return {
+            "trace_id": f"{key.trace_id:032x}",
+            "span_id": f"{key.span_id:016x}",
+            "metrics": {
+                name: {
+                    **{key: None if name not in decisions else of(decisions[name]) for key, of in _TOLD.items()},
+                    "outcome": closed.outcomes.get(name),
+                    "reason": closed.reasons.get(name),
+                }
+                for name in self.metrics
+            },
+        }
+
+
+def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:
+    """Return what tells of the rules by which metrics would have taken a unit, had the dice let them; empty: none matched."""
+    names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
+    return {semconv.SAMPLING_RULE: ",".join(sorted(names))} if names else {}
+
+
+_TOLD: Mapping[str, Callable[[Decision], Any]] = {
+    "rates": lambda of: dict(of.rates),
+    "rule": lambda of: of.rule,
+    "randomness": lambda of: _hex(of.randomness),
+    "threshold_met": lambda of: _hex(of.met),
+    "threshold": lambda of: _hex(of.threshold),
+    "probability": lambda of: of.probability,
+    "head_sampling_rate": lambda of: of.upstream,
+}
+
+
+def _hex(number: int | None) -> str | None:
+    return None if number is None else f"{number:014x}"
+
+
+def _trace_id(given: str | int) -> int:
+    try:
+        number = given if isinstance(given, int) else int(given, 16) if len(given) == _HEX_DIGITS else -1
+    except (TypeError, ValueError):
+        number = -1
+    if not 0 <= number < 1 << 128:
+        raise ConfigurationError(f"{given!r} is no trace id; allowed are 32 hex digits, or the number")
+    return number

@@ -1,0 +1,211 @@
+"""Unit → job: the extractor makes samples, the redactor cleans them, the filter keeps or drops them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction
+from typing import TypeVar
+
+from spanscore import semconv
+from spanscore.core.job import Job, SampledUnit
+from spanscore.core.log import type_name
+from spanscore.core.plugins import Entry, Registry
+from spanscore.core.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
+from spanscore.core.score import Outcome
+from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
+from spanscore.core.timebox import Hung, Timebox
+from spanscore.errors import ConfigurationError
+from spanscore.protocols import Filter, Redactor, SampleExtractor
+from spanscore.samples.redaction import redacted as redacted_text
+from spanscore.samples.redaction import redacted_sample
+
+__all__ = ["REDACTORS", "Hooks", "Pipeline", "redactor_in"]
+
+# --- redactors ------------------------------------------------------------------------------------------------------
+
+# Redactors by name: a function of the user's, ``my_pkg.privacy:redact``, or a class of theirs with its parameters.
+
+REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
+
+
+def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
+    """Return the redactor that is given, or that a configuration or an option of a command names; None if none is.
+
+    Raises:
+        ConfigurationError: there is no such function or class, or it cannot be called.
+    """
+    redactor: Redactor | None = REDACTORS.one(entry) if entry else None
+    return redactor
+
+
+# --- hooks ----------------------------------------------------------------------------------------------------------
+
+# Hooks on a sample before it is scored: redact (fails closed) and filter.
+
+S = TypeVar("S", SingleTurnSample, MultiTurnSample)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What happens to samples before a judge sees them.
+
+    Attributes:
+        redactor: applied to every text of a sample; when it raises or gives no text, the sample goes nowhere
+            (``redaction_error``).
+        keep: samples for which it is false are ``filtered``; when it raises, likewise, with the reason.
+
+    Raises:
+        ConfigurationError: one of them is a coroutine function: what it returns is true, whatever it would have said.
+    """
+
+    redactor: Redactor | None = None
+    keep: Filter | None = None
+
+    def __post_init__(self) -> None:
+        for name, hook in (("redactor", self.redactor), ("sample_filter", self.keep)):
+            if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
+                raise ConfigurationError(f"{name} is a coroutine function, which is never awaited: give a plain one")
+
+    def within(self, box: Timebox) -> Hooks:
+        """Return the same hooks, with deadlines."""
+        redactor, keep = self.redactor, self.keep
+        if redactor is not None:
+            redactor = box.hook(redactor, "the redactor", Outcome.REDACTION_ERROR)
+        if keep is not None:
+            own = keep  # whether its answer is true may run code of the user's, too
+            keep = box.hook(lambda sample: bool(own(sample)), "the filter", Outcome.METRIC_ERROR)
+        return Hooks(redactor, keep)
+
+    def apply(self, samples: Samples, *, redacted: bool = False) -> Samples:
+        """Return the redacted samples, or the outcome that ends them.
+
+        Args:
+            redacted: they have been before.
+
+        Raises:
+            Hung: a hook hangs, and nothing else.
+        """
+        if samples.outcome is not None or (self.redactor is None and self.keep is None):
+            return samples
+        if redacted:
+            return self._apply_filter(samples)
+        try:
+            clean = replace(
+                samples, single_turn=self._redact(samples.single_turn), multi_turn=self._redact(samples.multi_turn)
+            )
+        except Hung:
+            raise
+        except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
+            return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
+        return self._apply_filter(clean)
+
+    def named(self, unit: Unit) -> Unit:
+        """Return a unit that names its conversation as that may leave: not at all where the redactor fails.
+
+        Others' spans have the id as it was given; ours are redacted before.
+
+        Raises:
+            Hung: a hook hangs, and nothing else.
+        """
+        root = unit.root
+        if self.redactor is None or root is None or root.scope == semconv.CAPTURE_SCOPE:
+            return unit
+        conversation_id = root.attributes.get(semconv.CONVERSATION_ID)
+        return (
+            unit
+            if conversation_id is None
+            else unit.in_conversation(self._redact_id(str(conversation_id), self.redactor))
+        )
+
+    def _redact_id(self, conversation_id: str, redactor: Redactor) -> str | None:
+        try:
+            return redacted_text(conversation_id, redactor)
+        except Hung:
+            raise
+        except BaseException:  # noqa: BLE001  (fails closed)
+            return None
+
+    def _apply_filter(self, samples: Samples) -> Samples:
+        sample: Sample | None = samples.multi_turn or samples.single_turn
+        if self.keep is None or sample is None:
+            return samples
+        try:
+            kept = bool(self.keep(sample))
+        except Hung:
+            raise
+        except BaseException as error:  # noqa: BLE001
+            return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type_name(error)}")
+        return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
+
+    def _redact(self, sample: S | None) -> S | None:
+        return sample if sample is None or self.redactor is None else redacted_sample(sample, self.redactor)
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+# Unit → Job, pure: dialect, then hooks; what cannot become a job ends here with its outcome.
+
+_KINDS: Mapping[UnitKind, str] = {"workflow": "workflows", "agent": "agents", "chat": "a model that is called alone"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Makes jobs.
+
+    Attributes:
+        dialects: asked in order; the first that claims the unit's root makes the samples.
+        box: where the functions of the user that are among all this, if there are, run.
+        kinds: kinds of units that are scored; others are ``filtered``.
+    """
+
+    dialects: Sequence[SampleExtractor]
+    hooks: Hooks = field(default_factory=Hooks)
+    box: Timebox = field(default_factory=Timebox)
+    kinds: Sequence[UnitKind] = UNIT_KINDS
+
+    async def job_in_time(self, sampled: SampledUnit) -> Job:
+        """Make the job on a thread of the box; a hook that hangs is the outcome of its unit."""
+        try:
+            return await self.box.done(lambda: self.job(sampled))
+        except Hung as hung:
+            unit = sampled.unit.without_content()
+            named = unit if sampled.redacted else unit.in_conversation(None)
+            return _job(sampled, named, Samples(outcome=hung.outcome, reason=hung.reason))
+
+    def job(self, sampled: SampledUnit) -> Job:
+        """Make the job; ``job.samples.outcome`` says when there is nothing to score.
+
+        Raises:
+            Hung: a hook hangs, and nothing else.
+        """
+        try:
+            samples = sampled.samples or self._samples(sampled.unit)
+        except Hung:
+            raise
+        except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
+            samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type_name(error)}")
+        unit = sampled.unit.without_content()
+        named = unit if sampled.redacted else self.hooks.named(unit)
+        return _job(sampled, named, self.hooks.apply(samples, redacted=sampled.redacted))
+
+    def _samples(self, unit: Unit) -> Samples:
+        root = unit.root
+        if root is not None and unit.kind not in self.kinds:
+            return Samples(outcome=Outcome.FILTERED, reason=f"units.kinds leaves out {_KINDS[unit.kind]}")
+        for dialect in self.dialects:
+            if root is not None and dialect.accepts(root):
+                return dialect.extract(unit)
+        return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
+
+
+def _job(sampled: SampledUnit, unit: Unit, samples: Samples) -> Job:
+    return Job(
+        unit,
+        samples,
+        sampled.decisions,
+        sampled.size_bytes,
+        sampled.taken_s,
+        sampled.held_until_s,
+        sampled.undecided,
+    )

@@ -1,0 +1,397 @@
+"""JudgeCheckRuns: annotated samples judged again and again → whether the judges are still the same."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
+from typing import Final, NamedTuple
+
+from spanscore import semconv
+from spanscore.config.monitoring import JudgeCheck
+from spanscore.core import loop
+from spanscore.core.codecs.annotation_file import passes, read_annotations
+from spanscore.core.codecs.stored_sample import content_hash
+from spanscore.core.files import ProcessLock
+from spanscore.core.job import Decision, Job
+from spanscore.core.log import log_internal_error
+from spanscore.core.sample import HumanValue, Sample, Samples
+from spanscore.core.score import Score
+from spanscore.core.span import Unit, UnitKey
+from spanscore.core.timebox import Hung, Timebox
+from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.cache import answers_kept
+from spanscore.monitoring.judge_check import watched_by
+from spanscore.monitoring.judge_check_runs import FirstAnswers, PairedAnswer, PairedRuns, paired
+from spanscore.outputs.aggregates import Point, within
+from spanscore.outputs.instruments import Telemetry
+from spanscore.pipeline.evaluation import Evaluation
+from spanscore.pipeline.jobs import Hooks
+from spanscore.protocols import Metric
+
+__all__ = [
+    "JudgeCheckCase",
+    "JudgeCheckRuns",
+    "JudgeCheckStatus",
+    "as_judges_see",
+    "build_check_name",
+    "cases_of",
+    "judge_check_runs",
+    "points_of",
+]
+
+# --- judge check cases ----------------------------------------------------------------------------------------------
+
+# A judge check's file → what its judges are asked, and what is right.
+
+
+class JudgeCheckCase(NamedTuple):
+    """A labelled sample.
+
+    Attributes:
+        key: of its content, so that it is known again in a file that was edited.
+    """
+
+    key: str
+    sample: Sample
+    human: HumanValue
+
+
+def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[JudgeCheckCase, ...]:
+    """Return the labelled samples of a judge check's file, equal ones once.
+
+    Raises:
+        ConfigurationError: it cannot be read, holds no sample, or a label that says nothing of one of the metrics.
+    """
+    read = [
+        (sample.line, sample.sample, sample.human)
+        for sample in read_annotations(judge_check.path, name=judge_check.name)
+    ]
+    cases = {
+        key: JudgeCheckCase(key, sample, human) for _, sample, human in read if sample and (key := content_hash(sample))
+    }
+    if not cases:
+        raise ConfigurationError(
+            f"judge_check.golden_set: {judge_check.path} holds labels without samples; a judge needs their fields"
+        )
+    for line, _, human in read:
+        for metric in watched.values():
+            try:
+                passes(human, metric.scale)
+            except ConfigurationError as error:
+                raise ConfigurationError(
+                    f"judge_check.golden_set: {judge_check.path}, line {line}, {metric.name}: {error}"
+                ) from None
+    return tuple(cases.values())
+
+
+# --- judge check ----------------------------------------------------------------------------------------------------
+
+# JudgeCheckRuns: labelled samples, judged again and again → whether the judges are still the same.
+#
+# Of the processes of a machine that share a baseline, and watch the same evaluator version, one has runs; the others stand
+# by,
+# and one of them goes on where it ends.
+#
+# Outside sampling and in no ledger: what is told of it is its cost, sums of the source ``judge_check``, and three gauges. It
+# asks
+# by the metrics' own judges, few questions at a time, behind those of live units whose spans wait, and past every cache,
+# which
+# would answer for a judge that has changed.
+
+_FIRST_S: Final = (10.0, 60.0)
+"""When the first run begins, after the first unit: not in the burst of a start, and not with all replicas at once."""
+_STAND_BY_S: Final = 600.0
+"""After so long a process that stands by looks whether the one that has the runs has ended."""
+_AT_ONCE: Final = 2
+"""Samples; each has all of its metrics side by side."""
+_ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule=semconv.SOURCE_JUDGE_CHECK)
+Prepare = Callable[[Sample], Awaitable[Samples]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeCheckStatus:
+    """What a metric's judge is at on the labelled samples.
+
+    Attributes:
+        last: the last run beside the first; None before the first has ended.
+        ran_s: seconds since it ended; None likewise.
+        next_s: seconds until the next one begins; None while one runs, before the first unit and after the end.
+        reason: why a sample had no score in the last run, the latest; empty where each had one.
+        stands_by: whether another process of this machine has the runs.
+        runs: whether one is under way.
+    """
+
+    metric: str
+    evaluator_version: str
+    last: PairedRuns | None
+    ran_s: float | None
+    next_s: float | None
+    reason: str
+    stands_by: bool = False
+    runs: bool = False
+
+    def __str__(self) -> str:
+        if self.stands_by:
+            return f"{self.metric} judge check: another process of this machine has its runs"
+        why = f" (latest {self.reason})" if self.reason else ""
+        return f"{self.metric} judge check: {self._describe()}{why}{''.join(self._times())}"
+
+    def _describe(self) -> str:
+        run = self.last
+        if run is None:
+            return "no run yet"
+        if not run.is_enough:
+            return f"too few answers to say anything: {run.answered} of {run.samples} samples"
+        turned = f"since then {run.raised} went up and {run.lowered} down"
+        right = f"agrees with {run.right} of {run.answered} labels, at first with {run.was_right}"
+        return f"{right}; {turned}, p = {run.p:.2g}"
+
+    def _times(self) -> Iterator[str]:
+        if self.ran_s is not None:
+            yield f"; ran {_format_duration(self.ran_s)} ago"
+        if self.runs:
+            yield "; runs now"
+        if self.next_s is not None:
+            yield f"; next in {_format_duration(self.next_s)}"
+
+
+def _format_duration(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 2:  # noqa: PLR2004  (from here on seconds say little)
+        return f"{seconds:.0f} s"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"  # noqa: PLR2004  (likewise of minutes)
+
+
+class JudgeCheckRuns:
+    """The runs of one scorer's judge check. On the loop, but for ``start``, ``stop`` and what is read.
+
+    Args:
+        metrics: that are watched, by name.
+        cases: the labelled samples.
+        every_s: from the start of one run to that of the next.
+        first: what the judges said first.
+        lock: of the one process that has runs.
+        evaluation: asks them, each by the name under which its questions wait and are paid for (``build_check_name``).
+        prepare: gives the samples as a judge may see them.
+        record: told of each score, in the source ``judge_check``.
+        sleep: waits for so many seconds.
+        dice: draws a number between two.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric],
+        cases: Sequence[JudgeCheckCase],
+        *,
+        every_s: float,
+        first: FirstAnswers,
+        lock: ProcessLock,
+        evaluation: Evaluation,
+        prepare: Prepare,
+        record: Callable[[Score], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        dice: Callable[[float, float], float] = random.uniform,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._metrics = metrics
+        self._cases = cases
+        self._every_s = every_s
+        self._first = first
+        self._lock = lock
+        self._evaluation = evaluation
+        self._prepare = prepare
+        self._record = record
+        self._sleep = sleep
+        self._dice = dice
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, which stands by from its first unit on while its parent has the runs."""
+        self._lock.reset()
+        self._stands_by = self._runs = False
+        self._running: Future[None] | None = None
+        self._last: Mapping[str, PairedRuns] = {}
+        self._reasons: dict[str, str] = {}
+        self._ended_s: float | None = None
+        self._due_s: float | None = None
+        self._evaluation.reset()
+
+    def start(self) -> None:
+        """Begin; once in a process. Any thread; does not block."""
+        if self._running is None:
+            self._running = loop.submit(self._run_on())
+
+    def stop(self) -> None:
+        """Begin no more, and give up what is asked. Any thread; does not wait."""
+        if self._running is not None:
+            self._running.cancel()
+
+    async def _run_on(self) -> None:
+        wait_s = self._dice(*_FIRST_S)
+        try:
+            while True:
+                self._due_s = self._clock() + wait_s
+                await self._sleep(wait_s)
+                self._stands_by = not self._lock.take()
+                wait_s = _STAND_BY_S if self._stands_by else await self._run_in_turn()
+        finally:
+            self._lock.let_go()
+            self._due_s, self._runs = None, False
+
+    async def _run_in_turn(self) -> float:
+        """Run, and return in how many seconds the next run begins."""
+        began_s, self._due_s, self._runs = self._clock(), None, True
+        try:
+            await self.run()
+        except Exception as error:  # noqa: BLE001  (the next run is another one)
+            log_internal_error("ask a judge about labelled samples", error)
+        self._ended_s, self._runs = self._clock(), False
+        return max(0.0, began_s + self._every_s - self._ended_s)
+
+    async def run(self) -> None:
+        """Ask about all samples once, and compare. On the loop."""
+        answers: dict[str, dict[str, float]] = {name: {} for name in self._metrics}
+        self._reasons = {}
+        cases = iter(self._cases)
+        with answers_kept(None):
+            await asyncio.gather(*(self._ask_each(cases, answers) for _ in range(_AT_ONCE)))
+        await asyncio.get_running_loop().run_in_executor(None, self._keep, answers)
+        self._last = {name: self._compare(metric, answers[name]) for name, metric in self._metrics.items()}
+
+    async def _ask_each(self, cases: Iterator[JudgeCheckCase], answers: Mapping[str, dict[str, float]]) -> None:
+        for case in cases:
+            names = {build_check_name(name): name for name in self._metrics}
+            job = Job(_unit_of(case), await self._prepare(case.sample), dict.fromkeys(names, _ALWAYS))
+            async with aclosing(self._evaluation.each(job)) as scores:
+                async for score in scores:
+                    name = names[score.metric]
+                    self._take(replace(score, metric=name), case, answers[name])
+
+    def _take(self, score: Score, case: JudgeCheckCase, answers: dict[str, float]) -> None:
+        """Take an answer; one that is not there, or is a fallback's, says nothing of the judge."""
+        if score.quality is not None and score.source is None:
+            answers[case.key] = score.quality
+        else:
+            self._reasons[score.metric] = f"{score.outcome}: {score.reason or score.source}"
+        self._record(replace(score, source=semconv.SOURCE_JUDGE_CHECK))
+
+    def _keep(self, answers: Mapping[str, Mapping[str, float]]) -> None:
+        for name, own in answers.items():
+            self._first.keep(name, self._metrics[name].evaluator_version, own)
+
+    def _compare(self, metric: Metric, answers: Mapping[str, float]) -> PairedRuns:
+        first = self._first.of(metric.name, metric.evaluator_version)
+        human = {case.key: passes(case.human, metric.scale) for case in self._cases}
+        right = {key: _is_pass(metric, now) == human[key] for key, now in answers.items()}
+        pairs = [
+            PairedAnswer(first[key], now, _is_pass(metric, first[key]) == human[key], right[key])
+            for key, now in answers.items()
+        ]
+        return paired(len(self._cases), pairs)
+
+    def states(self) -> list[JudgeCheckStatus]:
+        """Return what each metric's judge is at. Any thread."""
+        now_s, due_s, ended_s = self._clock(), self._due_s, self._ended_s
+        return [
+            JudgeCheckStatus(
+                metric=name,
+                evaluator_version=metric.evaluator_version,
+                last=self._last.get(name),
+                ran_s=None if ended_s is None else now_s - ended_s,
+                next_s=None if due_s is None else max(0.0, due_s - now_s),
+                reason=self._reasons.get(name, ""),
+                stands_by=self._stands_by,
+                runs=self._runs,
+            )
+            for name, metric in self._metrics.items()
+        ]
+
+    def points(self) -> dict[Hashable, Point]:
+        """Return the same as numbers; none of a run with too few answers. Any thread."""
+        return {(id(self), name): _point(self._metrics[name], run) for name, run in self._last.items() if run.is_enough}
+
+
+def build_check_name(metric: str) -> str:
+    """Return the name in which a judge check asks for a metric.
+
+    In the metric's own, units would wait behind its questions, and seem dearer to what paces the budget.
+    """
+    return f"{metric} {semconv.SOURCE_JUDGE_CHECK}"
+
+
+def _unit_of(case: JudgeCheckCase) -> Unit:
+    """Return a unit that is none, named after the content."""
+    return Unit(UnitKey(int(case.key, 16), 1), ())
+
+
+def _is_pass(metric: Metric, quality: float) -> bool:
+    return metric.scale.label(quality) == "pass"
+
+
+def _point(metric: Metric, run: PairedRuns) -> Point:
+    named = ((semconv.EVALUATION_NAME, metric.name), (semconv.EVALUATOR_VERSION, metric.evaluator_version))
+    return Point(
+        (*named, *within(semconv.SOURCE_JUDGE_CHECK)),
+        {
+            semconv.JUDGE_CHECK_AGREEMENT: run.agreement,
+            semconv.JUDGE_CHECK_FIRST_AGREEMENT: run.first_agreement,
+            semconv.JUDGE_CHECK_P: run.p,
+        },
+    )
+
+
+def judge_check_runs(
+    judge_check: JudgeCheck | None,
+    metrics: Mapping[str, Metric],
+    *,
+    evaluation: Callable[[Mapping[str, Metric]], Evaluation],
+    prepare: Prepare,
+    telemetry: Telemetry | None,
+) -> JudgeCheckRuns | None:
+    """Return the runs that a scorer's judge check asks for; None where it has none. Reads its file.
+
+    Raises:
+        ConfigurationError: it names no metric that can be watched, or a file of it cannot be used.
+    """
+    if judge_check is None:
+        return None
+    watched = watched_by(judge_check, metrics)
+    return JudgeCheckRuns(
+        watched,
+        cases_of(judge_check, watched),
+        every_s=judge_check.every,
+        first=FirstAnswers(judge_check.baseline_path),
+        lock=ProcessLock(judge_check.lock_path(metric.evaluator_version for metric in watched.values())),
+        evaluation=evaluation({build_check_name(name): metric for name, metric in watched.items()}),
+        prepare=prepare,
+        record=(lambda _: None) if telemetry is None else partial(telemetry.record, None),
+    )
+
+
+def points_of(judge_check: JudgeCheckRuns | None) -> Mapping[Hashable, Point]:
+    """Return what is told of a judge check as numbers; nothing where there is none."""
+    return {} if judge_check is None else judge_check.points()
+
+
+def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:
+    """Return what has the redactor see a sample before any judge does; the filter is for live units."""
+    own = Hooks(hooks.redactor)
+
+    async def prepare(sample: Sample) -> Samples:
+        samples = Samples.of(sample)
+        if own.redactor is None:
+            return samples
+        try:
+            return await box.done(lambda: own.apply(samples))
+        except Hung as hung:
+            return Samples(outcome=hung.outcome, reason=hung.reason)
+
+    return prepare

@@ -1,0 +1,447 @@
+"""Ledger: for every unit and metric exactly one outcome; the weights, notes, failures and batches of scores beside it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import time
+from typing import Any
+
+from spanscore import semconv
+from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Counted, Decision, Weights
+from spanscore.core.log import log_once
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit, UnitKey
+from spanscore.protocols import Sink
+
+__all__ = ["ComparedLedger", "Ledger", "Notes", "ScoreBatch", "ShadowBatch", "has_span", "log_failures"]
+
+# --- ledger ---------------------------------------------------------------------------------------------------------
+
+# Ledger: eligible in, exactly one outcome out, for every (unit × metric).
+#
+# At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. What the mean lacks is
+# weighed
+# in the same step in which it is counted, so that no lost unit is left out and none counts twice.
+
+
+class Ledger:
+    """Counts how each eligible (unit × metric) ended; also the ``RejectionCounter`` and ``Counts`` of the library.
+
+    Every method is O(1) in the units counted (``settle_all``: in the metrics) and safe from any thread.
+
+    Args:
+        metrics: the names every unit is eligible for, where nothing else is said of it.
+
+    Attributes:
+        since_s: when it began at zero, seconds since the epoch: what a life of the process before has counted is in no count.
+    """
+
+    def __init__(self, metrics: Iterable[str]) -> None:
+        self._metrics = tuple(metrics)
+        self._every = frozenset(self._metrics)
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero: in a forked child, else the parent's counts would go out twice."""
+        self._lock = threading.RLock()  # a signal handler that asks for the status may interrupt its holder
+        self.since_s = time()
+        self._units = 0
+        self._of_some: Counter[str] = Counter()
+        self._open: dict[UnitKey, dict[str, float]] = {}  # metric → 1/π
+        self._whole: Counter[Outcome] = Counter()
+        self._rejected: Counter[Outcome] = Counter()
+        self._single: Counter[tuple[str, Outcome]] = Counter()
+        self._of_sources: Counter[tuple[str, Outcome, str | None]] = Counter()
+        self._excluded: dict[tuple[str, Outcome, str | None], Weights] = {}
+
+    def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
+        """Make a unit eligible for these metrics; None = for every one. False: it has entered already and is still open."""
+        with self._lock:
+            if key in self._open:
+                return False
+            if metrics is None:
+                self._units += 1
+            else:
+                self._of_some.update(metrics := [*metrics])
+            self._open[key] = dict.fromkeys(self._metrics if metrics is None else metrics, 1.0)
+            return True
+
+    def belongs(self, unit: Unit) -> None:
+        """Note of an open unit what tells its losses apart; nothing does, but of a ledger that compares."""
+
+    def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
+        """Note with which probability metrics took an open unit: if it is lost, it stands for 1/π; before, for itself."""
+        with self._lock:
+            waiting = self._open.get(key, {})
+            waiting |= {name: 1.0 / decision.probability for name, decision in decisions.items() if name in waiting}
+
+    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
+        """Count units as eligible and ended in one step, for every metric."""
+        with self._lock:
+            self._units += units
+            self._whole[outcome] += units
+            self._rejected[outcome] += units
+
+    def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
+        """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted.
+
+        Args:
+            source: of its score (``Score.source``).
+        """
+        with self._lock:
+            waiting = self._open.get(key)
+            if waiting is None or metric not in waiting:
+                return False
+            self._weigh(key, metric, outcome, source, waiting.pop(metric))
+            self._single[metric, outcome] += 1
+            if source is not None:
+                self._of_sources[metric, outcome, source] += 1
+            if not waiting:
+                del self._open[key]
+            return True
+
+    def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
+        """Give every metric of a unit that is still open this outcome; return their names."""
+        with self._lock:
+            waiting = self._open.pop(key, None)
+            if waiting is None:
+                return frozenset()
+            if waiting.keys() == self._every:
+                self._whole[outcome] += 1
+            else:
+                self._single.update((metric, outcome) for metric in waiting)
+            for metric, weight in waiting.items():
+                self._weigh(key, metric, outcome, None, weight)
+            return frozenset(waiting)
+
+    @property
+    def refused(self) -> int:
+        """Units that were turned away as the event queue was full."""
+        return self._whole[Outcome.EVENT_QUEUE_FULL]
+
+    def is_open(self, key: UnitKey) -> bool:
+        """Whether a unit has a metric still to end."""
+        return key in self._open
+
+    def open_units(self) -> list[UnitKey]:
+        """Return the units with at least one metric still to end, in the order in which they entered."""
+        with self._lock:
+            return list(self._open)
+
+    def eligible(self) -> Mapping[str, int]:
+        """Metric → units that entered."""
+        with self._lock:
+            names = dict.fromkeys([*self._metrics, *self._of_some])  # some may be of another process
+            return {name: self._units * (name in self._metrics) + self._of_some[name] for name in names}
+
+    def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
+        """(metric, outcome) → units that ended so; outcomes that never happened are absent."""
+        with self._lock:
+            counts = Counter(self._single)
+            for outcome, units in self._whole.items():
+                counts.update({(metric, outcome): units for metric in self._metrics})
+            return counts
+
+    def outcomes_by_source(self) -> Mapping[tuple[str, Outcome, str | None], int]:
+        """(metric, outcome, source) → units that ended so; None = the population. All of one moment."""
+        with self._lock:
+            counts = Counter(self._of_sources)
+            for (metric, outcome), units in self.outcomes().items():
+                counts[metric, outcome, None] = units
+            for (metric, outcome, _), units in self._of_sources.items():
+                counts[metric, outcome, None] -= units
+            return counts
+
+    def excluded(self) -> Mapping[tuple[str, Outcome, str | None], Weights]:
+        """(metric, outcome, source) → the weights of the units that the mean of the population lacks.
+
+        These are the lost ones, and those that another judge than the configured one scored.
+        """
+        with self._lock:
+            weights = dict(self._excluded)
+            for outcome, units in self._rejected.items():
+                if outcome.missing:
+                    weights |= {
+                        (m, outcome, None): _plus(weights.get((m, outcome, None)), units) for m in self._metrics
+                    }
+            return weights
+
+    def lost(self) -> Mapping[str, Weights]:
+        """Metric → the sum of these, over outcomes and sources."""
+        weights = dict.fromkeys(self._metrics, Weights())
+        for (metric, _, _), (w, w2) in self.excluded().items():
+            so_far = weights.get(metric, Weights())
+            weights[metric] = Weights(so_far.w + w, so_far.w2 + w2)
+        return weights
+
+    def count_units(self) -> Counted:
+        """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
+        with self._lock:
+            return Counted(self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded())
+
+    def pending(self) -> Mapping[str, int]:
+        """Metric → units between entry and outcome."""
+        with self._lock:
+            between = Counter(dict.fromkeys([*self._metrics, *self._of_some], 0))
+            for waiting in self._open.values():
+                between.update(waiting.keys())
+            return between
+
+    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
+        """Weigh what the mean lacks; False: it has it. ``key``: whose loss it is, for who tells them apart."""
+        lost = outcome.missing or (outcome is Outcome.SCORED and source is not None)
+        if lost:
+            at = metric, outcome, source
+            self._excluded[at] = _plus(self._excluded.get(at), 1, weight)
+        return lost
+
+
+def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
+    w, w2 = weights or Weights()
+    return Weights(w + units * weight, w2 + units * weight * weight)
+
+
+# --- notes ----------------------------------------------------------------------------------------------------------
+
+# Notes: what ``status()`` tells of scores beside their counts.
+
+_MOST_UNPRICED = 10
+"""A line's worth, whatever names a judge may answer under."""
+_OURS = re.compile(
+    r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
+    r"|(the )?\w+ raised \w+ at [\w.<>-]+:\d+|\w+ gave \w+; a metric gives [\w, ]+"
+)
+_NOT_ALLOWED = re.compile("HTTP 40[13]")
+_NAME = re.compile(r"[A-Za-z_]\w{0,60}\Z")
+_WHAT = {
+    Outcome.TIMEOUT: "there was no score in time",
+    Outcome.JUDGE_ERROR: "the judge gave no usable answer",
+    Outcome.METRIC_ERROR: "a metric failed",
+    Outcome.REDACTION_ERROR: "the redactor failed",
+    Outcome.JUDGE_UNAVAILABLE: "the judge's limit was reached",
+    Outcome.BUDGET_EXHAUSTED: "the judge's budget is spent",
+}
+
+_WHY = {
+    "declined": "the judge declined to answer",
+    "cut": "the judge's answer was cut at its longest",
+    "too_long": "the question was too long for the judge",
+    "too_big": "the judge's answer was too big to read",
+    "empty": "the judge's answer was empty",
+    "quota": "the judge's account has no money left",
+    "breaker_open": "the judge was away for too long",
+}
+"""Error types that say more than the class that a client raised."""
+
+
+class Notes:
+    """The latest of each kind. Written on the span thread, read on any.
+
+    Attributes:
+        reasons: (metric, outcome) → the latest reason, and whose it is.
+        kinds: kinds of the units that were chosen → how many.
+        heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → chosen units.
+        sources: how samples were found → how many.
+        unpriced: models of judges whose price is not known; a few at most.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
+        self.kinds: Counter[str] = Counter()
+        self.heads = dict.fromkeys((STATED, CONFIGURED, UNKNOWN), 0)
+        self.sources: Counter[str] = Counter()
+        self.unpriced: dict[str, None] = {}
+
+    def chosen(self, kind: str, decisions: Mapping[str, Decision]) -> None:
+        """Note a unit that some metric takes; ``decisions``: of these metrics, which share the unit's dice."""
+        self.kinds[kind] += 1
+        head = next(iter(decisions.values())).upstream_by
+        if head in self.heads:
+            self.heads[head] += 1
+
+    def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
+        """Note why scores of a unit have no value, and what their judges are not known to cost."""
+        self.reasons |= {(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason}
+        self.costs(scores)
+
+    def unscored(self, key: UnitKey, outcomes: Mapping[str, Outcome], reason: str | None) -> None:
+        """Note why metrics of a unit gave no score."""
+        if reason:
+            self.reasons |= dict.fromkeys(outcomes.items(), (reason, key))
+
+    def costs(self, scores: Sequence[Score]) -> None:
+        """Note what the judges of scores are not known to cost."""
+        if len(self.unpriced) < _MOST_UNPRICED:
+            self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
+
+    def sampled(self, made: Mapping[str, Any]) -> None:
+        """Note how a sample was made."""
+        if source := made.get(semconv.SAMPLE_SOURCE):
+            self.sources[source] += 1
+
+
+def log_failures(scores: Iterable[Score]) -> None:
+    """Log failed scores: each cause once, and at most hourly again. Metrics that share a judge share its cause.
+
+    A reason may be the words of a user's own judge. So only sentences of ours are quoted, else the class of the error.
+    """
+    for score in scores:
+        if score.outcome.failed:
+            cause = _cause(score)
+            key = "; check its API key" if _NOT_ALLOWED.search(cause) else ""
+            message = f"{score.outcome}: {cause}: its units are not scored, see scorer.status(){key}"
+            log_once(f"{score.outcome} {cause}", message)
+
+
+def _cause(score: Score) -> str:
+    if score.error_type in _WHY:
+        return _WHY[score.error_type]
+    found = _OURS.search(score.reason or "")
+    if found:
+        return found[0]
+    name = score.error_type or ""
+    of = f" ({name})" if _NAME.match(name) and name != score.outcome else ""
+    return _WHAT[score.outcome] + of
+
+
+# --- compared ledger ------------------------------------------------------------------------------------------------
+
+# ComparedLedger: a ledger that also weighs what the mean of each release lacks.
+
+
+class ComparedLedger(Ledger):
+    """Tells losses apart by the compared value of their unit (``outputs/aggregates.py``).
+
+    Args:
+        metrics: as of a ledger.
+        of_unit: returns a unit's value; None = of one of this process that is turned away before anything is known of it.
+        of_loss: metric and that value → under which the loss is counted.
+    """
+
+    def __init__(
+        self, metrics: Iterable[str], of_unit: Callable[[Unit | None], str], of_loss: Callable[[str, str], str]
+    ) -> None:
+        self._of_unit = of_unit
+        self._of_loss = of_loss
+        super().__init__(metrics)
+
+    def reset(self) -> None:
+        """Count from zero: in a forked child."""
+        super().reset()
+        self._values: dict[UnitKey, str] = {}
+        self._by_value: dict[tuple[str, str], Weights] = {}
+
+    def belongs(self, unit: Unit) -> None:
+        """Note the value of an open unit."""
+        if self.is_open(unit.ledger_key):
+            self._values[unit.ledger_key] = self._of_unit(unit)
+
+    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
+        """Count units as eligible and ended in one step, for every metric."""
+        with self._lock:
+            super().record_rejected(outcome, units)
+            for metric in self._metrics * units if outcome.missing else ():
+                self._lose(metric, None, 1.0)
+
+    def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
+        """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted."""
+        with self._lock:
+            settled = super().settle(key, metric, outcome, source)
+            self._forget(key)
+            return settled
+
+    def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
+        """Give every metric of a unit that is still open this outcome; return their names."""
+        with self._lock:
+            settled = super().settle_all(key, outcome)
+            self._forget(key)
+            return settled
+
+    def count_units(self) -> Counted:
+        """Return how units stand, all of one moment."""
+        with self._lock:
+            return super().count_units()._replace(compared=self.compared())
+
+    def compared(self) -> Mapping[tuple[str, str], Weights]:
+        """(metric, compared value) → the weights of the units that the mean of the population lacks."""
+        with self._lock:
+            return dict(self._by_value)
+
+    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
+        lost = super()._weigh(key, metric, outcome, source, weight)
+        if lost:
+            self._lose(metric, self._values.get(key), weight)
+        return lost
+
+    def _lose(self, metric: str, value: str | None, weight: float) -> None:
+        at = metric, self._of_loss(metric, self._of_unit(None) if value is None else value)
+        so_far = self._by_value.get(at, Weights())
+        self._by_value[at] = Weights(so_far.w + weight, so_far.w2 + weight * weight)
+
+    def _forget(self, key: UnitKey) -> None:
+        if not self.is_open(key):
+            self._values.pop(key, None)
+
+
+# --- score batch ----------------------------------------------------------------------------------------------------
+
+# ScoreBatch: scores on their way to the sinks, behind the same pace as the spans.
+
+_SCORE_BYTES = 2_000
+"""A score with its usage and an explanation, roughly."""
+
+
+@dataclass(slots=True, eq=False)
+class ScoreBatch:
+    """Scores of one unit.
+
+    Attributes:
+        spans: that it makes, roughly: one per score, and one per call of a judge that is traced.
+        size: approximate bytes held.
+    """
+
+    sink: Sink
+    unit: Unit
+    scores: Sequence[Score]
+    spans: int = field(init=False)
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count both: they are asked for when it comes and when it goes."""
+        sizes = [call.transcript.size for score in self.scores for call in score.usage.calls if call.transcript]
+        self.spans = len(self.scores) + len(sizes)
+        self.size = _SCORE_BYTES * self.spans + sum(sizes)
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Emit the scores."""
+        self.sink.emit(self.unit, self.scores)
+
+
+@dataclass(slots=True, eq=False)
+class ShadowBatch(ScoreBatch):
+    """Scores of second judges, which are counted by a ledger of their own."""
+
+    ledger: Ledger
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Emit the scores, and count them."""
+        self.sink.emit(self.unit, self.scores)
+        self.count()
+
+    def count(self) -> None:
+        """Count the scores."""
+        for score in self.scores:
+            self.ledger.settle(self.unit.key, score.metric, score.outcome)
+
+
+def has_span(score: Score) -> bool:
+    """Whether the sinks are told of a score: it came to something, or cost something."""
+    return (
+        score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
+        or score.outcome.failed
+        or bool(score.usage.calls)
+    )

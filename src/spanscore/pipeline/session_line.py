@@ -1,0 +1,344 @@
+"""Sessions: samples of turns → conversations → their scores. A population of its own beside the units, in a ledger of its own.
+
+    turn's samples ─▶ gathered (``pipeline/sessions.py``) ─▶ ended ─▶ decided ─▶ handed over ─▶ settled, emitted
+                                          └─▶ goes on: decided, handed over, emitted as provisional
+
+A session is eligible when it has ended, once. What is scored of one that goes on, or that went on after its end, stands
+beside that: on evaluation spans, in no sum and no outcome.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from time import monotonic
+from typing import Final, NamedTuple
+
+from spanscore import semconv
+from spanscore.core.event_queue import steady_ns
+from spanscore.core.job import Decision, Job, JobResult, SampledUnit
+from spanscore.core.log import log_internal_error
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_failures
+from spanscore.pipeline.session_turns import Turn
+from spanscore.pipeline.sessions import EndedSession, SessionIds, SessionTable, session_key
+from spanscore.pipeline.sizes import size_bytes_of
+from spanscore.pipeline.span_buffer import SpanBuffer
+from spanscore.pipeline.tracker import Lanes
+from spanscore.protocols import Queue, Sampler, Sink
+
+__all__ = ["SessionLine"]
+
+_REMEMBERED: Final = 10
+"""So many ids are known for each session that may be gathered, as no metric takes most of them: 0.1 kB each."""
+_NOBODY: Final = UnitKey(0, 0)
+_THE_REST: Final = UnitKey(0, 0)
+"""In flight until, at a shutdown, the last session is out."""
+
+
+class _InWork(NamedTuple):
+    """What is scored: a session at its end, or as it was then."""
+
+    key: UnitKey
+    revision: int
+    provisional: int
+    """Turns so far; 0 = it has ended."""
+    units: tuple[UnitKey, ...]
+    """Its last turns: a flush that waits for one of them waits for what it has scored, too."""
+
+    @property
+    def counts(self) -> bool:
+        return not self.revision and not self.provisional
+
+
+@dataclass(eq=False, repr=False)
+class SessionLine:
+    """Gathers turns, decides on sessions and settles them. Span thread, but for ``ids``, ``end`` and ``noticed``.
+
+    Attributes:
+        metrics: names of those that score sessions; there may be none.
+        table: gathers their turns.
+        sampler: asked for each session that has ended, or goes on.
+        ledger: of sessions alone.
+        queue: the scorer's.
+        lanes: of the queue.
+        handover: gives chosen sessions to the loop.
+        hold: what leaves, leaves at its pace.
+        sink: one that never raises.
+        post: has something done on the span thread.
+        on_the_way: of a conversation (None = of any), returns the units that have ended and may yet be turns of it.
+        shown: of a conversation's id, returns what may leave of it; None = nothing.
+        max_open: sessions that may be gathered at once.
+        clock: seconds, the loop's.
+        clock_ns: of the span thread.
+        ids: those that are open, as the application's threads know them.
+        ended: how they ended → sessions.
+        without_id: units that are in no session, as nothing names their conversation.
+        notes: what ``status()`` tells of their scores.
+        stream_of: unit → the stream that has all turns of its conversation; None if there is none such.
+    """
+
+    metrics: Collection[str]
+    _: KW_ONLY
+    table: SessionTable
+    sampler: Sampler
+    ledger: Ledger
+    queue: Queue
+    lanes: Lanes
+    handover: Callable[[Sequence[SampledUnit]], None]
+    hold: SpanBuffer
+    sink: Sink
+    post: Callable[[Callable[[], None]], None]
+    on_the_way: Callable[[str | None], Collection[UnitKey]]
+    shown: Callable[[str], str | None] = lambda session_id: session_id
+    max_open: int = 10_000
+    clock: Callable[[], float] = monotonic
+    clock_ns: Callable[[], int] = steady_ns
+
+    def __post_init__(self) -> None:
+        self.stream_of: Callable[[UnitKey], Hashable] = lambda _: None
+        self.ids = SessionIds(_REMEMBERED * self.max_open)
+        self._most_left_out = _REMEMBERED * self.max_open
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every session: in a forked child."""
+        self.table.reset()
+        self.ledger.reset()
+        self.ids.reset()
+        self.ended: Counter[str] = Counter()
+        self.notes = Notes()
+        self.without_id = 0
+        self._lock = threading.Lock()
+        self._left_out: OrderedDict[UnitKey, None] = OrderedDict()
+        self._ending: dict[str | None, set[UnitKey]] = {}  # None = every session
+        self._over = False
+        self._at_work: dict[_InWork, set[str]] = {}
+        self._leaving: deque[tuple[int, _InWork]] = deque()
+
+    # --- any thread --------------------------------------------------------------------------------------------
+
+    def end(self, session_id: str) -> bool:
+        """End an open session when the units that have ended are in; False: there is none of this id. Does not block."""
+        known = self.ids.end(session_id)
+        if known:
+            self.post(lambda: self._end_when_whole(session_id))
+        return known
+
+    # --- SampleObserver ----------------------------------------------------------------------------------------
+
+    def is_interested(self, facts: SamplingContext) -> bool:
+        """Whether a unit is a turn of a session that may be scored."""
+        return self.sampler.wants_session(facts.conversation_id or "")
+
+    def noticed(self, facts: SamplingContext) -> None:
+        """Count a unit without a conversation; and a session that no metric takes, with its first turn. Any thread."""
+        if facts.conversation_id == "":
+            self.without_id += 1
+        elif facts.conversation_id is not None and not self.is_interested(facts):
+            with self._lock:
+                self._leave_out(facts.conversation_id)
+
+    def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+        """Take in a turn."""
+        session_id, root, now_ns = facts.conversation_id or "", unit.root, self.clock_ns()
+        if unit.shared:
+            self.ids.share(session_id, unit.shared)
+        self.ids.seen(session_id, now_ns if root is None else root.start_ns)
+        end_ns = now_ns if root is None else root.end_ns
+        stream = self.stream_of(facts.key)
+        turn = Turn(session_id, facts.key, self._named(unit, session_id), end_ns, samples, stream)
+        self._begin_each(self.table.take(turn, now_ns))
+
+    # --- the tick ----------------------------------------------------------------------------------------------
+
+    def tick(self, now_ns: int) -> None:
+        """End what has been idle for long enough, and what was ended and is whole now."""
+        self._begin_each(self.table.due(now_ns))
+        for session_id, waiting in list(self._ending.items()):
+            waiting &= {*self.on_the_way(session_id)}
+            if not waiting:
+                del self._ending[session_id]
+                self._end(session_id, now_ns)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next one has been idle for long enough; None while none is open."""
+        return self.table.next_due_ns()
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the sessions that have ended and are not out yet, and the turns that they are of."""
+        while self._leaving and self._leaving[0][0] <= self.hold.ended:
+            self._leaving.popleft()
+        waiting = {session_key(one) for one in self._ending if one is not None}
+        for work in [*self._at_work, *(work for _, work in self._leaving)]:
+            waiting |= {work.key, *work.units}
+        return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
+
+    def end_all(self) -> None:
+        """End every session when the units that have ended are in: at a shutdown."""
+        self._over = True
+        self._ending[None] = {*self.on_the_way(None)}
+        self.tick(self.clock_ns())
+
+    def give_up(self) -> None:
+        """End whatever is open as ``shutdown``."""
+        self._over = True
+        for session in self.table.close_all(self.clock_ns()):
+            if _work_of(session.unit).counts:
+                self._enter(session)
+        self._ending.clear()
+        self._at_work.clear()
+        for key in self.ledger.open_units():
+            self.ledger.settle_all(key, Outcome.SHUTDOWN)
+            self.lanes.leave(key)
+
+    def taken_over(self, job: Job) -> None:
+        """Take in a session that another process has handed over."""
+        work = _work_of(job.unit)
+        if work in self._at_work:
+            return
+        self._at_work[work] = set(job.decisions)
+        if work.counts:
+            self.ledger.enter(work.key, job.decisions)
+            self.ledger.belongs(job.unit)
+            self.ledger.choose(work.key, job.decisions)
+            self.lanes.enter(work.key, job.decisions, job.size_bytes)
+
+    def settled(self, result: JobResult) -> None:
+        """Take in scores of a session: count and emit them."""
+        unit, work = result.unit, _work_of(result.unit)
+        open_ones = self._at_work.get(work)
+        if open_ones is None:  # it was given up
+            return
+        scores = [score for score in result.scores if score.metric in open_ones]
+        open_ones -= {score.metric for score in scores}
+        if work.counts:
+            for score in scores:
+                self.ledger.settle(work.key, score.metric, score.outcome, score.source)
+            self.lanes.settle(work.key, [score.metric for score in scores])
+        self.notes.scored(unit.key, scores)
+        log_failures(scores)
+        if emitted := [score for score in scores if has_span(score)]:
+            batch = ScoreBatch(self.sink, unit, emitted)
+            self.hold.enqueue(batch, batch.spans)
+        if result.over:
+            self._finish(work, result.rest)
+
+    def _finish(self, work: _InWork, rest: Outcome) -> None:
+        del self._at_work[work]
+        if work.counts:
+            self.ledger.settle_all(work.key, rest)
+            self.lanes.leave(work.key)
+        self._leaving.append((self.hold.queued, work))  # it is out when all that is queued now has left
+
+    def _end_when_whole(self, session_id: str) -> None:
+        self._ending[session_id] = {*self.on_the_way(session_id)}
+        self.tick(self.clock_ns())
+
+    def _end(self, session_id: str | None, now_ns: int) -> None:
+        if session_id is None:
+            self._begin_each(self.table.close_all(now_ns))
+        elif (ended := self.table.end(session_id, now_ns)) is not None:
+            self._begin_each([ended])
+        else:  # no metric takes it, or none of its turns came
+            self.ids.ended(session_id, 0)
+
+    def _named(self, unit: Unit, session_id: str) -> SpanData | None:
+        """Return a root that tells its conversation as it may leave: others' spans have the raw id, or in a block none."""
+        root = unit.root
+        if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
+            return root
+        return unit.in_conversation(self.shown(session_id)).root
+
+    def _leave_out(self, session_id: str) -> None:
+        key = session_key(session_id)
+        if key not in self._left_out:
+            self.ledger.enter(key, self._own(session_id))
+            self.ledger.settle_all(key, Outcome.NOT_SAMPLED)
+            self._left_out[key] = None
+            if len(self._left_out) > self._most_left_out:
+                self._left_out.popitem(last=False)
+        self._left_out.move_to_end(key)
+
+    def _begin_each(self, sessions: Iterable[EndedSession]) -> None:
+        for session in sessions:
+            try:
+                self._begin(session)
+            except Exception as error:  # noqa: BLE001  (the other sessions go on, and this one ends)
+                log_internal_error("decide on a session", error)
+                self.ledger.settle_all(session.key, Outcome.INCOMPLETE)
+
+    def _begin(self, session: EndedSession) -> None:
+        work = _work_of(session.unit)
+        if not work.provisional:
+            root = session.unit.root
+            self.ids.ended(session.id, 0 if root is None else root.start_ns)
+        taken = self._enter(session) if work.counts else self._taken(session)
+        if work in self._at_work or not taken:
+            return
+        if (why := session.whole or self._turned_away(session.id)) is not None:
+            self._lose(work, taken, Outcome.INCOMPLETE, why, session.unit.key)
+            return
+        roomy = self.lanes.with_room(taken)
+        held = size_bytes_of(session.unit, session.samples)
+        if not roomy or not self.queue.reserve(held):
+            self._lose(work, taken, Outcome.SHUTDOWN if self._over else Outcome.QUEUE_FULL)
+            return
+        self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
+        self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
+
+    def _turned_away(self, session_id: str) -> str | None:
+        outcome = self.ids.why_missed(session_id)
+        return None if outcome is None else f"a turn of the conversation was turned away: {outcome}"
+
+    def _hand_over(self, work: _InWork, session: EndedSession, chosen: Mapping[str, Decision], held: int) -> None:
+        try:
+            self.handover([SampledUnit(session.unit, chosen, session.samples, held, self.clock(), redacted=True)])
+        except Exception:
+            self.queue.cancel(held)
+            raise
+        self._at_work[work] = set(chosen)  # what comes of it is told on this thread, and so not before
+        if work.counts:
+            self.lanes.enter(work.key, chosen, held)
+
+    def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
+        """Make a session that has ended eligible, and return the decisions of the metrics that take it; the others end."""
+        self.ended[session.end] += 1
+        if not (own := self._own(session.id)):
+            return {}
+        taken = self._taken(session)
+        self.ledger.enter(session.key, own)
+        self.ledger.belongs(session.unit)
+        for name in own:
+            if name not in taken:
+                self.ledger.settle(session.key, name, Outcome.NOT_SAMPLED)
+        self.ledger.choose(session.key, taken)
+        return taken
+
+    def _own(self, session_id: str) -> Collection[str]:
+        """Return the metrics that score a conversation here: those that no other scorer of the process gives it."""
+        shared = self.ids.shared(session_id)
+        return [name for name in self.metrics if name not in shared] if shared else self.metrics
+
+    def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
+        decisions = {name: self.sampler.session(session.id, name) for name in self._own(session.id)}
+        return {name: decision for name, decision in decisions.items() if decision.take}
+
+    def _lose(
+        self, work: _InWork, metrics: Iterable[str], outcome: Outcome, reason: str = "", unit: UnitKey = _NOBODY
+    ) -> None:
+        if work.counts:
+            for name in metrics:
+                self.ledger.settle(work.key, name, outcome)
+                if reason:
+                    self.notes.reasons[name, outcome] = reason, unit
+
+
+def _work_of(unit: Unit) -> _InWork:
+    assert unit.session is not None
+    turns = unit.session.turns if unit.is_provisional else 0
+    return _InWork(unit.session.key, unit.revision, turns, unit.session.links)

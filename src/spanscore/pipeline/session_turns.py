@@ -1,0 +1,481 @@
+"""Turns, in any order → the messages of a conversation, each once, and which conversations have ended."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from bisect import insort
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from sys import getsizeof
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pydantic import TypeAdapter
+
+from spanscore.core.codecs.text import jsonable
+from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, ToolMessage
+from spanscore.core.score import Outcome
+from spanscore.core.span import Session, SessionEnd, SpanData, Unit, UnitKey
+
+__all__ = ["OpenSession", "PastSession", "PastSessions", "Segment", "Turn", "join_turn", "messages_in", "segment_of"]
+
+# --- session turns --------------------------------------------------------------------------------------------------
+
+# Samples of turns, one after another → the messages of a conversation, each once.
+#
+#     what was gathered   H1 A1 H2 A2
+#     the turn            H1 A1 H2 A2 H3 A3      brings the history: it replaces what was gathered
+#                               H2 A2 H3 A3      brings a part of it: its last exchange is appended
+#                                     H3 A3      brings none: appended
+#
+# What is history is told by comparing what was said, never by lengths. The last exchange of a turn, from its human message
+# on, is
+# its own, however often the same was said before; only a run that was interrupted goes on with an exchange that was there.
+
+Marks: TypeAlias = "array[int]"
+_MESSAGES: Final = TypeAdapter(list[Message])
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Messages that follow one another: what a turn added to a conversation, or all that it brought.
+
+    Attributes:
+        end_ns: when the turn ended.
+        content: the messages, as JSON: so what is kept is known to the byte.
+        count: messages.
+        marks: a hash of each text that was spoken, by humans and the assistant. What was asked of tools is none: an
+            application's history may be without it.
+        own: where in ``marks`` the turn's own exchange begins; before it stands the history that it brought.
+        own_message: the same, among the messages.
+        exchanges: human messages, with such that follow one another as one.
+        is_open: nobody has answered: the run was interrupted.
+        brought: the turn held all that had been gathered before it.
+    """
+
+    end_ns: int
+    content: bytes
+    count: int
+    marks: Marks
+    own: int
+    own_message: int
+    exchanges: int
+    is_open: bool
+    brought: bool = False
+
+    def messages(self) -> list[Message]:
+        """Return the messages."""
+        return _MESSAGES.validate_json(self.content)
+
+    def cut(self, start: int, end: int | None = None) -> Segment:
+        """Return it with some of its messages only."""
+        return _segment(self.messages()[start:end], self.end_ns)
+
+
+def segment_of(samples: Samples, end_ns: int) -> Segment | None:
+    """Return what a turn's samples hold, its conversation before its question and answer; None where there are none."""
+    messages = _messages_of(samples)
+    return _segment(messages, end_ns) if messages else None
+
+
+def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
+    """Return what was gathered, in order, with one more turn after it."""
+    if gathered and _resumes(gathered[-1], turn):
+        before = gathered[-1]
+        return join_turn([*gathered[:-1], *([before.cut(0, before.own_message)] if before.own_message else [])], turn)
+    covered = _count_covered([mark for segment in gathered for mark in segment.marks], turn.marks[: turn.own])
+    if covered is None:
+        return [*gathered, turn.cut(turn.own_message) if turn.own_message else turn]
+    shown = sum(segment.count for segment in gathered)
+    if shown > covered and shown > (
+        after := _after(turn, covered)
+    ):  # it has calls of tools that the history is without
+        return [*gathered, replace(turn.cut(after), brought=True)]
+    return [replace(turn, brought=turn.exchanges > 1)]
+
+
+def messages_in(gathered: Iterable[Segment]) -> list[Message]:
+    """Return the conversation, without results of tools that nobody in it has called: it is always one that can be."""
+    kept: list[Message] = []
+    caller: AIMessage | None = None
+    for message in chain.from_iterable(segment.messages() for segment in gathered):
+        if not isinstance(message, ToolMessage):
+            caller = message if isinstance(message, AIMessage) and message.tool_calls else None
+        elif caller is None or not _answers(message, caller):
+            continue
+        kept.append(message)
+    return kept
+
+
+def _messages_of(samples: Samples) -> list[Message]:
+    if samples.multi_turn is not None:
+        return samples.multi_turn.user_input
+    if samples.single_turn is None:
+        return []
+    question, answer = samples.single_turn.user_input, samples.single_turn.response
+    messages: list[Message] = [] if question is None else [HumanMessage(content=question)]
+    return messages if answer is None else [*messages, AIMessage(content=answer)]
+
+
+def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
+    marks = [_mark(message) for message in messages]
+    exchanges = _exchanges(messages)
+    own_message, last = exchanges[-1] if exchanges else 0, messages[-1]
+    return Segment(
+        end_ns=end_ns,
+        content=json.dumps([_plain(message) for message in messages], ensure_ascii=False, separators=(",", ":")).encode(
+            errors="replace"
+        ),
+        count=len(messages),
+        marks=array("q", (mark for mark in marks if mark is not None)),
+        own=sum(mark is not None for mark in marks[:own_message]),
+        own_message=own_message,
+        exchanges=len(exchanges),
+        is_open=not (isinstance(last, AIMessage) and last.content.strip() and not last.tool_calls),
+    )
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """Return a message for JSON; arguments and metadata of a sample that was made by hand may hold anything."""
+    plain = dict(message)
+    if message.metadata is not None:
+        plain["metadata"] = jsonable(message.metadata)
+    if isinstance(message, AIMessage) and message.tool_calls:
+        plain["tool_calls"] = [{**dict(call), "args": jsonable(call.args)} for call in message.tool_calls]
+    return plain
+
+
+def _exchanges(messages: Sequence[Message]) -> list[int]:
+    """Return where exchanges begin: with a human message, or several."""
+    human = [isinstance(message, HumanMessage) for message in messages]
+    return [at for at, is_human in enumerate(human) if is_human and not (at and human[at - 1])]
+
+
+def _mark(message: Message) -> int | None:
+    """Return a hash of what was spoken, whatever white space is around it; None where nothing was."""
+    text = message.content.strip()
+    if isinstance(message, ToolMessage) or not (text or isinstance(message, HumanMessage)):
+        return None
+    return hash((message.type, text))
+
+
+def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
+    """Return after how many texts of a history all that was gathered has been said; None: it is another, or a part.
+
+    It begins with the same, and holds the rest in order. Between them may be texts that a turn's sample was without: of
+    several that an assistant wrote, it holds the last.
+    """
+    if gathered and (not history or history[0] != gathered[0]):
+        return None
+    at = 0
+    for mark in gathered:
+        try:
+            at = history.index(mark, at) + 1
+        except ValueError:
+            return None
+    return at
+
+
+def _after(turn: Segment, spoken: int) -> int:
+    """Return where the text stands that follows so many: calls of tools in between belong to what is before it."""
+    starts = [at for at, message in enumerate(turn.messages()) if _mark(message) is not None]
+    return [*starts, turn.count][spoken]
+
+
+def _resumes(before: Segment, turn: Segment) -> bool:
+    """Whether a turn goes on with an exchange that nobody had answered: it begins with the same, calls of tools too."""
+    unanswered = before.marks[before.own :]
+    if not (before.is_open and unanswered) or turn.marks[turn.own : turn.own + len(unanswered)] != unanswered:
+        return False
+    was, goes_on = before.messages()[before.own_message :], turn.messages()[turn.own_message :]
+    return len(was) <= len(goes_on) and all(_same(*pair) for pair in zip(was, goes_on, strict=False))
+
+
+def _same(message: Message, other: Message) -> bool:
+    calls = [
+        [(call.name, call.id, call.args) for call in getattr(m, "tool_calls", None) or ()] for m in (message, other)
+    ]
+    return message.type == other.type and message.content.strip() == other.content.strip() and calls[0] == calls[1]
+
+
+def _answers(message: ToolMessage, caller: AIMessage) -> bool:
+    calls = {call.id for call in caller.tool_calls or () if call.id}
+    return not message.tool_call_id or not calls or message.tool_call_id in calls
+
+
+# --- session ends ---------------------------------------------------------------------------------------------------
+
+# PastSessions: which conversations have ended, so that one that goes on is a revision and no second observation.
+
+_KEY_BITS: Final = (1 << 60) - 1
+"""An int of 60 bits takes 32 bytes, one of 64 takes 48."""
+_TIME_BITS: Final = 64
+_EXCHANGE_BITS: Final = 16
+_HEAD_BITS: Final = 32
+_SLACK: Final = 8
+"""An eighth is forgotten at a time: to take the first of a dict walks over all that were taken before."""
+
+
+class PastSession(NamedTuple):
+    """What is remembered of a conversation that has ended.
+
+    Attributes:
+        revision: under which it ended.
+        end_ns: of its last turn, 64 bits.
+        exchanges: that it held.
+        head: 32 bits that tell what was said first.
+    """
+
+    revision: int
+    end_ns: int
+    exchanges: int
+    head: int
+
+
+class PastSessions:
+    """Remembers conversations by 120 to 170 bytes each: the hash of their key → a number that holds what is remembered.
+
+    Python's hash of bytes is keyed per process: ids cannot be made to collide, and do so by chance once in 10¹² look-ups.
+
+    Args:
+        most: conversations that are remembered at least, those that ended last; an eighth more at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._past: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._past)
+
+    def add(self, key: UnitKey, past: PastSession) -> None:
+        """Remember one that has ended, or how it ended once more."""
+        exchanges = min(past.exchanges, (1 << _EXCHANGE_BITS) - 1)
+        packed = (past.revision << _TIME_BITS) + past.end_ns
+        packed = (packed << _EXCHANGE_BITS) + exchanges
+        self._past.pop(_hash(key), None)
+        self._past[_hash(key)] = (packed << _HEAD_BITS) + past.head
+        if len(self._past) > self._most + self._most // _SLACK:
+            for forgotten in [*islice(self._past, len(self._past) - self._most)]:
+                del self._past[forgotten]
+
+    def get(self, key: UnitKey) -> PastSession | None:
+        """Return what is known of one; None where it has not ended, or has been forgotten."""
+        packed = self._past.get(_hash(key))
+        if packed is None:
+            return None
+        packed, head = divmod(packed, 1 << _HEAD_BITS)
+        packed, exchanges = divmod(packed, 1 << _EXCHANGE_BITS)
+        return PastSession(*divmod(packed, 1 << _TIME_BITS), exchanges, head)
+
+
+def _hash(key: UnitKey) -> int:
+    return hash(key.trace_id.to_bytes(16, "big")) & _KEY_BITS
+
+
+# --- open session ---------------------------------------------------------------------------------------------------
+
+# OpenSession: what is gathered of one conversation while it goes on.
+
+_LINKS: Final = 100
+_REFERENCES: Final = ("reference", "reference_tool_calls", "reference_topics", "rubrics")
+_TIME: Final = (1 << 64) - 1
+_HEAD: Final = (1 << 32) - 1
+_SESSION_BYTES: Final = 1_300
+"""Of a session with its place in the table and the span of its last turn, without what is counted one by one."""
+_SEGMENT_BYTES: Final = 280
+_LINK_BYTES: Final = 80
+_ATTRIBUTE_BYTES: Final = 120
+
+
+class Turn(NamedTuple):
+    """A unit of a conversation.
+
+    Attributes:
+        id: of the conversation, as the application gave it.
+        root: without content; None where it never arrived.
+        end_ns: when it ended, since the epoch: turns stand in that order, whenever they come.
+        samples: redacted; with an outcome, of a turn that has none. One that was ``filtered`` is left out, and not missed;
+            one that was interrupted is missed until a later one goes on.
+        stream: from which it was read, if all turns of its conversation are there; None = any, or none.
+    """
+
+    id: str
+    unit: UnitKey
+    root: SpanData | None
+    end_ns: int
+    samples: Samples
+    stream: Hashable = None
+
+
+@dataclass(slots=True)
+class OpenSession:
+    """What is gathered of a conversation.
+
+    Attributes:
+        past: how it ended before; None of one that has not, or of which that is forgotten.
+        last_ns: when its latest turn came.
+        held_bytes: that it keeps, roughly.
+        units: turns that came.
+        unscored: turns that came since it was scored.
+        brings: whether its latest turn brought along all that was said; None where it brought nothing that tells.
+        stream: of its first turn.
+        piece: why other processes may have turns of it; empty = all of them came here.
+    """
+
+    id: str
+    key: UnitKey
+    past: PastSession | None = None
+    last_ns: int = 0
+    held_bytes: int = 0
+    units: int = 0
+    unscored: int = 0
+    brings: bool | None = None
+    stream: Hashable = None
+    piece: str = ""
+    _segments: list[Segment] = field(default_factory=list)
+    _links: list[bytes] = field(default_factory=list)
+    _root: SpanData | None = None
+    _references: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _gap: tuple[int, Outcome] | None = None
+    _waits_ns: int = -1
+
+    @property
+    def name(self) -> str:
+        """Of the span of its last turn."""
+        return "" if self._root is None else self._root.name
+
+    @property
+    def exchanges(self) -> int:
+        """Questions in what is gathered, each with what came of it."""
+        return sum(segment.exchanges for segment in self._segments)
+
+    @property
+    def turns(self) -> int:
+        """Turns that it consists of; those that went elsewhere too, where they were brought along."""
+        return max(self.units, self.exchanges)
+
+    @property
+    def revision(self) -> int:
+        """0, or how often it has ended before."""
+        return 0 if self.past is None else self.past.revision + 1
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether its last turn, by time, brought all of it along."""
+        return bool(self._segments) and self._segments[-1].brought
+
+    def add(self, turn: Turn, now_ns: int) -> None:
+        """Gather a turn."""
+        self.last_ns, self.brings = now_ns, None
+        self.units += 1
+        self.unscored += 1
+        self._link(turn)
+        outcome = turn.samples.outcome
+        if turn.samples.interrupted:
+            self._waits_ns = max(self._waits_ns, turn.end_ns)
+        elif outcome is not None and outcome is not Outcome.FILTERED:
+            self._gap = max(self._gap or (0, outcome), (turn.end_ns, outcome))
+        elif outcome is None and (segment := segment_of(turn.samples, turn.end_ns)):
+            self._insert(segment)
+            self._refer(turn)
+        self.held_bytes = self._size()
+
+    def incomplete(self, *, heals: bool) -> str | None:
+        """Return why turns of it are missing; None where all are there.
+
+        Args:
+            heals: histories are believed: one that came later holds a turn that has no sample.
+        """
+        if self._gap is not None and not (heals and self._gap[0] < self._brought_ns):
+            return f"a turn of the conversation has no sample: {self._gap[1]}"
+        if self._waits_ns > max((segment.end_ns for segment in self._segments), default=-1):
+            return "the last turn of the conversation was interrupted, and has not been resumed"
+        if self.past is not None and not self._is_back(self.past):
+            return "the conversation went on after its end, and its turns do not bring along what was said before"
+        return None
+
+    def as_unit(self, end: SessionEnd) -> Unit:
+        """Return what gets the score: the last turn, which stands for all of them."""
+        links = tuple(
+            UnitKey(int.from_bytes(link[8:24], "big"), int.from_bytes(link[24:], "big")) for link in self._links
+        )
+        spans = () if self._root is None else (self._root,)
+        session = Session(self.key, self.turns, end, links)
+        return Unit(links[-1], spans, revision=self.revision, session=session)
+
+    def samples(self) -> Samples:
+        """Return the conversation, with each reference as the last turn has it that gave one; or why there is none."""
+        messages = messages_in(self._segments)
+        if messages:
+            references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
+            return Samples(multi_turn=MultiTurnSample(user_input=messages, **references))
+        if self._gap is None and self._waits_ns < 0:
+            return Samples(outcome=Outcome.FILTERED, reason="the filter left out every turn of the conversation")
+        return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
+
+    def ended(self) -> PastSession:
+        """Return what to remember of it."""
+        past = self.past or PastSession(0, 0, 0, self._head or 0)
+        end_ns = int.from_bytes(self._links[-1][:8], "big")
+        return PastSession(self.revision, max(past.end_ns, end_ns), max(past.exchanges, self.exchanges), past.head)
+
+    @property
+    def _brought_ns(self) -> int:
+        """When the last turn ended that brought all along."""
+        return max((segment.end_ns for segment in self._segments if segment.brought), default=0)
+
+    @property
+    def _head(self) -> int | None:
+        """What tells the first that was said."""
+        return next((mark & _HEAD for segment in self._segments for mark in segment.marks), None)
+
+    def _is_back(self, past: PastSession) -> bool:
+        """Whether a turn has brought along what was gone with its end."""
+        return self._brought_ns > past.end_ns and self.exchanges > past.exchanges and self._head == past.head
+
+    def _link(self, turn: Turn) -> None:
+        link = _link_of(turn)
+        if not self._links or link > self._links[-1]:
+            self._root = None if turn.root is None else replace(turn.root, metadata={}, events=())
+        insort(self._links, link)
+        del self._links[:-_LINKS]
+
+    def _insert(self, new: Segment) -> None:
+        """Put a turn where it belongs in time: those after it may hold it already, or be without it."""
+        later = [segment for segment in self._segments if segment.end_ns > new.end_ns]
+        before = self._segments[: len(self._segments) - len(later)]
+        segments = join_turn(before, new)
+        self.brings = segments[-1].brought or (None if _begins_alike(before, new) else False)
+        for segment in later:
+            segments = join_turn(segments, segment)
+        self._segments = segments
+
+    def _refer(self, turn: Turn) -> None:
+        for sample in (turn.samples.single_turn, turn.samples.multi_turn):
+            references = {} if sample is None else sample.model_dump(include=set(_REFERENCES))
+            for name, reference in references.items():
+                if reference is not None:
+                    entry = turn.end_ns, json.dumps(jsonable(reference))
+                    self._references[name] = max(self._references.get(name, entry), entry)
+
+    def _size(self) -> int:
+        attributes = {} if self._root is None else self._root.attributes
+        texts = [self.id, *(value for value in attributes.values() if isinstance(value, str))]
+        segments = sum(_SEGMENT_BYTES + len(segment.content) + 8 * len(segment.marks) for segment in self._segments)
+        references = sum(_SEGMENT_BYTES + len(text) for _, text in self._references.values())
+        counted = _ATTRIBUTE_BYTES * len(attributes) + _LINK_BYTES * len(self._links)
+        return _SESSION_BYTES + sum(map(getsizeof, texts)) + segments + references + counted
+
+
+def _begins_alike(before: list[Segment], new: Segment) -> bool:
+    """Whether what a turn brought begins as the conversation does, or it brought nothing."""
+    first = next((mark for segment in before for mark in segment.marks), None)
+    return not new.own or first is None or new.marks[0] == first
+
+
+def _link_of(turn: Turn) -> bytes:
+    """Return a turn's unit in 32 bytes that are in order of time."""
+    ids = turn.unit.trace_id.to_bytes(16, "big"), turn.unit.span_id.to_bytes(8, "big")
+    return (turn.end_ns & _TIME).to_bytes(8, "big") + b"".join(ids)

@@ -1,0 +1,297 @@
+"""How much memory content takes, and the samples of units that are kept for later use within such a bound."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
+from itertools import islice
+from types import FunctionType
+from typing import Any, Final
+
+from spanscore.core.event_queue import steady_ns
+from spanscore.core.job import Decision, SampledUnit
+from spanscore.core.sample import (
+    AIMessage,
+    HumanMessage,
+    MultiTurnSample,
+    Samples,
+    SingleTurnSample,
+    ToolCall,
+    ToolMessage,
+)
+from spanscore.core.score import Outcome, Score, Usage
+from spanscore.core.span import Attributes, SamplingContext, Unit, UnitKey
+from spanscore.protocols import Queue, SampleObserver
+
+__all__ = ["Keeping", "KeptSamples", "KeptUnit", "size_bytes_of"]
+
+# --- content size ---------------------------------------------------------------------------------------------------
+
+# How much content keeps alive: what a bound in bytes counts, without rendering anything.
+
+_ENTRY: Final = 80  # bytes of a container's entry, roughly
+_MOST: Final = 20_000  # things looked at, 10 ms at worst
+_LONG: Final = 1_000  # a longer text is counted once
+_FIRST: Final = slice(_MOST)
+_SMALL: Final = frozenset({type(None), bool, int, float, FunctionType})  # nothing inside, and not counted
+_MODELS: Final = frozenset({SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall})
+
+
+def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
+    """Return roughly how many bytes of content a unit keeps alive, or the samples that were submitted for it.
+
+    A long text counts once, however often it is there. Sees into lists, tuples, dicts and samples, runs no code of what it
+    sees, and stops after 20,000 things: then it is a lower bound.
+    """
+    if samples is not None:
+        return _size_bytes([samples.single_turn, samples.multi_turn])
+    # Content is kept alive by what will render it, or by attributes that came as they are.
+    attributes = (span.attributes for span in unit.spans)
+    return _size_bytes([each.held if isinstance(each, Attributes) else dict(each) for each in attributes])
+
+
+def _size_bytes(held: list[Any]) -> int:
+    seen: set[int] = set()
+    total, left = 0, held
+    for _ in range(_MOST):
+        if not left:
+            break
+        thing = left.pop()
+        kind = type(thing)
+        if kind is str or kind is bytes:
+            if len(thing) <= _LONG:
+                total += len(thing)
+            elif id(thing) not in seen:
+                seen.add(id(thing))
+                total += len(thing)
+        elif kind not in _SMALL:
+            inside = _inside(thing, kind)
+            total += _ENTRY * len(inside)
+            left += inside
+    return total
+
+
+def _inside(thing: Any, kind: type) -> Collection[Any]:
+    """Return what a container holds, as far as it is looked at; nothing for any other thing."""
+    if kind is dict:
+        return thing.values() if len(thing) <= _MOST else list(islice(thing.values(), _MOST))
+    if kind is partial:
+        return thing.args  # type: ignore[no-any-return]
+    if kind is list:
+        return thing if len(thing) <= _MOST else thing[:_MOST]  # type: ignore[no-any-return]
+    if issubclass(kind, tuple):
+        return tuple.__getitem__(thing, _FIRST)
+    return list(vars(thing).values()) if kind in _MODELS else ()
+
+
+# --- kept samples ---------------------------------------------------------------------------------------------------
+
+# KeptSamples: samples of units of which somebody may yet say something, for a while and in bounded room.
+
+_UNIT_BYTES: Final = 2_500
+"""A unit without content and what it is kept by, its attributes left out: measured."""
+_SCORE_BYTES: Final = 1_000
+_GONE: Final = 10_000
+"""Units of which it is known that they were kept once."""
+
+
+@dataclass(slots=True)
+class KeptUnit:
+    """A unit that is kept.
+
+    Attributes:
+        unit: without content.
+        decision: by which it is kept.
+        scores: metric → what it gave the unit, without what that cost.
+    """
+
+    unit: Unit
+    decision: Decision
+    until_ns: int
+    size_bytes: int
+    _samples: bytes = field(repr=False)
+    scores: dict[str, Score] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> Samples:
+        """What a metric judges: redacted."""
+        held: Samples = pickle.loads(self._samples)
+        return held
+
+
+@dataclass(eq=False, repr=False)
+class KeptSamples:
+    """Keeps samples until they are asked for, are too old, or have to make room; a ``SampleObserver``. Span thread.
+
+    They are kept as bytes: of objects nobody could say how much they hold, and most are never looked at again.
+
+    Attributes:
+        decide: whether a unit is kept, and with which probability; pure.
+        within_ns: how long.
+        max_bytes: of all together.
+        on_kept: told of a unit that is now kept.
+    """
+
+    decide: Callable[[SamplingContext], Decision]
+    _: KW_ONLY
+    within_ns: int
+    max_bytes: int
+    on_kept: Callable[[UnitKey], None] = lambda _: None
+    clock: Callable[[], int] = steady_ns
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self.bytes = 0
+        self._kept: OrderedDict[UnitKey, KeptUnit] = OrderedDict()
+        self._gone: OrderedDict[UnitKey, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def is_interested(self, facts: SamplingContext) -> bool:
+        """Whether the dice keep a unit."""
+        return self.decide(facts).take
+
+    def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+        """Keep the samples of a unit, where there are some."""
+        if samples.outcome is not None or facts.key in self._kept:
+            return
+        held = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
+        size = len(held) + _UNIT_BYTES + size_bytes_of(unit) + _metadata_bytes(unit)
+        self._kept[facts.key] = KeptUnit(unit, self.decide(facts), self.clock() + self.within_ns, size, held)
+        self.bytes += size
+        self.make_room()
+        self.on_kept(facts.key)
+
+    def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
+        """Note what the metrics gave a unit, if it is kept: nobody is asked about it again."""
+        kept = self._kept.get(key)
+        if kept is None:
+            return
+        for score in scores:
+            kept.scores[score.metric] = replace(score, usage=Usage())
+            size = _SCORE_BYTES + len(score.explanation or "")
+            kept.size_bytes += size
+            self.bytes += size
+        self.make_room()
+
+    def take(self, key: UnitKey) -> KeptUnit | None:
+        """Return a unit that is kept, and keep it no longer; None where it is not (any more)."""
+        self.make_room()
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self.bytes -= kept.size_bytes
+        return kept
+
+    def was_kept(self, key: UnitKey) -> bool:
+        """Whether a unit was kept, and had to go."""
+        return key in self._gone
+
+    def make_room(self) -> None:
+        """Let units go that are too old, and the oldest of those that are too many."""
+        now_ns = self.clock()
+        while self._kept:
+            oldest = next(iter(self._kept.values()))
+            if self.bytes <= self.max_bytes and now_ns < oldest.until_ns:
+                return
+            self.bytes -= oldest.size_bytes
+            del self._kept[oldest.unit.key]
+            self._gone[oldest.unit.key] = None
+            if len(self._gone) > _GONE:
+                self._gone.popitem(last=False)
+
+
+def _metadata_bytes(unit: Unit) -> int:
+    return sum(len(value) for span in unit.spans for value in span.metadata.values() if isinstance(value, str))
+
+
+# --- keeping --------------------------------------------------------------------------------------------------------
+
+# Keeping: units whose samples have an observer, from their close until the samples are made.
+
+
+class Keeping:
+    """Gives the samples of each unit to the observers that are interested in it. Span thread.
+
+    Args:
+        queue: the scorer's: to make a sample takes a place.
+
+    Attributes:
+        observers: put here before the first unit comes.
+        noticed: called with what is known of each unit that has closed, or cannot be taken; likewise.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.observers: list[SampleObserver] = []
+        self.noticed: list[Callable[[SamplingContext], None]] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._making: dict[UnitKey, SamplingContext] = {}
+
+    def closed(self, facts: SamplingContext) -> None:
+        """Tell of a unit, once, whatever comes of it."""
+        for notice in self.noticed:
+            notice(facts)
+
+    def is_interested(self, facts: SamplingContext) -> bool:
+        """Whether an observer is interested in a unit that has closed."""
+        return any(observer.is_interested(facts) for observer in self.observers)
+
+    def delegated(self, facts: SamplingContext) -> bool:
+        """Note that the samples of a unit will be made; return whether an observer is interested in them."""
+        if wanted := self.is_interested(facts):
+            self._making[facts.key] = facts
+        return wanted
+
+    def to_make(self, unit: Unit, facts: SamplingContext, samples: Samples | None, now_s: float) -> list[SampledUnit]:
+        """Return what the engine shall do of a unit that no metric takes: nothing, or make its samples."""
+        if not self.is_interested(facts):
+            return []
+        held = size_bytes_of(unit, samples)
+        if not self._queue.reserve(held):
+            self._tell(facts, unit.without_content(), _none(Outcome.QUEUE_FULL))
+            return []
+        self.delegated(facts)
+        return [SampledUnit(unit, {}, samples, held, now_s, wanted=True)]
+
+    def making(self, conversation_id: str | None = None) -> list[UnitKey]:
+        """Return the units whose samples are being made: a flush waits for them; of a conversation, its turns alone."""
+        return [
+            key
+            for key, facts in self._making.items()
+            if conversation_id is None or facts.conversation_id == conversation_id
+        ]
+
+    def on_samples(self, unit: Unit, samples: Samples) -> None:
+        """Give samples to the interested observers, once; samples of a unit that was not handed over are ignored."""
+        facts = self._making.pop(unit.key, None)
+        if facts is not None:
+            self._tell(facts, unit, samples)
+
+    def missed(self, facts: SamplingContext, unit: Unit, outcome: Outcome) -> None:
+        """Report to the interested observers that a unit has no samples, and why."""
+        if self.is_interested(facts):
+            self._tell(facts, unit.without_content(), _none(outcome))
+
+    def give_up(self) -> None:
+        """Tell of all that are being made that they will not be."""
+        for facts in [*self._making.values()]:
+            self.on_samples(Unit(facts.key, ()), _none(Outcome.SHUTDOWN))
+
+    def _tell(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+        for observer in self.observers:
+            if observer.is_interested(facts):
+                observer.on_samples(facts, unit, samples)
+
+
+def _none(outcome: Outcome) -> Samples:
+    return Samples(outcome=outcome, reason=f"no sample was made of it: {outcome}")

@@ -1,0 +1,354 @@
+"""SpoolQueue: jobs on a disk, where they outlive the process, and as many of them in memory as are soon begun.
+
+    put ─▶ on the disk ─▶ ours, in memory ─▶ begun ─▶ scores kept ─▶ emitted, exported ─▶ deleted
+                 └─▶ nobody's: ``delegated`` ─▶ taken, here or by another process ─▶ begun …
+
+What finds no room in memory is nobody's from the start, and is taken when there is: so a backlog costs disk, and no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from spanscore.core.codecs.job import Unreadable, job_of, json_of_job, json_of_scores, scores_of
+from spanscore.core.job import Job
+from spanscore.core.log import log_internal_error, log_once
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit, UnitKey
+from spanscore.durable.rows import Put, RowEnd, RowKey, SpoolRow, metrics_of, text_of_metrics
+from spanscore.durable.spool import SpoolFile
+from spanscore.pipeline.queues import MemoryQueue
+
+__all__ = ["SpoolQueue", "row_key"]
+
+_PASSING: Final = 20
+"""Units on their way to the disk for each that may be in memory: a burst passes as fast as the disk takes it."""
+_AT_ONCE: Final = 64
+"""Rows that are taken in one go."""
+_LOOK_S: Final = 1.0
+"""How often it is looked for rows of others: of who has handed them over, and of who has died."""
+_PROVISIONAL: Final = 1 << 31
+_COME_AGAIN: Final = {
+    Put.KNOWN: "it is in the spool already",
+    Put.DONE: "it came again: its scores have been exported (spanscore.redelivered)",
+}
+_ENDS: Final = {
+    RowEnd.EXPIRED: (Outcome.EXPIRED, "it waited in the spool for longer than max_age"),
+    RowEnd.DEAD_LETTER: (
+        Outcome.METRIC_ERROR,
+        "three processes crashed while they scored it: it is put aside in the spool",
+    ),
+}
+
+
+def row_key(unit: Unit) -> RowKey:
+    """Return by what a unit's job is known in a spool; a conversation that goes on is another one with each of its turns."""
+    revision = unit.revision
+    if unit.session is not None and unit.is_provisional:
+        revision = _PROVISIONAL + unit.session.turns
+    return RowKey(*unit.ledger_key, revision)
+
+
+@dataclass(eq=False, repr=False)
+class SpoolQueue:
+    """Implements ``DurableQueue``. Loop thread, but for what tells sizes, ``reserve``, ``cancel`` and ``emitted``.
+
+    Attributes:
+        spool: holds them.
+        in_memory: jobs of which this process holds the lease: they wait in memory, or are in work.
+        max_bytes: of content in memory, roughly: one half for these, one for what is on its way to the disk.
+        scores_here: whether jobs come out here at all; else each is handed over.
+        unreadable: told of a row of which no job can be made, and why. It is put aside in the file.
+        resource: gives that of this process, which a job takes along.
+        passing: units on their way to the disk; None = some twenty for each of ``in_memory``.
+        metrics: names of the metrics that this process has; the others wait for a process that has them. None = it has all.
+        redelivered: units that came again: put once more, or taken with all scores that a process before may have emitted.
+    """
+
+    spool: SpoolFile
+    _: KW_ONLY
+    in_memory: int = 1_000
+    max_bytes: int = 256_000_000
+    scores_here: bool = True
+    unreadable: Callable[[str], None] = lambda because: None
+    resource: Callable[[], Mapping[str, Any]] = dict
+    passing: int | None = None
+    metrics: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._passing = MemoryQueue(self.passing or _PASSING * self.in_memory, self.max_bytes // 2)
+        self._memory = MemoryQueue(self.in_memory, self.max_bytes // 2)
+        self.on_result(lambda job, outcome, reason: None)
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, where the leases are its parent's."""
+        self._passing.reset()
+        self._memory.reset()
+        self.redelivered = 0
+        self._kept: set[UnitKey] = set()  # units with a job in memory whose row is on the disk
+        self._rests: dict[RowKey, str] = {}  # of rows in work: the metrics that this process lacks
+        self._heard: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._wakes = False
+        self._life = object()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._look: asyncio.TimerHandle | None = None
+        self._takes = False
+        self._more = False
+        self._closed = False
+
+    @property
+    def capacity(self) -> int:
+        """Units that may be on their way to the disk."""
+        return self._passing.capacity
+
+    def __len__(self) -> int:
+        """Those that are, and the jobs in memory."""
+        return len(self._passing) + len(self._memory)
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Take a place on the way to the disk. False: there is none, or the spool takes nothing. Any thread.
+
+        Where nothing is on its way one is let through in any case: so it is noticed when the disk takes something again.
+        """
+        if len(self._passing) and self.spool.room(size_bytes) is not None:
+            return False
+        return self._passing.reserve(size_bytes)
+
+    def cancel(self, size_bytes: int) -> None:
+        """Give a reserved place back. Any thread."""
+        self._passing.cancel(size_bytes)
+
+    def rejection_reason(self) -> str | None:
+        """Return why the spool takes nothing. Any thread."""
+        return self.spool.room(1)
+
+    def is_durable(self, key: UnitKey) -> bool:
+        """Whether a unit's job is in memory and on the disk: it is scored here, or where this process ends. Any thread."""
+        return key in self._kept
+
+    def on_result(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
+        """Say who is told what becomes of each job that is put."""
+        self._told = told
+
+    def begin(self) -> None:
+        """Take what is nobody's, now and from time to time, where jobs come out here."""
+        if self._look is None and self.scores_here and not self._closed:
+            self._loop = asyncio.get_running_loop()
+            self._look_for_more()
+
+    def put(self, job: Job) -> None:
+        """Have a job written; its place is free when that is done."""
+        body = json_of_job(job, self.resource() or None)
+        self._loop = asyncio.get_running_loop()
+        own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
+        told = self._soon(partial(self._was_put, job, own))
+        self.spool.put(row_key(job.unit), body, told, own=own, metrics=text_of_metrics(job.decisions))
+
+    async def get(self) -> Job:
+        """Wait for the next job; from then on a crash is one of its."""
+        self._loop = loop = asyncio.get_running_loop()
+        job = await self._memory.get()
+        begun = loop.create_future()
+        self.spool.begin([row_key(job.unit)], self._soon(lambda: None if begun.done() else begun.set_result(None)))
+        try:
+            await begun
+        except asyncio.CancelledError:
+            self._memory.put_back(job)
+            raise
+        return job
+
+    def save_scores(self, job: Job, scores: Sequence[Score], told: Callable[[bool], None]) -> None:
+        """Write all scores of a job so far, and tell when they are on the disk; False: the row is another's by now."""
+        self.spool.keep_scores(row_key(job.unit), json_of_scores(scores), self._soon(told))
+
+    def mark_exported(self, units: Sequence[Unit]) -> None:
+        """Delete rows whose scores have been exported; leave rows of which this process lacks metrics. Any thread.
+
+        A conversation is not remembered: it may go on under its id in a later life, as a new one.
+        """
+        rests = [(unit, row_key(unit), self._rests.pop(row_key(unit), None)) for unit in units]
+        for is_session in (False, True):
+            done = [key for unit, key, rest in rests if rest is None and (unit.session is not None) == is_session]
+            self.spool.done(done, remember=not is_session)
+        for _, key, rest in rests:
+            if rest is not None:
+                self.spool.leave(key, rest)
+
+    def mark_counted(self, units: Sequence[Unit]) -> None:
+        """Note that sums with the scores of these units have been exported, though the scores have not been. Any thread.
+
+        A row that waits for a metric of another process is not marked: the mark would hold for that metric's score, too.
+        """
+        keys = [row_key(unit) for unit in units if unit.session is None]
+        self.spool.remember(key for key in keys if key not in self._rests)
+
+    def ack(self, job: Job) -> None:
+        """Say that the job is done: its place is free, and what waits on the disk may have it."""
+        if not job.unit.revision:
+            self._kept.discard(job.unit.key)
+        self._memory.ack(job)
+        if self._more and self._room() >= min(_AT_ONCE, self._memory.capacity // 4):
+            self._take()
+
+    def close(self) -> list[Job]:
+        """Return the jobs that no worker took, which are nobody's now; what is put from now on will be as well."""
+        self._closed = True
+        if self._look is not None:
+            self._look.cancel()
+        left = self._memory.close()
+        self.spool.give_back([row_key(job.unit) for job in left])
+        return left
+
+    # --- what was put ------------------------------------------------------------------------------------------
+
+    def _was_put(self, job: Job, own: bool, put: Put, reason: str | None) -> None:
+        self.cancel(job.size_bytes)
+        if put is Put.KEPT and own and not self._closed:
+            if not job.unit.revision:
+                self._kept.add(job.unit.key)
+            self._told(job, None, None)
+            self._memory.put(job)
+            return
+        if own:
+            self._memory.ack(job)
+        if put is Put.KEPT:
+            self._hand_over(job, own=own)
+        elif put in _COME_AGAIN:
+            self.redelivered += 1
+            self._told(job, Outcome.DELEGATED, _COME_AGAIN[put])
+        else:
+            self._told(job, Outcome.QUEUE_FULL, reason)
+
+    def _hand_over(self, job: Job, *, own: bool) -> None:
+        if own:  # it was closed meanwhile
+            self.spool.give_back([row_key(job.unit)])
+        self._more = self.scores_here
+        self._told(job, Outcome.DELEGATED, None)
+
+    # --- what is taken -----------------------------------------------------------------------------------------
+
+    def _look_for_more(self) -> None:
+        assert self._loop is not None
+        self._look = self._loop.call_later(_LOOK_S, self._look_for_more)
+        self._take()
+        if self._room():
+            self.spool.take(min(self._room(), _AT_ONCE), "job", self._soon(self._took_ended), ended_only=True)
+
+    def _room(self) -> int:
+        return self._memory.capacity - len(self._memory)
+
+    def _take(self) -> None:
+        if self._takes or self._closed or not self._room():
+            return
+        self._takes = True
+        asked = min(self._room(), _AT_ONCE)
+        self.spool.take(asked, "job", self._soon(partial(self._took, asked)), has=self._has_one_of)
+
+    def _took(self, asked: int, rows: list[SpoolRow]) -> None:
+        self._takes, self._more = False, len(rows) == asked
+        for row in rows:
+            job = self._job(row)
+            if job is not None:
+                self._take_in(row.key, job)
+        if self._more:
+            self._take()
+
+    def _took_ended(self, rows: list[SpoolRow]) -> None:
+        for row in rows:
+            job = self._job(row)
+            if job is not None and row.end is not None:
+                outcome, reason = _ENDS[row.end]
+                self._take_in(row.key, replace(job, samples=Samples(outcome=outcome, reason=reason)))
+
+    def _take_in(self, key: RowKey, job: Job) -> None:
+        if self._closed or not self._memory.reserve(job.size_bytes):
+            self.spool.give_back([key])
+            self._more = True
+            return
+        self._memory.put(job)
+
+    def _job(self, row: SpoolRow) -> Job | None:
+        job = job_of(row.body)
+        if isinstance(job, Unreadable):
+            self.unreadable(job.because)
+            (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
+            return None
+        scored = () if row.scores is None else scores_of(row.scores)
+        scored = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
+        scored = tuple(replace(score, counted=row.counted) for score in scored)
+        part = self._part(replace(job, taken_s=self._running().time(), scored=scored), row)
+        self.redelivered += part is not None and _has_every_score(part)
+        return part
+
+    def _part(self, job: Job, row: SpoolRow) -> Job | None:
+        """Return a job with the metrics that this process can score, and remember the others; None: it has none of them."""
+        names = {*(metrics_of(row.metrics) or job.decisions)}
+        lacking = set() if self.metrics is None or row.end is not None else names.difference(self.metrics)
+        lacking -= {score.metric for score in job.scored}
+        if lacking and lacking == names:  # noted by no text: an earlier version wrote the row
+            self.spool.leave(row.key, text_of_metrics(names))
+            return None
+        if lacking:
+            self._rests[row.key] = text_of_metrics(lacking)
+        decisions = {name: one for name, one in job.decisions.items() if name in names and name not in lacking}
+        # Metrics that depend on scores are decided on once, by the process that takes the whole row.
+        undecided = job.undecided if names >= job.decisions.keys() else None
+        return replace(job, decisions=decisions, undecided=undecided)
+
+    def _has_one_of(self, metrics: str) -> bool:
+        """Whether this process has a metric of a row. The spool's thread."""
+        names = metrics_of(metrics)
+        if not names or self.metrics is None or any(name in self.metrics for name in names):
+            return True
+        listed = ", ".join(names)
+        log_once(
+            f"spool {self.spool.path} {listed}",
+            f"the spool {self.spool.path} holds units for metrics that this process does not have: {listed}; they wait for "
+            "a process that has them, until spool.max_age",
+        )
+        return False
+
+    # --- the spool's thread ------------------------------------------------------------------------------------
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None
+        return self._loop
+
+    def _soon(self, answer: Callable[..., Any]) -> Callable[..., None]:
+        """Return what has an answer heard on the loop, with all others that have come by then; not in a life after this one."""
+        life = self._life
+
+        def heard(*told: Any) -> None:
+            with self._lock:
+                if life is not self._life:
+                    return
+                self._heard.append(partial(answer, *told))
+                wakes, self._wakes = self._wakes, True
+            if not wakes:
+                with suppress(RuntimeError):  # the loop was closed
+                    self._running().call_soon_threadsafe(self._hear)
+
+        return heard
+
+    def _hear(self) -> None:
+        with self._lock:
+            heard, self._heard, self._wakes = self._heard, deque(), False
+        for answer in heard:
+            try:
+                answer()
+            except Exception as error:  # noqa: BLE001  (the others must be heard)
+                log_internal_error("hear what became of a job", error)
+
+
+def _has_every_score(job: Job) -> bool:
+    return bool(job.scored) and job.decisions.keys() <= {score.metric for score in job.scored}

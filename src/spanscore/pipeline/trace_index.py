@@ -1,0 +1,646 @@
+"""The index of a ``TraceTable``: open traces, their units and spans, and units that are closed."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from math import inf
+from typing import Any, Final, Literal, NamedTuple
+
+from spanscore.core.codecs.otlp_request import Origin, WireSpan, times_of
+from spanscore.core.codecs.otlp_scan import TIMES_SIZE
+from spanscore.core.score import Outcome
+from spanscore.core.span import UnitKey
+
+__all__ = [
+    "FORGOTTEN",
+    "KEPT_NS",
+    "NO_LINKS",
+    "NO_SPANS",
+    "ORPHANED",
+    "SPAN_BYTES",
+    "Bounds",
+    "BriefUnits",
+    "ClosedKeys",
+    "ClosedUnit",
+    "GatheredUnit",
+    "KeptUnits",
+    "Node",
+    "OpenTrace",
+    "OpenTraces",
+    "PastUnits",
+    "unit_key",
+]
+
+# --- closed keys ----------------------------------------------------------------------------------------------------
+
+# ClosedKeys: which units are over, told from a hash of their ids, and forgotten in the order in which they ended.
+
+_BITS: Final = (1 << 60) - 1
+"""An int of 60 bits takes 32 bytes, one of 64 takes 48."""
+_NONE: Final = -1
+_SLACK: Final = 8
+"""An eighth is forgotten at a time: to take the first of a dict walks over all that were taken before."""
+
+
+class ClosedKeys:
+    """Remembers units by 110 to 160 bytes each: the hash of their trace → that of the root which ended last in it.
+
+    Further roots of that trace have an entry of their own. Python's hash of bytes is keyed per process: ids cannot be made
+    to collide, and do so by chance once in 10¹² look-ups.
+
+    Args:
+        most: entries that are remembered at least; an eighth more at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._roots: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    def add(self, trace_id: bytes, root_id: bytes) -> None:
+        """Remember a unit."""
+        self.add_all([(trace_id, root_id)])
+
+    def add_all(self, ids: Iterable[tuple[bytes, bytes]]) -> None:
+        """Remember units, each by its trace and its root."""
+        roots = self._roots
+        for trace_id, root_id in ids:
+            trace, root = hash(trace_id) & _BITS, hash(root_id) & _BITS
+            before = roots.pop(trace, None)
+            if before is not None and before != root:
+                roots[hash(trace_id + root_id) & _BITS] = 0
+                root = before
+            roots[trace] = root
+        if len(roots) > self._most + self._most // _SLACK:
+            for key in [*islice(roots, len(roots) - self._most)]:
+                del roots[key]
+
+    def discard(self, trace_id: bytes, root_id: bytes) -> None:
+        """Remember a unit no longer, if it is; its trace is."""
+        roots, trace = self._roots, hash(trace_id) & _BITS
+        if roots.get(trace) == hash(root_id) & _BITS:
+            roots[trace] = _NONE
+        else:
+            roots.pop(hash(trace_id + root_id) & _BITS, None)
+
+    def knows(self, trace_id: bytes) -> bool:
+        """Whether a unit of that trace is remembered."""
+        return hash(trace_id) & _BITS in self._roots
+
+    def has(self, trace_id: bytes, root_id: bytes) -> bool:
+        """Whether that unit is remembered."""
+        roots = self._roots
+        root = roots.get(hash(trace_id) & _BITS)
+        if root is None:
+            return False
+        return root == hash(root_id) & _BITS or hash(trace_id + root_id) & _BITS in roots
+
+
+# --- trace nodes ----------------------------------------------------------------------------------------------------
+
+# What a ``TraceTable`` is bound by, gives, and knows of one trace and of one unit in it.
+
+SPAN_BYTES: Final = 400
+"""What a span that waits takes beside its own bytes: 300 to 410 were seen. A trace takes 650 more: ``traces`` bounds that."""
+_MOST_LOOSE: Final = 10_000
+"""Ids of one trace that are remembered for the sake of their children alone; past them the older half is forgotten."""
+
+
+Links = dict[bytes, bytes]
+"""Ids of spans → their parents' ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``settings.serving.Units``, times in nanoseconds; ``bytes`` and ``traces`` are for the caller to hold."""
+
+    quiet_ns: int = 2_000_000_000
+    orphan_wait_ns: int = 60_000_000_000
+    max_age_ns: int = 3_600_000_000_000
+    max_spans: int = 2_000
+    max_bytes: int = 16_000_000
+    traces: int = 100_000
+    bytes: int = 512_000_000
+    late: Literal["count", "rescore"] = "count"
+
+
+class ClosedUnit(NamedTuple):
+    """A unit that is over.
+
+    Attributes:
+        root: its top-most span.
+        spans: the claimed ones, root included, in the order in which they came; empty where it is not followed.
+        outcome: None = whole; INCOMPLETE (by age, spans, bytes, a shutdown, or a late root), NOT_SAMPLED (it is not followed).
+        revision: how often it was closed before.
+        bytes: of its spans, as ``TraceTable.bytes``.
+        unread: ids of its spans that are not claimed → their parents' ids; empty if it is not followed.
+        has_late_root: its root came when other spans of it had been given up.
+    """
+
+    root: WireSpan
+    spans: Sequence[WireSpan]
+    outcome: Outcome | None
+    revision: int
+    bytes: int
+    unread: Links
+    has_late_root: bool = False
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not whole; None if no more is known than its outcome."""
+        return "late_root" if self.has_late_root and self.outcome is Outcome.INCOMPLETE else None
+
+    @property
+    def key(self) -> UnitKey:
+        """Its name everywhere else, which nobody asks for of most."""
+        return unit_key(self.root)
+
+
+def unit_key(root: WireSpan) -> UnitKey:
+    """Return the name that a unit has everywhere else."""
+    return UnitKey(int.from_bytes(root[0], "big"), int.from_bytes(root[1], "big"))
+
+
+NO_SPANS: Final[dict[int, WireSpan]] = {}
+"""Of every unit that is not followed: a dict less for the garbage collector to look at."""
+NO_LINKS: Final[Links] = {}
+"""Likewise."""
+
+
+class GatheredUnit:
+    """A unit whose root is known, from then until it is forgotten.
+
+    Attributes:
+        spans: arrival → span; empty of one that is not followed.
+        unread: ids of spans that are not claimed → their parents' ids; likewise.
+        count: of its claimed spans, whether they are kept or not.
+        bytes: of the kept ones.
+        ids: of spans that are not claimed.
+        since_ns: when the first of them came.
+        last_ns: when the latest span of it came, claimed or not.
+        has_late_root: its root came when other spans of it had been given up.
+        closed: it was handed on.
+        kept: it was, and its spans are kept for a next revision.
+        end_ns: the latest end among the root and the spans that came after it, since the epoch; 0 if no time is known.
+    """
+
+    __slots__ = (
+        "bytes", "closed", "count", "end_ns", "followed", "has_late_root", "ids", "kept", "last_ns", "revision", "root",
+        "since_ns", "spans", "trace", "unread",
+    )  # fmt: skip
+
+    def __init__(self, trace: OpenTrace, root: WireSpan, since_ns: int, last_ns: int, followed: bool) -> None:
+        self.trace = trace
+        self.root = root
+        self.followed = followed
+        self.spans: dict[int, WireSpan] = {} if followed else NO_SPANS
+        self.unread: Links = {} if followed else NO_LINKS
+        self.count = self.bytes = self.ids = self.revision = 0
+        self.since_ns = since_ns
+        self.last_ns = last_ns
+        self.has_late_root = self.closed = self.kept = False
+        times = times_of(root)
+        self.end_ns = 0 if times is None else times[1]
+
+    @property
+    def key(self) -> UnitKey:
+        """Its name everywhere else."""
+        return unit_key(self.root)
+
+    def add(self, span: WireSpan, arrival: int) -> int:
+        """Add a claimed span; return the bytes that are kept of it."""
+        self.count += 1
+        if not self.followed and self.root is not span:
+            return 0
+        size = len(span[4]) + SPAN_BYTES
+        self.bytes += size
+        if self.followed:
+            self.spans[arrival] = span
+        return size
+
+    def is_too_large(self, bounds: Bounds) -> bool:
+        """Whether it has too many spans, or bytes."""
+        return self.count > bounds.max_spans or self.bytes > bounds.max_bytes
+
+
+class OpenTrace:
+    """The spans of one trace, by their ids.
+
+    Attributes:
+        nodes: span id → its unit; None = it is not claimed, and no claimed span is above it; an int = its parent has not
+            come, or waits itself, and this is when it came (no two of a table came at the same time).
+        waiting: parent's id → what waits for it: a claimed span, or the id of another.
+        units: open ones.
+        bytes: of the claimed spans in ``waiting``.
+        kept: closed units whose spans are kept.
+        loose: ids of no unit, of spans that are not claimed or came too late.
+        dead: ids of closed units, roughly.
+        forgot: ids of its closed units, so what comes may be of these.
+        gave_up: spans of which the parent did not come, so it may come now.
+        over_ns: when its first unit closed: what has come since, and has no parent, may be of that.
+        spare: it has no open unit, and no claimed span waits.
+        check_ns: when to look for spans that have waited for too long.
+    """
+
+    __slots__ = (
+        "bytes", "check_ns", "dead", "forgot", "gave_up", "id", "kept", "last_ns", "loose", "nodes", "over_ns", "spare",
+        "units", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, trace_id: bytes, now_ns: int, check_ns: int) -> None:
+        self.id = trace_id
+        self.nodes: dict[bytes, Node] = {}
+        self.waiting: dict[bytes, list[WireSpan | bytes]] = {}
+        self.over_ns: float = inf
+        self.last_ns = now_ns
+        self.check_ns = check_ns
+        self.spare = self.forgot = self.gave_up = False
+        self.units = self.bytes = self.kept = self.loose = self.dead = 0
+
+    def arrival(self, entry: WireSpan | bytes) -> int:
+        """Return when something came that waits."""
+        return self.nodes[entry if entry.__class__ is bytes else entry[1]]  # type: ignore[return-value, index]
+
+    def tops(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
+        """Take out what came by then and whose parent did not come, by that parent; None = whenever it came."""
+        for parent_id in [parent_id for parent_id in self.waiting if parent_id not in self.nodes]:
+            group = self.waiting.pop(parent_id, [])
+            split = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
+            if split < len(group):
+                self.waiting[parent_id] = group[split:]
+            if split:
+                yield parent_id, group[:split]
+
+    def forget_closed(self) -> None:
+        """Forget the ids of units that are over."""
+        self.forgot = True
+        self.nodes = {
+            span_id: node
+            for span_id, node in self.nodes.items()
+            if node.__class__ is not GatheredUnit or not node.closed or node.kept
+        }
+        self.dead = 0
+
+    def forget_loose(self) -> int:
+        """Forget the older half of the ids of no unit, if they are too many; return how many."""
+        if self.loose <= _MOST_LOOSE:
+            return 0
+        loose = self._loose()
+        old = set(loose[: len(loose) // 2])
+        for parent_id, group in [*self.waiting.items()]:
+            self.waiting[parent_id] = [entry for entry in group if entry not in old]
+            if not self.waiting[parent_id]:
+                del self.waiting[parent_id]
+        for span_id in old:
+            del self.nodes[span_id]
+        self.loose -= len(old)
+        return len(old)
+
+    def _loose(self) -> list[bytes]:
+        """Return the ids of no unit in the order in which they came."""
+        waiting = {entry for group in self.waiting.values() for entry in group if entry.__class__ is bytes}
+        gone = (None, ORPHANED, FORGOTTEN)
+        return [span_id for span_id, node in self.nodes.items() if node in gone or span_id in waiting]
+
+
+Node = GatheredUnit | int | None
+
+
+def _make_tombstone() -> GatheredUnit:
+    """Return what stands for a unit of which nothing is known but that its spans need not wait."""
+    nothing = WireSpan(b"", b"", b"", False, b"", Origin(b"", b"", ""))
+    unit = GatheredUnit(OpenTrace(b"", 0, 0), nothing, 0, 0, False)
+    unit.closed = unit.kept = True
+    return unit
+
+
+FORGOTTEN: Final = _make_tombstone()
+"""The unit of late spans whose unit is remembered as closed, and no more."""
+ORPHANED: Final = _make_tombstone()
+"""The unit of orphans, for spans below them that come later."""
+
+
+# --- trace books ----------------------------------------------------------------------------------------------------
+
+# The books of a ``TraceTable``: which traces are open, which units are over, which of those have their spans kept.
+
+KEPT_NS: Final = 300_000_000_000
+"""How long the spans of a closed unit are kept for its next revision."""
+_DECIDED: Final = 100_000
+_DROPPED: Final = 1_000_000
+"""Closed units that are remembered, those that were followed and the others: a span that is sent again is no second unit."""
+_GIVEN_UP: Final = 100_000
+"""Parents that never came, remembered likewise."""
+_ENDS: Final = 10_000
+"""Traces of which it is remembered when their units ended, the latest ones, and twice as many at most: 0.3 kB each."""
+_IDS_PER_TRACE: Final = 10
+"""Ids remembered, on average over ``Bounds.traces``, at some 150 bytes; past them those of unclaimed spans are forgotten."""
+_NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
+_closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
+_brief: Callable[[type[BriefUnit], tuple[object, ...]], BriefUnit] = tuple.__new__
+"""Half of what the constructors of named tuples take."""
+
+
+class PastUnits:
+    """Remembers units that are over, and parents that were given up."""
+
+    def __init__(self) -> None:
+        self._decided, self._dropped = ClosedKeys(_DECIDED), ClosedKeys(_DROPPED)
+        self._given_up, self._ambient = ClosedKeys(_GIVEN_UP), ClosedKeys(_GIVEN_UP)
+        self._ends: dict[bytes, int | WireSpan] = {}
+
+    def close(self, unit: GatheredUnit) -> None:
+        """Remember a unit."""
+        trace_id, root_id, *_ = unit.root
+        (self._decided if unit.followed else self._dropped).add(trace_id, root_id)
+        if unit.end_ns:
+            self._ends[trace_id] = max(unit.end_ns, self._ended_ns(trace_id, -1))
+            self._forget_ends()
+
+    def _ended_ns(self, trace_id: bytes, unknown: float) -> Any:
+        """Return when the latest closed unit of a trace ended, or a number for a trace of which that is not known."""
+        end = self._ends.get(trace_id)
+        if not isinstance(end, WireSpan):
+            return unknown if end is None else end
+        times = times_of(end)
+        return unknown if times is None else times[1]
+
+    def _forget_ends(self) -> None:
+        if len(self._ends) > 2 * _ENDS:
+            self._ends = dict(islice(self._ends.items(), _ENDS, None))
+
+    def is_new_work(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
+        """Whether a span began when its unit had ended, as far as is known: it is the work of a later call.
+
+        Some instrumentations leave a span current that has ended, and the next calls of the thread become its children.
+
+        Args:
+            span: a claimed span, or the id of another.
+            unit: the unit of its parent; `FORGOTTEN` = any closed unit of its trace.
+        """
+        if isinstance(span, bytes) or unit is ORPHANED or (times := times_of(span)) is None:
+            return False
+        start_ns, end_ns = times
+        if unit is FORGOTTEN:
+            return bool(start_ns > self._ended_ns(span.trace_id, inf))
+        if unit.end_ns and start_ns > unit.end_ns and span.origin.resource == unit.root.origin.resource:
+            return True
+        unit.end_ns = max(unit.end_ns, end_ns)
+        return False
+
+    def drop(self, roots: Sequence[WireSpan]) -> None:
+        """Remember units that were not followed, by their roots."""
+        self._dropped.add_all([root[:2] for root in roots])
+        self._ends.update([(root[0], root) for root in roots if len(root[4]) == TIMES_SIZE])
+        self._forget_ends()
+
+    def knows(self, trace_id: bytes) -> bool:
+        """Whether anything of a trace is over."""
+        return self._dropped.knows(trace_id) or self._decided.knows(trace_id) or self._given_up.knows(trace_id)
+
+    def give_up(self, trace_id: bytes, parent_id: bytes, *, ambient: bool) -> None:
+        """Remember that a parent did not come; ``ambient``: what is below it is of no unit that has closed."""
+        self._given_up.add(trace_id, parent_id)
+        if ambient:
+            self._ambient.add(trace_id, parent_id)
+
+    def recall(self, trace: OpenTrace) -> None:
+        """Tell a trace whether anything of it is over."""
+        if self._dropped.knows(trace.id) or self._decided.knows(trace.id):
+            trace.forgot, trace.over_ns = True, -1
+        trace.gave_up = self._given_up.knows(trace.id)
+
+    def is_over(self, trace: OpenTrace, root_id: bytes) -> bool:
+        """Whether that is the root of a closed unit of which the ids were forgotten."""
+        return trace.forgot and (self._dropped.has(trace.id, root_id) or self._decided.has(trace.id, root_id))
+
+    def comes_late(self, trace_id: bytes, span_id: bytes) -> bool:
+        """Note that a claimed span came; return whether it had been given up."""
+        self._ambient.discard(trace_id, span_id)
+        return self._given_up.has(trace_id, span_id)
+
+    def is_ambient(self, trace_id: bytes, parent_id: bytes) -> bool:
+        """Whether that parent did not come, and units may be below it."""
+        return self._ambient.has(trace_id, parent_id)
+
+
+class OpenTraces:
+    """The traces of which ids are remembered, by their latest span.
+
+    Args:
+        most: of those without anything that is claimed; the oldest makes room.
+
+    Attributes:
+        spare: traces without an open unit and without a claimed span that waits.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._most_ids = most * _IDS_PER_TRACE
+        self._ids = 0
+        self.by_id: OrderedDict[bytes, OpenTrace] = OrderedDict()
+        self.spare: OrderedDict[OpenTrace, None] = OrderedDict()
+
+    def begin(self, trace: OpenTrace) -> OpenTrace:
+        """Open a trace."""
+        self.by_id[trace.id] = trace
+        return trace
+
+    def touch(self, trace: OpenTrace, now_ns: int) -> None:
+        """Note that a span came."""
+        trace.last_ns = now_ns
+        self.by_id.move_to_end(trace.id)
+        if trace.spare:
+            self.spare.move_to_end(trace)
+
+    def has_room(self, trace: OpenTrace) -> bool:
+        """Forget spare traces until there is room for an id of one; False: there are no others."""
+        while self._ids >= self._most_ids:
+            oldest = next(iter(self.spare), trace)
+            if oldest is trace:
+                return False
+            self.drop(oldest)
+        return True
+
+    def use(self, trace: OpenTrace) -> None:
+        """Note that a trace has an open unit, or a claimed span that waits."""
+        if trace.spare:
+            trace.spare = False
+            del self.spare[trace]
+
+    def loosen(self, trace: OpenTrace) -> None:
+        """Note that a trace has one more id of no unit."""
+        trace.loose += 1
+        self._ids += 1 - trace.forget_loose()
+        self.lay_aside(trace)
+
+    def put_gone(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
+        """Note the id of a span whose unit is over, and return what stands for that."""
+        gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
+        self.loosen(trace)
+        return gone
+
+    def tighten(self, trace: OpenTrace) -> None:
+        """Note that an id was of no unit, and is so no longer."""
+        trace.loose -= 1
+        self._ids -= 1
+
+    def note(self, unit: GatheredUnit) -> None:
+        """Note that a unit has one more id of a span that is not claimed."""
+        unit.ids += 1
+        self._ids += 1
+
+    def bury(self, unit: GatheredUnit) -> None:
+        """Forget the spans of a closed unit, its ids when they are worth a walk, and its trace if nothing else is in it."""
+        trace = unit.trace
+        trace.dead += unit.count + unit.ids
+        self._ids -= unit.ids
+        unit.spans, unit.unread, unit.ids = NO_SPANS, NO_LINKS, 0
+        busy = trace.units or trace.bytes
+        if not (busy or trace.loose or trace.kept):
+            self.drop(trace)
+            return
+        if not busy or trace.dead * 2 > len(trace.nodes):
+            trace.forget_closed()
+        self.lay_aside(trace)
+
+    def drop(self, trace: OpenTrace) -> None:
+        """Forget a trace; its units know it, so nothing would be freed before the garbage collector comes if it knew them."""
+        if self.by_id.get(trace.id) is trace:
+            del self.by_id[trace.id]
+            self._ids -= trace.loose
+            trace.nodes.clear()
+            trace.waiting.clear()
+            if trace.spare:
+                del self.spare[trace]
+
+    def lay_aside(self, trace: OpenTrace) -> None:
+        """Note that nothing of a trace is claimed and open, if that is so."""
+        if trace.spare or trace.units or trace.bytes or self.by_id.get(trace.id) is not trace:
+            return
+        trace.spare = True
+        self.spare[trace] = None
+        if len(self.spare) > self._most:
+            self.drop(next(iter(self.spare)))
+
+
+class KeptUnits:
+    """Closed units whose spans are kept for a next revision, in the order in which they closed.
+
+    Args:
+        traces: told when one is let go.
+        most_bytes: of spans; past them the oldest is let go.
+    """
+
+    def __init__(self, traces: OpenTraces, most_bytes: int) -> None:
+        self._traces = traces
+        self._most_bytes = most_bytes
+        self.units: OrderedDict[GatheredUnit, None] = OrderedDict()
+        self.bytes = 0
+
+    def keep(self, unit: GatheredUnit) -> None:
+        """Keep the spans of a closed unit, if there is room for them."""
+        unit.kept = True
+        unit.trace.kept += 1
+        self.units[unit] = None
+        self.bytes += unit.bytes
+        self._traces.lay_aside(unit.trace)
+        while self.bytes > self._most_bytes:
+            self.let_go(next(iter(self.units)))
+
+    def take(self, unit: GatheredUnit) -> bool:
+        """Keep a unit no longer, as it is open again. False: it was not kept."""
+        if unit not in self.units:
+            return False
+        del self.units[unit]
+        self.bytes -= unit.bytes
+        unit.kept = False
+        unit.trace.kept -= 1
+        return True
+
+    def let_old_go(self, last_ns: int) -> None:
+        """Forget the spans of those that nothing came of since."""
+        for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.units)]:
+            self.let_go(unit)
+
+    def let_go(self, unit: GatheredUnit) -> None:
+        """Forget the spans of a unit."""
+        self.take(unit)
+        self._traces.bury(unit)
+
+
+class BriefUnit(NamedTuple):
+    """A unit that came whole in one request, that no rate takes and that is all of its trace.
+
+    Attributes:
+        root: its top-most span.
+        ids: of its claimed spans.
+        arrival: when it came, as ``OpenTrace`` counts it.
+        last_ns: when it came.
+        bytes: of its root, and 400.
+    """
+
+    root: WireSpan
+    ids: Mapping[bytes, bytes]
+    arrival: int
+    last_ns: int
+    bytes: int
+
+    @property
+    def key(self) -> UnitKey:
+        """Its name everywhere else."""
+        return unit_key(self.root)
+
+
+class BriefUnits:
+    """Brief units of whose traces nothing more has come, in the order in which they came. Nearly every unit is one.
+
+    Only a trace of which more comes is worth an ``OpenTrace``.
+
+    Args:
+        past: remembers the units that are over.
+    """
+
+    def __init__(self, past: PastUnits) -> None:
+        self._past = past
+        self._units: OrderedDict[bytes, BriefUnit] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def __contains__(self, trace_id: bytes) -> bool:
+        return trace_id in self._units
+
+    def __iter__(self) -> Iterator[BriefUnit]:
+        return iter(self._units.values())
+
+    def add(self, root: WireSpan, ids: Mapping[bytes, bytes], arrival: int, now_ns: int) -> int:
+        """Keep a unit and return its bytes; 0: more is known of its trace, and it is not kept."""
+        trace_id, _, _, _, raw, _ = root
+        if trace_id in self._units or self._past.knows(trace_id):
+            return 0
+        size = len(raw) + SPAN_BYTES
+        self._units[trace_id] = _brief(BriefUnit, (root, ids, arrival, now_ns, size))
+        return size
+
+    def take(self, trace_id: bytes) -> BriefUnit | None:
+        """Return the unit of a trace, and forget it; None where there is none."""
+        return self._units.pop(trace_id, None)
+
+    def over(self, last_ns: int) -> list[ClosedUnit]:
+        """Return those that came by then, and forget them."""
+        units, closed = self._units, list[ClosedUnit]()
+        for root, _, _, came_ns, size in units.values():
+            if came_ns > last_ns:
+                break
+            closed.append(_closed(ClosedUnit, (root, (), _NOT_SAMPLED, 0, size, NO_LINKS)))
+        for _ in closed:
+            units.popitem(last=False)
+        self._past.drop([unit[0] for unit in closed])
+        return closed

@@ -1,1 +1,0 @@
-"""Units → jobs → scores, on the loop."""

@@ -1,1 +1,0 @@
-"""Spans → units: assembled, counted, held until their scores are there, let go."""

@@ -1,0 +1,115 @@
+"""The engine alone: what is begun when, and what is posted of it."""
+
+import asyncio
+
+from tests.pipeline.parts import Answers, Computes, Critic, a_sampled_unit
+from tests.pipeline.virtual_time import now_s, run
+
+from spanscore.pipeline.engine import Engine
+from spanscore.pipeline.evaluation import Evaluation
+from spanscore.pipeline.jobs import Pipeline
+from spanscore.pipeline.queues import MemoryQueue
+
+
+class Posts(list):
+    """What was posted, and when."""
+
+    def add(self, result):
+        self.append((round(now_s(), 3), [score.metric for score in result.scores], result.over))
+
+
+def an_engine(*metrics, posts, **more):
+    evaluation = Evaluation({metric.name: metric for metric in metrics})
+    return Engine(MemoryQueue(), Pipeline([]), evaluation, post=posts.add, **more)
+
+
+def posted(*metrics, units=1, for_s=100.0, **more):
+    """Return what is posted of so many units that came at once."""
+    posts, names = Posts(), [metric.name for metric in metrics]
+
+    async def work():
+        engine = an_engine(*metrics, posts=posts, **more)
+        give(engine, units, *names)
+        await asyncio.sleep(for_s)
+        await stop(engine)
+
+    run(work())
+    return posts
+
+
+def give(engine, units, *names):
+    for number in range(units):
+        engine.queue.reserve(0)
+        engine._accept([a_sampled_unit(number, *names)])
+
+
+async def stop(engine):
+    engine._stopped = True
+    await engine._stop(1.0)
+
+
+def test_scores_that_come_together_are_posted_together():
+    assert posted(Computes("one"), Computes("other")) == [(0, ["one", "other"], True)]
+
+
+def test_what_ends_at_once_is_posted_together_before_its_job_is_over():
+    found = posted(Computes("one", 1), Computes("other", 1), Computes("slow", 5))
+
+    assert found == [(1, ["one", "other"], False), (5, ["slow"], True)]
+
+
+def test_a_unit_of_which_nothing_computes_leaves_its_worker():
+    found = posted(Critic(Answers(50), "asks"), Computes("own", 50), Computes("quick"), units=5, workers=1)
+
+    assert [when for when, metrics, _ in found if metrics == ["quick"]] == [0, 0.2, 0.4, 0.6, 0.8]
+
+
+def test_with_a_judge_that_answers_soon_no_more_are_begun_than_there_are_workers():
+    found = posted(Critic(Answers(0.05)), units=6, workers=2)
+
+    assert [when for when, *_ in found] == [0.05, 0.05, 0.1, 0.1, 0.15, 0.15]
+
+
+def test_what_is_in_at_the_end_is_posted_and_every_place_given_back():
+    posts = Posts()
+
+    async def work():
+        engine = an_engine(Computes(), Critic(Answers(50)), posts=posts, workers=1)
+        give(engine, 3, "computes", "critic")
+        await asyncio.sleep(0.3)
+        await stop(engine)
+        return len(engine.queue), asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert run(work()) == (0, set())
+    in_time = [(0, ["computes"], False), (0.2, ["computes"], False)]
+    assert posts == [*in_time, *[(0.3, ["critic"], False)] * 2]  # what was asked in vain may have to be paid
+
+
+class ToldTurns:
+    """Rests as it is told, and then no more."""
+
+    def __init__(self, *rests_s):
+        self.left = list(rests_s)
+
+    def rest_s(self):
+        return self.left.pop(0) if self.left else 0.0
+
+
+def test_while_it_gives_way_no_job_is_made_and_then_they_are():
+    found = posted(Computes(), units=3, turns=ToldTurns(0.0, 2.0, 0.0, 3.0))
+
+    assert [when for when, *_ in found] == [0, 2, 5]
+
+
+def test_what_waits_as_it_gives_way_is_given_up_at_the_end():
+    posts = Posts()
+
+    async def work():
+        engine = an_engine(Computes(), posts=posts, turns=ToldTurns(50.0))
+        give(engine, 3, "computes")
+        await asyncio.sleep(1)
+        await stop(engine)
+        assert len(engine.queue) == 0
+
+    run(work())
+    assert posts == []

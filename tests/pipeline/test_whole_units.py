@@ -1,0 +1,28 @@
+"""WholeUnits: the last units stay with their spans, in bounded memory."""
+
+from __future__ import annotations
+
+from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.pipeline.decisions import WholeUnits
+
+
+def make_unit(number: int) -> Unit:
+    key = UnitKey(1, number)
+    return Unit(key, (SpanData(1, number, None, "run", start_ns=1, end_ns=2),))
+
+
+def test_the_oldest_goes_first() -> None:
+    kept = WholeUnits()
+    for number in range(1, 151):
+        kept.keep(make_unit(number), 100)
+
+    assert [unit.key.span_id for unit in kept.units()] == [*range(51, 151)]
+
+
+def test_content_is_bounded_and_a_unit_above_the_bound_puts_none_out() -> None:
+    kept = WholeUnits()
+    for number in range(1, 6):
+        kept.keep(make_unit(number), 1_500_000)
+    kept.keep(make_unit(6), 5_000_000)
+
+    assert [unit.key.span_id for unit in kept.units()] == [4, 5]
