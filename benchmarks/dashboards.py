@@ -27,9 +27,9 @@ from typing import Any
 from uuid import uuid4
 
 import yaml
+from tests.capture.otlp.told import logs, result
 from tests.integrations.stage import dashboards, panels
 from tests.live import rag
-from tests.receivers.otlp.told import logs, result
 from tests.servers import kafka, prometheus
 from tests.servers.kafka import Kafka
 from tests.servers.openai_api import OpenAIServer

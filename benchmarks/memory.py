@@ -139,7 +139,7 @@ def _settle(scorer: OnlineScorer) -> None:
     """Let what lingers for a moment be swept: the clock is put forward."""
     _flush(scorer)
     later_ns = time.time_ns() + 60_000_000_000
-    with patch("spanscore.receivers.callback.handler.time_ns", lambda: later_ns):
+    with patch("spanscore.capture.callback.handler.time_ns", lambda: later_ns):
         if left := scorer.handler.memory.remembered():
             raise RuntimeError(f"{left} runs are still remembered")
 

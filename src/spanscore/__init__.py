@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spanscore.capture.callback.handler import SpanCallbackHandler as SpanCallbackHandler
+    from spanscore.capture.processor.log_processor import ScoringLogRecordProcessor as ScoringLogRecordProcessor
+    from spanscore.capture.processor.processor import ScoringSpanProcessor as ScoringSpanProcessor
     from spanscore.config.capture import Extract as Extract
     from spanscore.config.sampling import Rule as Rule
     from spanscore.core.codecs.langchain import sample_from_messages as sample_from_messages
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
     from spanscore.errors import SpanscoreError as SpanscoreError
     from spanscore.judges import judge as judge
     from spanscore.metrics.function import metric as metric
-    from spanscore.receivers.callback.handler import SpanCallbackHandler as SpanCallbackHandler
-    from spanscore.receivers.processor.log_processor import ScoringLogRecordProcessor as ScoringLogRecordProcessor
-    from spanscore.receivers.processor.processor import ScoringSpanProcessor as ScoringSpanProcessor
     from spanscore.replay.explaining import explain as explain
     from spanscore.scorer import OnlineScorer as OnlineScorer
 
@@ -49,9 +49,9 @@ _PUBLIC = {
     "SampleError": "spanscore.errors",
     "Score": "spanscore.core.score",
     "SingleTurnSample": "spanscore.core.sample",
-    "ScoringLogRecordProcessor": "spanscore.receivers.processor.log_processor",
-    "ScoringSpanProcessor": "spanscore.receivers.processor.processor",
-    "SpanCallbackHandler": "spanscore.receivers.callback.handler",
+    "ScoringLogRecordProcessor": "spanscore.capture.processor.log_processor",
+    "ScoringSpanProcessor": "spanscore.capture.processor.processor",
+    "SpanCallbackHandler": "spanscore.capture.callback.handler",
     "SpanscoreError": "spanscore.errors",
     "ToolCall": "spanscore.core.sample",
     "ToolMessage": "spanscore.core.sample",

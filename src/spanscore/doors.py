@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from spanscore import semconv
+from spanscore.capture.callback.model_metrics import ModelMetrics
+from spanscore.capture.other_scorers import Identity, recorded_by_others
+from spanscore.capture.submitted import SubmittedSamples
 from spanscore.core.job import ReplayState
 from spanscore.core.log import log_once
 from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
 from spanscore.line.build import Line
 from spanscore.line.given import id_of, only_unit
-from spanscore.receivers.beside import Identity, recorded_by_others
-from spanscore.receivers.callback.model_metrics import ModelMetrics
-from spanscore.receivers.submitted import SubmittedSamples
 
 if TYPE_CHECKING:
+    from spanscore.capture.callback.attachment import Attachment
+    from spanscore.capture.callback.runs import RunMemory
+    from spanscore.capture.otlp.external_scores import ExternalScores
+    from spanscore.capture.otlp.spans import OtlpSpans
+    from spanscore.capture.otlp.streams import TableCounts
+    from spanscore.capture.processor.external_spans import ExternalSpans
+    from spanscore.capture.stored import StoredUnits
     from spanscore.config.units import Units
-    from spanscore.receivers.callback.attachment import Attachment
-    from spanscore.receivers.callback.memory import RunMemory
-    from spanscore.receivers.otlp.external_scores import ExternalScores
-    from spanscore.receivers.otlp.spans import OtlpSpans
-    from spanscore.receivers.otlp.streams import TableCounts
-    from spanscore.receivers.processor.external_spans import ExternalSpans
-    from spanscore.receivers.stored import StoredUnits
 
 __all__ = ["Doors"]
 
@@ -151,11 +151,10 @@ class Doors:
         ]
 
     def _attach(self) -> Attachment:
-        from spanscore.receivers.callback.attachment import Attachment
-        from spanscore.receivers.callback.handler import SpanCallbackHandler
-        from spanscore.receivers.callback.install import Installation
-        from spanscore.receivers.callback.neighbours import announce, neighbours
-        from spanscore.receivers.callback.recorder import Recorder
+        from spanscore.capture.callback.attachment import Attachment, Installation
+        from spanscore.capture.callback.handler import SpanCallbackHandler
+        from spanscore.capture.callback.model_metrics import announce, neighbours
+        from spanscore.capture.callback.recorder import Recorder
 
         line, capture = self._line, self._line.settings.capture
         ready, replaced, captures = self._ready, self._on_replaced(), capture.enabled
@@ -194,8 +193,8 @@ class Doors:
         return made
 
     def _hear_others(self) -> ExternalSpans:
-        from spanscore.receivers.processor.external_spans import ExternalSpans
-        from spanscore.receivers.scopes import Scopes
+        from spanscore.capture.processor.external_spans import ExternalSpans
+        from spanscore.capture.scopes import Scopes
         from spanscore.samples.normalizers.registry import Translator
 
         line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
@@ -221,9 +220,9 @@ class Doors:
         return made
 
     def _hear_the_wire(self, units: Units) -> OtlpSpans:
-        from spanscore.receivers.otlp.claims import WireClaims
-        from spanscore.receivers.otlp.spans import OtlpSpans
-        from spanscore.receivers.otlp.streams import bounds_of
+        from spanscore.capture.otlp.claims import WireClaims
+        from spanscore.capture.otlp.spans import OtlpSpans
+        from spanscore.capture.otlp.streams import bounds_of
         from spanscore.samples.normalizers.registry import Translator
 
         line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
@@ -245,14 +244,14 @@ class Doors:
         return made
 
     def _external_scores(self) -> ExternalScores:
-        from spanscore.receivers.otlp.external_scores import ExternalScores
+        from spanscore.capture.otlp.external_scores import ExternalScores
 
         telemetry = self._line.telemetry
         own = [(name, metric.evaluator_version) for name, metric in self._line.metrics.items()]
         return ExternalScores(_nowhere if telemetry is None else telemetry.count, own)
 
     def _read_again(self) -> StoredUnits:
-        from spanscore.receivers.stored import StoredUnits
+        from spanscore.capture.stored import StoredUnits
 
         line = self._line
 
@@ -308,7 +307,7 @@ def _nowhere(*_: object) -> None: ...
 
 
 def _told_of(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
-    from spanscore.receivers.otlp.counts import OVERLOADS
+    from spanscore.capture.otlp.requests import OVERLOADS
 
     counts = spans.counts
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from spanscore.core.log import log_once
 
 if TYPE_CHECKING:
+    from spanscore.capture.callback.handler import SpanCallbackHandler
+    from spanscore.capture.otlp.spans import OtlpSpans
+    from spanscore.capture.processor.external_spans import ExternalSpans
+    from spanscore.capture.stored import StoredUnits
     from spanscore.config.units import Units
     from spanscore.doors import Doors
     from spanscore.line.build import Line
-    from spanscore.receivers.callback.handler import SpanCallbackHandler
-    from spanscore.receivers.otlp.spans import OtlpSpans
-    from spanscore.receivers.processor.external_spans import ExternalSpans
-    from spanscore.receivers.stored import StoredUnits
 
 __all__ = ["RunsTaken"]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 from spanscore.by_id import UnitsById
+from spanscore.capture.callback.model_metrics import neighbours
 from spanscore.config.capture import Capture, Extract
 from spanscore.config.collect import Collect
 from spanscore.config.durable import RemoteScoring, Spool
@@ -30,7 +31,6 @@ from spanscore.line.life import Holder, Life
 from spanscore.line.spans_file import spans_file_of
 from spanscore.outputs.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
-from spanscore.receivers.callback.neighbours import neighbours
 from spanscore.runs_taken import RunsTaken
 
 if TYPE_CHECKING:

@@ -9,11 +9,19 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.capture.otlp.builders import a_wire_span, taken
 from tests.contracts.found import failing, implementations, never_failing
 from tests.live import QUESTION, a_trace, rag
-from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import ScoringSpanProcessor, SingleTurnSample
+from spanscore.capture.callback.handler import SpanCallbackHandler
+from spanscore.capture.callback.recorder import Recorder
+from spanscore.capture.otlp.claims import WireClaims
+from spanscore.capture.otlp.spans import OtlpSpans
+from spanscore.capture.processor.external_spans import ExternalSpans
+from spanscore.capture.scopes import Scopes
+from spanscore.capture.stored import StoredUnits
+from spanscore.capture.submitted import SubmittedSamples
 from spanscore.core.event_queue import EventQueue
 from spanscore.core.sample import Samples
 from spanscore.core.span import UnitKey
@@ -21,14 +29,6 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.trace_index import Bounds
 from spanscore.protocols import Receiver, UnitListener
-from spanscore.receivers.callback.handler import SpanCallbackHandler
-from spanscore.receivers.callback.recorder import Recorder
-from spanscore.receivers.otlp.claims import WireClaims
-from spanscore.receivers.otlp.spans import OtlpSpans
-from spanscore.receivers.processor.external_spans import ExternalSpans
-from spanscore.receivers.scopes import Scopes
-from spanscore.receivers.stored import StoredUnits
-from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.samples.normalizers.registry import Translator
 from spanscore.semconv import OPERATION_NAME
 from spanscore.testing import ReceiverContract, make_span, make_unit
@@ -118,7 +118,7 @@ MADE: dict[type, Callable[..., Receiver]] = {
 """How each is made, and how a unit comes in by it."""
 
 
-@pytest.mark.parametrize("kind", implementations("receivers", Receiver))
+@pytest.mark.parametrize("kind", implementations("capture", Receiver))
 class TestReceivers(ReceiverContract):
     @pytest.fixture(autouse=True)
     def _of(self, kind: type) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.capture.otlp.test_copies import copy_of, make_unit
 from tests.durable.application import METRICS, SETTINGS, TOKEN, application, run, token_file
 from tests.live import identity_holds
-from tests.receivers.otlp.test_copies import copy_of, make_unit
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port
 from tests.service.process import ROOT, Serving, serving

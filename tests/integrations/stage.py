@@ -29,8 +29,8 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from tests.capture.otlp.told import logs, result
 from tests.live import Failing, Grounded, model, rag
-from tests.receivers.otlp.told import logs, result
 from tests.servers.jaeger import Jaeger
 from tests.servers.phoenix import Phoenix
 from tests.servers.prometheus import Prometheus
@@ -38,6 +38,7 @@ from tests.servers.server import free_port, poll
 from tests.servers.zipkin import Zipkin
 
 from spanscore import OnlineScorer, semconv
+from spanscore.capture.otlp.external_scores import results_in_logs
 from spanscore.config import Budget, Capture, Collect, Compare, JudgeSettings, Outputs, Sampling, Units
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
@@ -47,7 +48,6 @@ from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.records import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
 from spanscore.outputs.aggregates import Point
-from spanscore.receivers.otlp.evaluations import results_in_logs
 from spanscore.testing import ScriptedJudge
 
 INTEGRATIONS = Path(__file__).parents[2] / "integrations"

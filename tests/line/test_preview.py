@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableLambda
+from tests.capture.processor.traced import ask, scoring
 from tests.judges.models import Answers
 from tests.live import QUESTION, Grounded, a_line, rag
-from tests.receivers.processor.traced import ask, scoring
 
 from spanscore import ConfigurationError, Rule, SingleTurnSample, semconv
 from spanscore.config import Budget, Capture, JudgeSettings, RuleCondition, Sampling

@@ -10,8 +10,8 @@ from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.capture.otlp.builders import a_wire_span, taken
 from tests.live import ANSWER, QUESTION, a_line, identity_holds
-from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import semconv
 from spanscore.config import Units

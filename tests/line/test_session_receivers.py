@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.capture.processor.traced import SCOPE, running, scoring
 from tests.line.sessions import Turns, ends
 from tests.line.test_received import agent, send
 from tests.live import a_line, identity_holds
-from tests.receivers.processor.traced import SCOPE, running, scoring
 
 from spanscore import SingleTurnSample, semconv, session
 from spanscore.config import Sampling, Sessions

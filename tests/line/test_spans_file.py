@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from tests.capture.processor.traced import SCOPE, TURN, Answered, Exported, ask
 from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_line, rag
-from tests.receivers.processor.traced import SCOPE, TURN, Answered, Exported, ask
 from typer.testing import CliRunner
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, StatusCode
+from tests.capture.processor.traced import SCOPE, ask, scoring
 from tests.judges.models import Answers, openai_server
 from tests.live import QUESTION, Trace, a_line, a_trace, identity_holds, rag
-from tests.receivers.processor.traced import SCOPE, ask, scoring
 
 from spanscore import semconv
 from spanscore.config import Capture, JudgeSettings, Outputs

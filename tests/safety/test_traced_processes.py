@@ -19,7 +19,7 @@ TRACED = """
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from spanscore import ScoringSpanProcessor
-    from tests.receivers.processor import traced
+    from tests.capture.processor import traced
     class Takes(traced.Answered):
         async def measure(self, sample):
             import asyncio

@@ -11,11 +11,11 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from spanscore.capture.otlp.external_scores import ExternalScores
+from spanscore.capture.otlp.requests import DoorCounts
 from spanscore.config.serving import ServeSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan
 from spanscore.core.threads import start_daemon
-from spanscore.receivers.otlp.counts import DoorCounts
-from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.service.door import Door
 from spanscore.service.listeners import Listeners
 

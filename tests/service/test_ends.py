@@ -15,9 +15,9 @@ from tests.servers.server import poll
 from tests.service.process import Serving, a_run, send, serving
 
 from spanscore import OnlineScorer, semconv
+from spanscore.capture.otlp import spans as otlp_spans
 from spanscore.config.serving import ServeSettings
 from spanscore.config.units import Units
-from spanscore.receivers.otlp import spans as otlp_spans
 from spanscore.service.run import door_of
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too

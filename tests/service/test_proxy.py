@@ -16,12 +16,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
+from spanscore.capture.otlp.claims import Sorting
+from spanscore.capture.otlp.requests import Exit, Looked
 from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan, from_json, taken_apart
 from spanscore.outputs.exporters import send_by_default_to
-from spanscore.receivers.otlp.arrived import Looked
-from spanscore.receivers.otlp.held import Exit
-from spanscore.receivers.otlp.unsampled import Sorting
 from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, ExportRequest
 from spanscore.service.proxy import Proxy

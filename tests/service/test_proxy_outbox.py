@@ -11,10 +11,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from spanscore.capture.otlp.requests import HeldWireSpan
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, request_of
 from spanscore.durable.outbox import BATCH, BATCH_BYTES, Outbox, OutboxCounts
 from spanscore.outputs.otlp_client import BackendAnswer
-from spanscore.receivers.otlp.held import HeldWireSpan
 from spanscore.service.answers import PROTOBUF
 from spanscore.service.courier import Courier
 

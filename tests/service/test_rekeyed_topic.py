@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tests.receivers.otlp.builders import a_wire_span
-from tests.receivers.otlp.test_units import Served
+from tests.capture.otlp.builders import a_wire_span
+from tests.capture.otlp.test_units import Served
 
 from spanscore import semconv
 from spanscore.config.reading import read_settings

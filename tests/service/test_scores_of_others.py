@@ -22,7 +22,7 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from tests.receivers.otlp.told import logs, result
+from tests.capture.otlp.told import logs, result
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port, poll
 from tests.service.listening import JSON, Running, Taker, listening
@@ -30,8 +30,8 @@ from tests.service.process import a_run, send, serving
 from tests.service.test_serve import asked
 
 from spanscore import semconv
+from spanscore.capture.otlp.external_scores import ExternalScores
 from spanscore.core.job import ExternalCount
-from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.service.answers import Answer, accepted, refusal
 
 LOGS = "/v1/logs"

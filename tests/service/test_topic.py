@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from tests.receivers.otlp.builders import taken
-from tests.receivers.otlp.test_units import S, Served, agent, tool
+from tests.capture.otlp.builders import taken
+from tests.capture.otlp.test_units import S, Served, agent, tool
 
 from spanscore.core.codecs.otlp_request import request_of
 from spanscore.service.topic import Topic

@@ -12,7 +12,7 @@ from opentelemetry._logs import LogRecord
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
-from tests.receivers.test_log_content import FORMS, Application
+from tests.capture.test_log_content import FORMS, Application
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port

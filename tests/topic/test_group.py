@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.receivers.otlp.test_copies import copy_of, make_unit
+from tests.capture.otlp.test_copies import copy_of, make_unit
 from tests.servers import kafka as kafka_server
 from tests.servers.kafka import Kafka
 from tests.servers.server import poll

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
-from tests.receivers.test_log_content import FORMS, Application, Record, of_aws, said
+from tests.capture.test_log_content import FORMS, Application, Record, of_aws, said
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port, poll

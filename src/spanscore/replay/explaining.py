@@ -10,6 +10,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore import semconv
+from spanscore.capture.scopes import Role
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.codecs.otlp import json_line
 from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span_data_of
@@ -21,7 +22,6 @@ from spanscore.line.from_config import override
 from spanscore.line.unit_explainer import UnitExplainer
 from spanscore.pipeline.assembly import RootRole
 from spanscore.protocols import Metric
-from spanscore.receivers.scopes import Role
 from spanscore.replay.reading import StoredUnit, UnitReader, reading_settings
 from spanscore.samples.normalizers.genai import conventional
 from spanscore.sources.files import take_line

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanscore import semconv
+from spanscore.capture.otlp.claims import WireClaims
+from spanscore.capture.otlp.spans import units_of
+from spanscore.capture.otlp.streams import bounds_of
+from spanscore.capture.scopes import Role
 from spanscore.config.reading import read_settings
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span_data_of
 from spanscore.core.span import SpanData, Unit
 from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.pipeline.traces import TraceTable
-from spanscore.receivers.otlp.claims import WireClaims
-from spanscore.receivers.otlp.reading import units_of
-from spanscore.receivers.otlp.streams import bounds_of
-from spanscore.receivers.scopes import Role
 from spanscore.replay.evaluated import EvaluatedUnit, EvaluatedUnits
 from spanscore.samples.normalizers.registry import Translator
 from spanscore.sources.stored import StoredTrace

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Self
 
+from spanscore.capture.stored import StoredUnits
 from spanscore.core.span import Unit
-from spanscore.receivers.stored import StoredUnits
 from spanscore.replay.journal import Journal
 from spanscore.replay.planning import UnitPlan, plan_of
 from spanscore.replay.reading import StoredUnit, UnitReader

@@ -19,6 +19,8 @@ from threading import Event
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Final
 
+from spanscore.capture.otlp.spans import OtlpSpans
+from spanscore.capture.otlp.streams import StreamClock
 from spanscore.config.durable import KafkaSettings, confluent_config
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, content_in_logs
@@ -26,8 +28,6 @@ from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import SourceUnavailable
-from spanscore.receivers.otlp.spans import OtlpSpans
-from spanscore.receivers.otlp.stream_clock import StreamClock
 from spanscore.service.confluent_kafka_member import PREFETCH, Fetched, trouble_of
 
 if TYPE_CHECKING:

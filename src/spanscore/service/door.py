@@ -13,12 +13,11 @@ from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from spanscore.capture.otlp.external_scores import ExternalScores, LogResults, results_in_logs
+from spanscore.capture.otlp.requests import DoorCounts
 from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, WireSpan, from_json, taken_apart
 from spanscore.core.codecs.otlp_span import ContentRecord
 from spanscore.core.log import log_internal_error
-from spanscore.receivers.otlp.counts import DoorCounts
-from spanscore.receivers.otlp.evaluations import LogResults, results_in_logs
-from spanscore.receivers.otlp.external_scores import ExternalScores
 from spanscore.service.answers import JSON, LATER_S, PROTOBUF, Answer, accepted, later, refusal
 from spanscore.service.limits import NotCompressedError, TooLargeError, gunzipped
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
+from spanscore.capture.otlp.requests import Exit, Looked
 from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan
 from spanscore.durable.outbox import Outbox
 from spanscore.outputs.otlp_client import BackendAnswer
-from spanscore.receivers.otlp.arrived import Looked
-from spanscore.receivers.otlp.held import Exit
 from spanscore.service.answers import LATER_S, Answer, accepted, refusal
 from spanscore.service.courier import Courier
 from spanscore.service.door import TRACES, ExportRequest

@@ -16,15 +16,14 @@ from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from spanscore import semconv
+from spanscore.capture.otlp.spans import OtlpSpans
+from spanscore.capture.otlp.streams import StreamClock, bounds_of
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp_request import WireSpan, request_of, span_data_of, taken_apart
 from spanscore.core.codecs.text import as_text
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
-from spanscore.receivers.otlp.spans import OtlpSpans
-from spanscore.receivers.otlp.stream_clock import StreamClock
-from spanscore.receivers.otlp.streams import bounds_of
 from spanscore.service.offsets import PartitionOffsets
 from spanscore.service.topic import Left, read_message
 

@@ -24,7 +24,7 @@ from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
 
 if TYPE_CHECKING:
-    from spanscore.receivers.otlp.spans import OtlpSpans
+    from spanscore.capture.otlp.spans import OtlpSpans
     from spanscore.service.listeners import Listeners
     from spanscore.service.proxy import Proxy
 

@@ -15,15 +15,14 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final, Literal, NamedTuple, Self
 
+from spanscore.capture.otlp.requests import DoorCounts, StreamRead
+from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, taken_apart
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
 from spanscore.line.build import Line
 from spanscore.protocols import DurableQueue
-from spanscore.receivers.otlp.arrived import StreamRead
-from spanscore.receivers.otlp.counts import DoorCounts
-from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.service.offsets import PartitionOffsets
 
 __all__ = ["Left", "Topic", "read_message"]

@@ -1,0 +1,133 @@
+"""Attachment: handlers on every chain of the process, added on first use and removed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Lock
+from time import time_ns
+from typing import Any, cast
+from weakref import ref
+
+from langchain_core.callbacks import BaseCallbackHandler
+
+from spanscore.capture.callback.handler import SpanCallbackHandler
+from spanscore.capture.callback.recorder import Recorder
+from spanscore.core import context
+from spanscore.core.threads import reset_in_child
+
+__all__ = ["Attachment", "Installation"]
+
+# --- install --------------------------------------------------------------------------------------------------------
+
+# Attach a handler to every chain of the process, and take it off again.
+#
+# LangChain asks each registered hook for a handler whenever a callback manager is configured, in every thread. It only
+# calls ``get()`` on what was registered, and offers no way to unregister. So one switch is registered, for all scorers: a
+# script that runs again installs another handler, and each run is to be recorded once.
+
+
+class _Switch:
+    """What LangChain asks: registered once per process, as it cannot be unregistered.
+
+    Attributes:
+        installed: whose handler is on every chain; None = none is.
+    """
+
+    def __init__(self) -> None:
+        self.installed: Installation | None = None
+        self._lock = Lock()
+        self._is_registered = False
+
+    def get(self) -> BaseCallbackHandler | None:
+        """Return what LangChain asks per configured run: the handler that is installed, and none inside a judge's call."""
+        installed = self.installed
+        return installed.handler if installed is not None and not context.is_judging() else None
+
+    def put(self, new: Installation | None, instead_of: Installation | None = None) -> Installation | None:
+        """Install ``new`` and return what was installed; None uninstalls ``instead_of``, if it is the one that is."""
+        with self._lock:
+            before = self.installed
+            if new is not None or before is instead_of:
+                self.installed = new
+            return before
+
+    def register(self) -> None:
+        """Have LangChain ask, if it does not."""
+        with self._lock:
+            if not self._is_registered:
+                from langchain_core.tracers.context import (
+                    register_configure_hook,  # brings the LangSmith client: 290 ms
+                )
+
+                register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)  # only get() is ever called
+                self._is_registered = True
+
+    def reset(self) -> None:
+        """Go on in a forked child."""
+        self._lock = Lock()
+
+
+_switch = _Switch()
+reset_in_child(_switch, _Switch.reset)
+
+
+@dataclass(eq=False, repr=False)
+class Installation:
+    """Puts one handler on every chain of the process, in place of any other. Any thread, any number of times.
+
+    Attributes:
+        name: of the handler's scorer.
+        replaced: called with the name of the scorer whose handler has taken the place of this one.
+    """
+
+    handler: SpanCallbackHandler
+    name: str = ""
+    replaced: Callable[[str], None] = lambda name: None
+
+    @property
+    def on(self) -> bool:
+        """Whether the handler is on every chain."""
+        return _switch.installed is self
+
+    def install(self) -> None:
+        """Attach to every chain that starts from now on; another handler that was installed no longer does."""
+        _switch.register()
+        self.handler.installed_ns = time_ns()
+        before = _switch.put(self)
+        if before is not None and before is not self:
+            before.replaced(self.name)
+
+    def uninstall(self) -> None:
+        """Attach to no further chain; runs under way are recorded to their end."""
+        _switch.put(None, instead_of=self)
+
+
+# --- attachment -----------------------------------------------------------------------------------------------------
+
+# Attachment: what hangs on an application's chains, made when somebody first asks for it, as it needs ``langchain_core``.
+
+
+@dataclass(slots=True)
+class Attachment:
+    """The callback's parts, made for each other.
+
+    Attributes:
+        handler: what an application attaches.
+        recorder: reads its events.
+        installation: attaches it to every chain.
+    """
+
+    handler: SpanCallbackHandler
+    recorder: Recorder
+    installation: Installation
+
+    def __post_init__(self) -> None:
+        installation = ref(self.installation)  # which refers to the handler, and not back
+        self.handler.is_installed = lambda: (current := installation()) is not None and current.on
+
+    def notes(self) -> list[str]:
+        """Return why no further run is recorded, for ``status()``."""
+        why_closed = self.handler.memory.why_closed
+        return [why_closed] if why_closed else []

@@ -1,0 +1,393 @@
+"""RunCapture: what is done with a run on the application's thread, and nothing more.
+
+Per run: a look-up of the run id, the clock, a snapshot where content is wanted, and at the end one append to the event queue.
+Of a root its ids, its head-sampling decision and the ambient parent are real at once; the spans are made by the span
+thread, with their true times. Parents come from ``parent_run_id``; no context is ever attached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from sys import modules
+from time import time_ns
+from typing import Any, Final
+from uuid import UUID
+from weakref import ReferenceType
+
+from langchain_core.runnables.config import var_child_runnable_config
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
+
+from spanscore.capture.callback.langchain_frames import is_awaited
+from spanscore.capture.callback.langgraph import MODULE as LANGGRAPH
+from spanscore.capture.callback.langgraph import hear_graphs
+from spanscore.capture.callback.runs import Event, Root, Run, RunMemory, each_once, own_task, thread_or_task
+from spanscore.capture.callback.spans import RunSpans, conversation_of, was_stopped
+from spanscore.capture.other_scorers import Identity, borrow, handlers
+from spanscore.core import context
+from spanscore.core.codecs import snapshot as codec
+from spanscore.core.codecs.snapshot import glance
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.log import bases_of, class_name, log_once
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext
+from spanscore.pipeline.sessions import SessionIds
+from spanscore.protocols import Receiver, RejectionCounter, Sampler
+
+__all__ = ["RunCapture"]
+
+_MOST_TOLD: Final = 100
+"""Ends of runs that wait for that of their root: an agent's may come hours later."""
+_RUN_BYTES: Final = 1_500
+"""A run without content that waits so, with the metadata of its start and the usage of its answer, roughly."""
+_MOST_TOLD_BYTES: Final = _MOST_TOLD * _RUN_BYTES
+"""Of runs with content, which weighs nothing in the event queue before it is there."""
+_CONTROL_FLOW: Final = "GraphBubbleUp"
+"""langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
+_HAND_OVER: Final = "ParentCommand"
+
+
+class RunCapture:
+    """Remembers the runs that are open or have just closed, and tells the span thread of those that get a span.
+
+    A base of the handler and not a part of it, for the sake of a call less per callback. No method blocks.
+
+    Args:
+        event_queue: the way to the span thread.
+        sampler: asked once per root whether the unit may be scored at all.
+        admission: counts the roots that are turned away here.
+        tracer: gives the tracer of the capture scope; called once, before the first root.
+        ready: called before the first root (of each process): starts the span thread.
+        content: whether content is exported, and so wanted for every unit.
+        steps: whether prompts, parsers and lambdas get spans too.
+        turns: told of the conversation of each root, and whether it is let in; None = nobody scores conversations.
+        max_roots: roots remembered; the oldest is given up when there are more.
+
+    Attributes:
+        receiver: reads the events; it is made of this, and names itself here.
+        identity: what other scorers in the process are to know of this one.
+        others: handlers of other scorers.
+        is_installed: whether LangChain puts this object on every chain.
+        installed_ns: when LangChain was last asked to put this object on every chain; 0 = it was not.
+        attaches_tools: whether the span of a tool is the current one while the tool runs.
+        holder: kept alive by this object, and by the scorer: when nothing refers to it, no run can come any more.
+        memory: the runs; all that the span thread has of this object, as it must not keep the handler alive.
+    """
+
+    receiver: Receiver
+    attaches_tools = False
+    holder: object = None
+    installed_ns = 0
+    others: tuple[ReferenceType[RunCapture], ...] = ()
+
+    def __init__(
+        self,
+        event_queue: EventQueue[Receiver],
+        sampler: Sampler,
+        admission: RejectionCounter,
+        *,
+        tracer: Callable[[], trace.Tracer],
+        ready: Callable[[], None],
+        content: bool = False,
+        steps: bool = False,
+        turns: SessionIds | None = None,
+        max_roots: int = 10_000,
+    ) -> None:
+        self._event_queue = event_queue
+        self._sampler = sampler
+        self.admission = admission
+        self.tracer = tracer
+        self._ready = ready
+        self.content = content
+        self._steps = steps
+        self._turns = turns
+        self._max_roots = max_roots
+        self._hears_graphs = False
+        self.memory = RunMemory()
+        self._runs, self._roots = self.memory.runs, self.memory.roots
+        self.forget = self.memory.forget
+        self.identity = Identity()
+        self.is_installed: Callable[[], bool] = lambda: False
+        handlers.join(self)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether runs are recorded, or will be."""
+        return not self.memory.closed and (self.memory.units > 0 or self.is_installed())
+
+    def trace_id(self, run_id: UUID) -> int | None:
+        """Return the trace of a recent root run; None when it is not known (any more)."""
+        key = self.memory.root_unit(self.id_here(run_id))
+        return None if key is None else key.trace_id
+
+    def id_here(self, run_id: UUID) -> int:
+        """Return the id under which a run is remembered that has this id in the current context."""
+        return run_id.int
+
+    def _open(
+        self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, input_: Any
+    ) -> Run | None:
+        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
+        if parent is None:
+            return self._begin(run_id, operation, name, metadata, take, input_)
+        return self._child(run_id, parent, operation, name, metadata, take, input_)
+
+    def _around(self) -> Run | None:
+        """Return the running run in whose context a run without a parent starts, None at the top.
+
+        ``RunnableWithFallbacks`` hands its own configuration on, not its child's: without this, a fallback that is called
+        alone would be a unit and each model that it tries another.
+        """
+        config = var_child_runnable_config.get()
+        parent_run_id = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
+        parent = self._runs.get(self.id_here(parent_run_id)) if parent_run_id is not None else None
+        return None if parent is None or parent.root.ended or context.is_judging() else parent
+
+    def _begin(
+        self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any, *, heard_as: int = 0
+    ) -> Root | None:
+        """Open a root: what only the caller's context can tell is read here.
+
+        Args:
+            heard_as: the id by which LangChain calls the run, if ``run_id`` is one of our own.
+        """
+        if run_id in self._roots and (self._is_start(run_id, metadata, input_) or not self._is_left(run_id)):
+            return self._begin_another(run_id, operation, name, metadata, take, input_)
+        now = time_ns()
+        if len(self._roots) >= self._max_roots:
+            self._give_up_oldest(now)
+        if not self._hears_graphs and LANGGRAPH in modules:
+            self._hears_graphs = True
+            hear_graphs(self)
+        root = Root(run_id, operation, name, now)
+        self._runs[run_id] = self._roots[run_id] = root
+        root.details = metadata
+        root.given = metadata, input_, thread_or_task()
+        root.session = context.current_session()
+        root.ignored = True  # also where a processor of the application raises in the next line
+        root.ignored = not self._admit(root, heard_as)
+        if root.ignored or root.key is None:
+            return None
+        if root.may is None:
+            root.may = self._sampler.could_sample(self._facts(root, metadata))
+        root.record_content = root.may or self.content
+        if root.record_content:
+            root.input = take(input_)
+            root.asked = None
+            root.expected = context.current_expectation()
+        root.task = own_task()
+        self.memory.units += 1
+        self._announce(root)
+        return root
+
+    def _is_start(self, run_id: int, metadata: Any, input_: Any) -> bool:
+        """Whether a start event is the one that began a root: LangChain calls a handler twice that is attached twice."""
+        root = self._roots.get(run_id)
+        inputs = None if root is None else root.given
+        return inputs is not None and inputs[0] is metadata and inputs[1] is input_
+
+    def _is_left(self, run_id: int) -> bool:
+        """Whether no root of this id runs, or one that began in this thread or task, which has left it: it is given up."""
+        root = self._roots.get(run_id)
+        if root is None or root.given is None:
+            return True
+        if root.given[2] != thread_or_task():
+            return False
+        self._roots.pop(run_id, None)
+        self._give_up(root, time_ns())
+        return True
+
+    def _begin_another(self, run_id: int, *about: Any) -> Root | None:
+        """Open a root under an id of its own, unless this start event has opened one. The handler does."""
+        raise NotImplementedError
+
+    def _announce(self, root: Root) -> None:
+        """Tell the span thread of a root; of one that nobody looks at before, its end tells."""
+        spans = self.memory.spans
+        if self._turns is not None or spans is None or root.shared is not None or not spans.unseen:
+            self._event_queue.put(self.receiver, (root, 0, None, None), must=True)
+        else:
+            root.told = []
+            self._event_queue.rouse()  # to look at it, should that end never come
+
+    def _facts(self, root: Root, metadata: Mapping[str, Any] | None) -> SamplingContext:
+        """Return what is known of a root that begins, and tell of its conversation."""
+        assert root.key is not None
+        facts = SamplingContext(
+            root.key, root.is_trace_root, root.trace_state, root.name, root.operation, None, None, metadata or {}
+        )
+        if self._turns is None:
+            return facts
+        conversation = conversation_of(root) or ""
+        if conversation:
+            self._turns.began(conversation, root.start_ns, root.shared or frozenset())
+        return facts._replace(conversation_id=conversation)
+
+    def _admit(self, root: Root, heard_as: int) -> bool:
+        """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""
+        ambient = otel_context.get_current()
+        if self._refuses() or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
+            return False
+        if not self._event_queue.admits():
+            self._turn_away(root, Outcome.EVENT_QUEUE_FULL)
+            return False
+        left = borrow(self, root, heard_as or root.id) if self.others else None
+        if left is not None:
+            if left:
+                self._ready()
+            return bool(left)
+        spans = self.memory.spans
+        if spans is None:
+            self._ready()
+            spans = self.memory.spans = RunSpans(self.tracer(), self._sampler.preview_trace)
+        if not spans.decide(root, ambient) or root.key is None:
+            self._turn_away(root, Outcome.TRACE_NOT_SAMPLED)
+            return False
+        return True
+
+    def _refuses(self) -> bool:
+        if self.memory.closed and self.memory.why_closed:
+            log_once("replaced scorer", self.memory.why_closed)
+        return self.memory.closed
+
+    def _turn_away(self, root: Root, outcome: Outcome) -> None:
+        self.admission.record_rejected(outcome)
+        if self._turns is not None and (conversation := conversation_of(root)):
+            self._turns.missed(conversation, outcome)
+
+    def _child(
+        self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, input_: Any
+    ) -> Run | None:
+        if run_id in self._runs:
+            return None
+        root = parent.root
+        if root.ignored or root.detached:
+            self._runs[run_id] = parent
+            root.open[run_id] = None
+            root.ids.append(run_id)
+            return None
+        run = Run(run_id, operation, name, time_ns(), parent)
+        if root.record_content:
+            run.input = take(input_)
+        run.details = metadata
+        self._runs[run_id] = root.open[run_id] = run
+        root.ids.append(run_id)
+        return run
+
+    def _fail(self, run_id: int, take: Any, output: Any, error: BaseException, inputs: Any = None) -> None:
+        run = self._runs.get(run_id)
+        if run is not None:
+            real = _error_of(run.root, error)
+            if run.id != run_id and real is not None and not was_stopped(real):
+                run.root.failed_inside = True
+            self._end(run_id, take, output, real, inputs)
+
+    def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
+        run = self._runs.get(run_id)
+        if run is None:
+            return
+        root = run.root
+        if run.id != run_id or root.ignored:
+            root.open.pop(run_id, None)
+            if self._roots.get(run_id) is run:
+                self.forget(root)
+            return
+        if run.ended:  # the same handler attached twice, or given up before
+            return
+        run.ended = True
+        snapshot = None
+        if output is not None:
+            if take is codec.snapshot_generation:  # without content, what it counted
+                snapshot = take(output, content=root.record_content)
+            elif root.record_content:
+                snapshot = take(output)
+        if inputs is not None and root.record_content:
+            run.input = codec.snapshot(inputs)
+        if run is not root:
+            self._put_child(run, snapshot, error)
+        else:
+            self._put_root(root, snapshot, error, streamed=inputs is not None)
+
+    def _put_root(self, root: Root, snapshot: Any, error: BaseException | None, *, streamed: bool) -> None:
+        if root.detached:
+            self.forget(root)
+            return
+        self._roots.pop(root.id, None)
+        root.given = None
+        runs_on = streamed and any(run is None or not run.ended for run in list(root.open.values()))
+        if error is None and runs_on and not is_awaited():
+            error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
+        if self._event_queue.is_full():  # events of it may have been dropped: it will not be scored
+            root.broken, root.input, snapshot = True, None, None
+            if root.record_content:  # likewise those that it would bring along
+                root.told, root.told_bytes = None, 0
+        size_bytes = root.told_bytes + _size_bytes(root, snapshot)
+        self._event_queue.put(self.receiver, (root, time_ns(), snapshot, error), size_bytes, must=True)
+
+    def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
+        root, event = run.root, (run, time_ns(), snapshot, error)
+        if run.tool_context is not None:
+            run.tool_context.end()
+        if root.told is not None:
+            self._keep(root, root.told, event)
+        elif not root.detached:
+            self._put(event, _size_bytes(run, snapshot))
+
+    def _keep(self, root: Root, events: list[Event], event: Event) -> None:
+        """Keep the end of a run until that of its root, as long as there are not too many.
+
+        No lock: who takes what is kept says so before he reads it, and here that is asked after it was kept: no event is left.
+        """
+        run, _, snapshot, _ = event
+        root.told_bytes += _size_bytes(run, snapshot) if root.record_content else _RUN_BYTES
+        events.append(event)
+        if root.told is not None and not root.ended:
+            root.open.pop(run.id, None)
+            if len(events) < _MOST_TOLD and root.told_bytes < _MOST_TOLD_BYTES:
+                return
+            root.told = None
+        for kept in each_once(events):
+            size_bytes, root.told_bytes = root.told_bytes, 0  # the first counts for all: a text is counted once
+            self._put(kept, size_bytes)
+
+    def _put(self, event: Event, size_bytes: int) -> None:
+        run = event[0]
+        if not self._event_queue.put(self.receiver, event, size_bytes):
+            run.root.broken, run.input = True, None
+            run.root.open.pop(run.id, None)  # its end will not be read
+
+    def _give_up_oldest(self, now_ns: int) -> None:
+        try:
+            _, oldest = self._roots.popitem(last=False)
+        except KeyError:  # another thread did
+            return
+        self._give_up(oldest, now_ns)
+
+    def _give_up(self, root: Root, now_ns: int) -> None:
+        self.forget(root)
+        root.ended = True
+        if not root.ignored:
+            root.broken = True
+            self._event_queue.put(
+                self.receiver, (root, now_ns, None, GeneratorExit()), must=True
+            )  # as if its reader left
+
+
+def _size_bytes(run: Run, snapshot: Any) -> int:
+    root = run.root
+    if not root.record_content:
+        return 0
+    counted = root.counted_texts or set()
+    size_bytes = glance(run.input, counted) + glance(snapshot, counted)
+    root.counted_texts = counted or None  # most have no long text, and an empty set takes 216 bytes
+    return size_bytes
+
+
+def _error_of(root: Root, error: BaseException) -> BaseException | None:
+    """Return the error, None where it is control flow; an interrupt is noted, for its turn is not over."""
+    names = {class_name(cls) for cls in bases_of(type(error))}
+    if _CONTROL_FLOW not in names:
+        return error
+    root.interrupted = root.interrupted or _HAND_OVER not in names
+    return None

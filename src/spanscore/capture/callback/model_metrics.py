@@ -1,0 +1,222 @@
+"""Model runs → the histograms of the GenAI conventions, unless another instrumentation records them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import NoOpMeter
+from opentelemetry.trace import Span, set_span_in_context
+
+from spanscore import semconv
+from spanscore.core.log import log_internal_error
+from spanscore.core.score import Outcome
+from spanscore.outputs.aggregates import MAX_SETS, OTHER, Labels
+from spanscore.outputs.instruments import DURATION_BUCKETS
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.spans import KnownDecision
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Histogram, Meter
+
+__all__ = ["ModelMetrics", "announce", "neighbours", "who_counts"]
+
+# --- neighbours -----------------------------------------------------------------------------------------------------
+
+# Does another library trace LangChain in this process? Then each run has two span trees, and a person should know.
+#
+# OpenInference, OpenLLMetry and their kin wrap ``BaseCallbackManager.__init__`` to put their handler into every run. The
+# wrapper
+# itself is read: so a library is named only where it is active, not where it is merely installed, and none is imported.
+
+_log = logging.getLogger("spanscore")
+_KNOWN: Final = {
+    "openinference.instrumentation.langchain": "OpenInference",
+    "opentelemetry.instrumentation.langchain": "OpenLLMetry",
+}
+_SPANS_ONLY: Final = "OpenInference "
+"""Has no instruments; any other library that traces LangChain may have them, as OpenLLMetry does."""
+_HOME: Final = "langchain_core"
+_NOBODY: Final = frozenset({_HOME, "builtins"})
+_DEEPEST: Final = 32
+"""Wrappers looked through: a wrapper that names itself as what it wraps must not hold up a root."""
+
+_said: set[str] = set()
+
+
+def neighbours() -> list[str]:
+    """Return who else traces LangChain now, outermost first: ``OpenInference (openinference.instrumentation.langchain)``.
+
+    Empty where none does. Never raises; some microseconds, so not for every run.
+    """
+    callbacks = sys.modules.get(f"{_HOME}.callbacks")  # not loaded: there is nothing to trace
+    manager = getattr(callbacks, "BaseCallbackManager", object)
+    modules = [m for m in _modules(manager.__dict__.get("__init__")) if m.split(".")[0] not in _NOBODY]
+    return [_format_name(module) for module in dict.fromkeys(modules)]
+
+
+def announce(active: Sequence[str]) -> None:
+    """Log each neighbour as a warning, once per process however many scorers there are."""
+    for name in active:
+        if name not in _said:
+            _said.add(name)
+            _log.warning(
+                "%s also traces LangChain in this process. Its spans stay as they are; each run is scored once, on spanscore's"
+                " own span. capture=Capture(enabled=False) with a ScoringSpanProcessor scores on its spans instead.",
+                name,
+            )
+
+
+def who_counts(active: Sequence[str]) -> str | None:
+    """Return the first neighbour that may emit metrics of model runs, too; None where there is none."""
+    return next((name for name in active if not name.startswith(_SPANS_ONLY)), None)
+
+
+def _modules(function: Any) -> Iterator[str]:
+    """Yield the module of each wrapper around a function, outermost first, and of the function."""
+    for _ in range(_DEEPEST):
+        yield _module(getattr(function, "_self_wrapper", function))  # wrapt keeps the wrapper there
+        function = getattr(function, "__wrapped__", None)
+        if function is None:
+            return
+
+
+def _module(wrapper: Any) -> str:
+    """Return where a wrapper was written: ``functools.wraps`` copies ``__module__``, the globals are its own."""
+    if isinstance(wrapper, FunctionType):
+        return str(wrapper.__globals__.get("__name__", _HOME))
+    return type(wrapper).__module__
+
+
+def _format_name(module: str) -> str:
+    library = next((name for prefix, name in _KNOWN.items() if module.startswith(prefix)), None)
+    return module if library is None else f"{library} ({module})"
+
+
+# --- model metrics --------------------------------------------------------------------------------------------------
+
+# ModelMetrics: the application's model runs → the two histograms of the GenAI conventions, as dashboards read them today.
+#
+# Only what is recorded can be counted. So nothing is where a head sampler drops runs, whose tokens would be missing, and
+# where
+# another instrumentation counts them already, as they would be there twice.
+
+_SETS: Final = MAX_SETS // 2
+"""Each is two of the token histogram: input and output."""
+_RUN: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
+_TOKENS: Final = {"input": semconv.USAGE_INPUT_TOKENS, "output": semconv.USAGE_OUTPUT_TOKENS}
+_SOME_MISSING: Final = "runs below spans that were sampled away are missing in the metrics of model runs"
+
+
+class ModelMetrics:
+    """Counts model runs on every meter that it is given. One thread's, but for ``export_to`` and ``abandon``.
+
+    Attributes:
+        off: why nothing is counted; empty while it is.
+        overflowed: runs whose models were told as ``other``, as there were too many different ones.
+    """
+
+    def __init__(self) -> None:
+        self.off = ""
+        self.overflowed = 0
+        self._sets: set[Labels] = set()
+        self._exported: Mapping[Meter, tuple[Histogram, Histogram]] = {}
+
+    def start(self, tracer: Any, providers: Providers) -> None:
+        """Count on the application's meter from now on, unless there is a reason not to."""
+        self.off = _why_not(tracer, providers.meter_provider)
+        if not self.off:
+            self.export_to(providers.meter())
+
+    def notes(self, outcomes: Iterable[tuple[str, Outcome]]) -> list[str]:
+        """Return what must be known of these metrics, for ``status()``; of (metric, outcome) those that units had."""
+        if self.off:
+            return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.off}"]
+        return [_SOME_MISSING] if any(outcome is Outcome.TRACE_NOT_SAMPLED for _, outcome in outcomes) else []
+
+    def export_to(self, meter: Meter) -> None:
+        """Count on this meter too, from now on; one that does nothing is left out: its labels cost 10 µs a run."""
+        if isinstance(meter, NoOpMeter):
+            return
+        self._exported = {**self._exported, meter: _histograms(meter)}
+
+    def abandon(self, meter: Meter) -> None:
+        """Count on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
+        self._exported = {exporting: made for exporting, made in self._exported.items() if exporting is not meter}
+
+    def record(self, attributes: Mapping[str, Any], duration_s: float, span: Span) -> None:
+        """Count one run by the attributes of its span. Tokens that the model did not tell are not 0. Never raises.
+
+        A run that LangChain's cache answered is none: nobody called the model.
+        """
+        if self.off or semconv.RUN_CACHED in attributes or not any(map(_records, self._exported.values())):
+            return
+        try:
+            self._record(attributes, duration_s, set_span_in_context(span, Context()))
+        except Exception as error:  # noqa: BLE001  (a meter provider of the application)
+            log_internal_error("count a model run", error)
+
+    def _record(self, attributes: Mapping[str, Any], duration_s: float, exemplar: Context) -> None:
+        labels = self._admit(tuple((name, attributes[name]) for name in _RUN if name in attributes))
+        failed = ((semconv.ERROR_TYPE, attributes[semconv.ERROR_TYPE]),) if semconv.ERROR_TYPE in attributes else ()
+        of_run = dict(self._admit((*labels, *failed)) if failed else labels)
+        for tokens, duration in self._exported.values():
+            duration.record(max(0.0, duration_s), of_run, context=exemplar)
+            for kind, name in _TOKENS.items():
+                tokens_used = attributes.get(name, -1)
+                if tokens_used >= 0:  # the SDK prints a warning about any other
+                    tokens.record(tokens_used, {**dict(labels), semconv.TOKEN_TYPE: kind}, context=exemplar)
+
+    def _admit(self, labels: Labels) -> Labels:
+        if labels not in self._sets:
+            if len(self._sets) >= _SETS:
+                self.overflowed += 1
+                return tuple((name, value if name == semconv.OPERATION_NAME else OTHER) for name, value in labels)
+            self._sets.add(labels)
+        return labels
+
+
+def _records(made: tuple[Histogram, Histogram]) -> bool:
+    """Whether anything comes of what is recorded: nothing does as long as an application has no meter provider."""
+    return getattr(made[0], "_real_instrument", made) is not None  # of the API's proxies, until it has one
+
+
+def _why_not(tracer: Any, meter_provider: Any) -> str:
+    """Return why the model runs of this process are not to be counted; empty where they are."""
+    who = who_counts(neighbours()) or _maker_in(meter_provider)
+    if who is not None:
+        return f"{who} counts them"
+    if not KnownDecision(getattr(tracer, "sampler", None)).keeps_all:
+        return "the head sampler drops runs, which would be missing in them"
+    return ""
+
+
+def _maker_in(meter_provider: Any) -> str | None:
+    """Return the scope that has made the histogram of tokens, if it is none of ours; None where there is none."""
+    meters = getattr(meter_provider, "_meters", None)  # the SDK's, by scope
+    for scope, meter in list(meters.items()) if isinstance(meters, dict) else ():
+        made = list(getattr(meter, "_instrument_id_instrument", ()))  # keys: name, class, unit, description
+        if scope.name != semconv.SCOPE and any(str(key).startswith(f"{semconv.CLIENT_TOKEN_USAGE},") for key in made):
+            return str(scope.name)
+    return None
+
+
+def _histograms(meter: Meter) -> tuple[Histogram, Histogram]:
+    """Make the histogram of tokens, and that of durations."""
+    tokens = meter.create_histogram(
+        semconv.CLIENT_TOKEN_USAGE,
+        unit="{token}",
+        description="Number of input and output tokens used",
+        explicit_bucket_boundaries_advisory=semconv.CLIENT_TOKEN_BUCKETS,
+    )
+    duration = meter.create_histogram(
+        semconv.CLIENT_OPERATION_DURATION,
+        unit="s",
+        description="GenAI operation duration",
+        explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+    )
+    return tokens, duration

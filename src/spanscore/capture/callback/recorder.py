@@ -1,0 +1,357 @@
+"""Recorder: the handler's events → OpenTelemetry spans and SpanData, with their true times: the receiver of the callback.
+
+A child's span is made when its end is read (or when a descendant needs its id). A root is finished when
+no recorded descendant is open, or half a second after its end: a broken sync stream ends its root first and drains the
+model afterwards; a cancelled model or retriever never ends at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from functools import partial
+from time import time_ns
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.trace import Status, StatusCode
+
+from spanscore import semconv
+from spanscore.capture.callback.capture import RunCapture
+from spanscore.capture.callback.model_metrics import ModelMetrics
+from spanscore.capture.callback.runs import Event, Root, Run, each_once, is_over
+from spanscore.capture.callback.spans import (
+    MODELS,
+    PlainAttributes,
+    RunSpans,
+    content_of,
+    facts_of,
+    rendered,
+    run_end_of,
+    span_data_of,
+    was_stopped,
+)
+from spanscore.capture.other_scorers import span_elsewhere
+from spanscore.core.codecs.langchain import flat_documents
+from spanscore.core.codecs.sdk import exported
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.event_queue import yield_gil
+from spanscore.core.log import log_internal_error, said_by, type_name
+from spanscore.core.score import Outcome
+from spanscore.core.span import Attributes, UnitKey
+from spanscore.core.timebox import Timebox
+from spanscore.outputs.spans import LiveSpan
+from spanscore.protocols import Redactor, UnitListener
+from spanscore.samples.redaction import redacted_content
+
+__all__ = ["Recorder"]
+
+_GRACE_NS: Final = 500_000_000
+_LOOK_NS: Final = 10_000_000_000
+"""How often open roots are looked at: whether their task is over, or they are too old."""
+_MAX_AGE_NS: Final = 3_600_000_000_000
+"""A root that runs longer is given up: abandoned, its unit incomplete."""
+_SPAN_BYTES: Final = 2_000
+"""A recorded span with its plain attributes, roughly."""
+_MAX_ERROR_CHARS: Final = 2_000
+_SPARE_ATTRIBUTES: Final = 32
+"""Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
+
+
+@dataclass(eq=False, repr=False)
+class Recorder:
+    """Replays events into spans. Span thread, but for ``unread`` and ``close``.
+
+    Attributes:
+        capture: whose events they are; the recorder keeps its options and its memory, and not the handler itself.
+        port: where finished spans go.
+        redactor: applied to exported content, to the conversation's id and the feedback key; where it raises, gives no text or
+            hangs, they are left out.
+        box: where the redactor runs.
+        scores: attributes that are set on a root when its scores are there, at most.
+        models: counts the runs of models; None = they are not counted.
+        metadata: keys of a root's metadata that are exported; their texts are redacted likewise.
+        abandoned: roots that never ended, or were left by their readers.
+    """
+
+    capture: InitVar[RunCapture]
+    port: UnitListener
+    _: KW_ONLY
+    redactor: Redactor | None = None
+    box: Timebox = field(default_factory=Timebox)
+    scores: int = 0
+    models: ModelMetrics | None = None
+    metadata: Sequence[str] = ()
+
+    def __post_init__(self, capture: RunCapture) -> None:
+        self._memory = capture.memory
+        self._tracer = capture.tracer
+        self._admission = capture.admission
+        self._content = capture.content
+        self._attributes = PlainAttributes(self.redactor, self.box, self.metadata)
+        capture.receiver = self
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every open unit, and count from zero: in a forked child."""
+        self._memory.reset()
+        self.abandoned = 0
+        self._read = 0
+        self._looked_ns = self._seen_ns = 0
+        self._seen: dict[Root, int] = {}
+        self._spans: RunSpans | None = None
+        self._open: dict[UnitKey, Root] = {}
+        self._closing: dict[UnitKey, tuple[int, Event]] = {}
+        self._untold: set[UnitKey] = set()  # of those: their task is over, and their own end may be the next event
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the units whose root has ended and that wait for their descendants."""
+        return set(self._closing)
+
+    @property
+    def units(self) -> int:
+        """Roots that were let in."""
+        return self._memory.units
+
+    def unread_count(self) -> int:
+        """Return how many roots the span thread has not even read the start of. Any thread."""
+        return self._memory.units - self._read
+
+    def close(self) -> None:
+        """Have no further root captured. Any thread."""
+        self._memory.closed = True
+
+    def handle(self, event: Event, now_ns: int) -> None:
+        """Read one event."""
+        root = event[0].root
+        if not root.heard and not root.detached:
+            self._hear(root, now_ns)
+        self._replay(event, now_ns)
+
+    def _replay(self, event: Event, now_ns: int) -> None:
+        run, end_ns, output, error = event
+        root = run.root
+        if root.key is None or root.ignored:
+            if end_ns and run is root:
+                self._memory.forget(root)
+            return
+        if root.detached:
+            return
+        if run is not root:
+            self._end_child(event, now_ns)
+        elif end_ns and root.key in self._open:
+            ended = (root, end_ns, (output, run_end_of(root, error)), None if was_stopped(error) else error)
+            self._closing[root.key] = (now_ns + _GRACE_NS, ended)
+            self._untold.discard(root.key)
+            self._finish_if_whole(root, now_ns)
+
+    def tick(self, now_ns: int) -> None:
+        """Finish the roots whose grace is over, and give up those that never ended.
+
+        One whose task is over has its grace, too: its end may be told by a task of its own, as LangChain shields it.
+        """
+        self._looked_ns = now_ns
+        self._look_at_running(now_ns)
+        for key, (deadline_ns, event) in list(self._closing.items()):
+            if now_ns >= deadline_ns:
+                self._finish(key, event, now_ns)
+        for key, root in list(self._open.items()):
+            if key in self._closing:
+                continue
+            if now_ns - root.opened_ns >= _MAX_AGE_NS:
+                self._abandon(key, root, now_ns)
+            elif root.task is not None and is_over(root.task):
+                self._closing[key] = (now_ns + _GRACE_NS, (root, _wall_ns(root), (None, "cancelled"), None))
+                self._untold.add(key)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next grace is over, or open roots are looked at again."""
+        looks = [self._looked_ns + _LOOK_NS] if self._open else []
+        looks += [self._seen_ns + _LOOK_NS] if self._memory.roots else []
+        return min([*looks, *(deadline_ns for deadline_ns, _ in self._closing.values())], default=None)
+
+    def drain(self, now_ns: int) -> list[UnitKey]:
+        """Finish every root, those that run as abandoned, and return the units of these: a later end might never be told."""
+        for root in self._memory.running():
+            self._hear(root, now_ns)
+        for key, (_, event) in list(self._closing.items()):
+            self._finish(key, event, now_ns)
+        running = dict(self._open)
+        for key, root in running.items():
+            root.detached = True
+            self._abandon(key, root, now_ns)
+        return list(running)
+
+    # --- children ----------------------------------------------------------------------------------------------
+
+    def _end_child(self, event: Event, now_ns: int) -> None:
+        run, end_ns, output, error = event
+        root = run.root
+        root.open.pop(run.id, None)  # here and not where it ended: a root's end must not overtake it
+        if run.closed:
+            return
+        attributes, error = self._attributes.of_ended(run, output, error)
+        if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
+            run.closed = True
+            LiveSpan(self._span_of(run, attributes), end_ns, None, 0).end()
+        else:
+            self._close_span(run, end_ns, attributes, output, error, now_ns)
+        self._count(run, end_ns, attributes)
+        if root.key in self._closing and root.key not in self._untold:
+            self._finish_if_whole(root, now_ns)
+
+    def _close_span(
+        self, run: Run, end_ns: int, attributes: dict[str, Any], output: Any, error: BaseException | None, now_ns: int
+    ) -> None:
+        root, key = run.root, run.root.key
+        assert key is not None
+        run.closed = True
+        on_span, render = attributes, content_of(run, output)
+        if root.shared is not None:  # another scorer makes the spans: they are read, and scores are evaluation spans
+            held = Attributes(attributes, render)
+            self.port.span_ended(key, span_data_of(run, self._span_of(run), end_ns, held, error), None, now_ns)
+            return
+        if self._content:
+            content = rendered(render)
+            room = self._room(len(attributes) + len(content) + (self.scores if run is root else 0))
+            on_span, render = {**self._exported(content, room), **attributes}, partial(dict, content)
+        span = self._span_of(run, on_span)
+        if error is not None:
+            span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
+        # What cannot be taken is not held.
+        size = _SPAN_BYTES + sum(len(text) for text in on_span.values() if isinstance(text, str)) if root.may else 0
+        pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
+        if root.may:
+            held = Attributes(attributes, render)
+            self.port.span_ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
+        elif run is root:
+            self.port.unit_not_sampled(facts_of(run.root, end_ns, error), pending, now_ns)
+        else:
+            pending.end()
+
+    def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
+        """Count a model's run that has ended; how long one took that never does is not known."""
+        if self.models is None or run.operation not in MODELS or run.span is None or run.root.shared is not None:
+            return
+        if run is not run.root or not run.root.broken:  # a root that was given up
+            self.models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
+
+    def _span_of(self, run: Run, attributes: Mapping[str, Any] | None = None) -> trace.Span:
+        """Return the run's span, started with its true time if it was not."""
+        if run.span is None:
+            parent = run.parent
+            assert parent is not None
+            if run.root.shared is not None and run.root.key is not None:
+                run.span = span_elsewhere(run.root.key.trace_id)
+                return run.span
+            run.span = self._run_spans().child(run, self._span_of(parent), attributes or {})
+        elif attributes and run is not run.root:
+            run.span.set_attributes(attributes)
+        return run.span
+
+    def _run_spans(self) -> RunSpans:
+        if self._spans is None:
+            self._spans = RunSpans(self._tracer())
+        return self._spans
+
+    # --- roots -------------------------------------------------------------------------------------------------
+
+    def _hear(self, root: Root, now_ns: int) -> None:
+        """Open a root, with what is told of it so far."""
+        told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
+        root.told_bytes = 0  # its end is not to weigh what has been read
+        self._read += 1
+        self._safely(self._open_root, root, now_ns)
+        for event in each_once(told or []):
+            self._safely(self._replay, event, now_ns)
+            yield_gil()
+
+    def _safely(self, work: Callable[[Any, int], None], what: Any, now_ns: int) -> None:
+        """Do one thing of several: where it fails, the others are done."""
+        try:
+            work(what, now_ns)
+        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
+            log_internal_error("keep track of a unit", error)
+
+    def _look_at_running(self, now_ns: int) -> None:
+        """Open what runs for long, or was left behind by its task: it has an age, and is in the books."""
+        running = self._memory.running()
+        if now_ns - self._seen_ns >= _LOOK_NS:
+            self._seen, self._seen_ns = {root: self._seen.get(root, now_ns) for root in running}, now_ns
+        for root in running:
+            since_ns = self._seen.get(root, now_ns)
+            if now_ns - since_ns >= _LOOK_NS or (root.task is not None and is_over(root.task)):
+                self._hear(root, since_ns)
+
+    def _open_root(self, root: Root, now_ns: int) -> None:
+        made = False
+        try:
+            made = self._run_spans().make(root)
+        finally:
+            if not made:  # also where a processor of the application raised
+                root.ignored = True
+                self._admission.record_rejected(Outcome.TRACE_NOT_SAMPLED)
+        if made and root.key is not None:
+            root.opened_ns = now_ns
+            self._open[root.key] = root
+            if root.shared:
+                self.port.metrics_shared(root.key, root.shared)
+            self.port.unit_opened(root.key, now_ns)
+
+    def _finish_if_whole(self, root: Root, now_ns: int) -> None:
+        if root.key is not None and not any(list(root.open.values())):
+            self._finish(root.key, self._closing[root.key][1], now_ns)
+
+    def _abandon(self, key: UnitKey, root: Root, now_ns: int) -> None:
+        root.broken = True
+        self._finish(key, (root, _wall_ns(root), (None, "abandoned"), None), now_ns)
+
+    def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
+        self._closing.pop(key, None)
+        self._untold.discard(key)
+        root = self._open[key]
+        _, end_ns, (output, run_end), error = event
+        for child in [child for child in list(root.open.values()) if child is not None]:
+            self._cancel_child(child, max(end_ns, child.start_ns), now_ns)
+        if run_end == "abandoned":
+            self.abandoned += 1
+        if root.broken:
+            self.port.events_lost(key, now_ns)
+        attributes = {**self._attributes.of(root, output, error), semconv.RUN_END: run_end}
+        self._close_span(root, end_ns, attributes, output, error, now_ns)
+        self._count(root, end_ns, attributes)
+        del self._open[key]
+        self._memory.forget(root)
+
+    def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
+        attributes = {**self._attributes.of(child, None, None), semconv.RUN_END: "cancelled"}
+        child.input = None  # half a conversation is no sample
+        try:
+            self._close_span(child, end_ns, attributes, None, None, now_ns)
+        except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
+            log_internal_error("end a span", error)
+
+    def _room(self, taken: int) -> int | None:
+        """Return how many attributes a span can take beside those; None = any number."""
+        most = self._run_spans().most_attributes
+        return None if most is None else most - taken - _SPARE_ATTRIBUTES
+
+    def _error_text(self, error: BaseException) -> str | None:
+        """Return what an error says, or is, where content may be exported as it is."""
+        if not self._content or self.redactor is not None:
+            return None
+        return safe_text(said_by(error) or type_name(error))[:_MAX_ERROR_CHARS]
+
+    def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
+        """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
+        redactor = self.redactor
+        try:
+            clean = content if redactor is None else self.box.run(partial(redacted_content, content, redactor))
+        except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
+            return {}
+        return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
+
+
+def _wall_ns(root: Root) -> int:
+    """Return the end of a root whose end nobody told: spans have the wall clock's times."""
+    return max(time_ns(), root.start_ns)

@@ -1,0 +1,502 @@
+"""The spans of runs: their attributes, the decision on a root, and the tool's span as the current one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
+
+from spanscore import semconv
+from spanscore.capture.callback.runs import CLIENTS, Root, Run
+from spanscore.core.codecs import langchain as codec
+from spanscore.core.codecs.langchain import chat_attributes
+from spanscore.core.codecs.text import jsonable, safe_text, wire_value
+from spanscore.core.log import is_a, log_internal_error, plain_text, type_name
+from spanscore.core.span import Attributes, SamplingContext, SpanData, UnitKey
+from spanscore.core.timebox import Timebox
+from spanscore.outputs.spans import OwnIds, PresetSpanFactory
+from spanscore.pipeline.decisions import feedback_key_of
+from spanscore.protocols import Redactor
+from spanscore.samples.redaction import redacted
+
+__all__ = [
+    "MODELS",
+    "PlainAttributes",
+    "RunSpans",
+    "attributes_of",
+    "content_of",
+    "conversation_of",
+    "facts_of",
+    "rendered",
+    "run_end_of",
+    "span_data_of",
+    "was_stopped",
+]
+
+# --- run attributes -------------------------------------------------------------------------------------------------
+
+# Run → what its span says: attributes that quote nothing, content that is rendered on demand, and SpanData. Span thread.
+
+MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
+_CONVERSING: Final = MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
+"""Operations whose spans tell the conversation, beside a root's; the conventions have none for a tool's."""
+_MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
+    None: {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN},
+    **{
+        operation: {semconv.OPERATION_NAME: operation, semconv.OPENINFERENCE_KIND: kind}
+        for operation, kind in semconv.OPENINFERENCE_KINDS.items()
+    },
+}
+"""Operation → what its spans are, in the words of both conventions; None is a step."""
+_NAMES: Final[Mapping[str | None, str]] = {
+    semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
+    semconv.INVOKE_AGENT: semconv.AGENT_NAME,
+    semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
+}
+"""Operation → the attribute that holds its run's name."""
+_RENDERERS: Final[Mapping[str | None, Callable[[Any, Any], dict[str, Any]]]] = {
+    semconv.CHAT: codec.chat_content,
+    semconv.TEXT_COMPLETION: codec.completion_content,
+    semconv.RETRIEVAL: codec.retriever_content,
+    semconv.EXECUTE_TOOL: codec.tool_content,
+}
+"""Operation → what renders the input and output of its runs, where it is one of the conventions' own."""
+_CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
+_MAY_NAME_SOMEBODY: Final = frozenset({semconv.CONVERSATION_ID, semconv.FEEDBACK_KEY})
+_IDS: Final = 1_000
+"""Conversations and keys whose redacted id is remembered: a redactor may take as long as a small model does."""
+
+
+def attributes_of(
+    run: Run, output: Any, error: BaseException | None, *, metadata: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the attributes that quote nothing, as a span can hold them. Never raises.
+
+    Args:
+        metadata: keys of it that are told, of a root.
+    """
+    try:
+        described = _describe(run, output, error)
+        return described | _select_metadata(run, metadata) if metadata and run is run.root else described
+    except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
+        log_internal_error("describe a run", fault)
+        return dict(_MARKS[run.operation])
+
+
+def _describe(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+    attributes: dict[str, Any] = dict(_MARKS[run.operation])
+    if run.operation in MODELS:
+        metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
+        attributes.update(chat_attributes(run.name, metadata, parameters, output))
+        if run.first_ns:
+            attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
+    elif run.operation in _NAMES:
+        attributes[_NAMES[run.operation]] = safe_text(run.name)
+    if run.operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
+        attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
+    attributes.update(_whose(run))
+    if run is run.root and run.root.failed_inside:
+        attributes[semconv.RUN_STEP_ERROR] = True
+    if error is not None and not was_stopped(error):
+        attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
+    return attributes
+
+
+def _whose(run: Run) -> dict[str, str]:
+    """Return what an application calls a run's conversation, and its unit."""
+    attributes = dict[str, str]()
+    if (run is run.root or run.operation in _CONVERSING) and (conversation := conversation_of(run)):
+        attributes[semconv.CONVERSATION_ID] = conversation
+    if run is run.root and (key := feedback_key_of(_metadata(run))):
+        attributes[semconv.FEEDBACK_KEY] = safe_text(key)
+    return attributes
+
+
+def _select_metadata(run: Run, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata under these keys; structures are none of it, as no rule needs them."""
+    metadata = _metadata(run) or {}
+    values = {semconv.METADATA + key: wire_value(jsonable(metadata[key])) for key in keys if key in metadata}
+    return {safe_text(name): value for name, value in values.items() if isinstance(value, str | int | float)}
+
+
+def conversation_of(run: Run) -> str | None:
+    """Return the id of the conversation a run belongs to: of the ``spanscore.session`` block, else from its metadata.
+
+    LangGraph copies the ``thread_id`` of ``configurable`` into it; of a chain's ``configurable`` nothing arrives (seen with
+    langchain-core 1.7.2), so that there ``metadata={"session_id": …}`` says it.
+    """
+    if run.root.session is not None:
+        return safe_text(run.root.session)
+    metadata = _metadata(run)
+    if not metadata or metadata.keys().isdisjoint(_CONVERSATION_KEYS):  # most have none
+        return None
+    for key in _CONVERSATION_KEYS:
+        value = metadata.get(key)
+        if value is not None:
+            text = plain_text(value)
+            return None if text is None else safe_text(text)
+    return None
+
+
+def was_stopped(error: BaseException | None) -> bool:
+    """Whether a run did not fail but was left by its reader or cancelled."""
+    return error is not None and type_name(error) in {"GeneratorExit", "CancelledError"}
+
+
+def run_end_of(root: Root | None, error: BaseException | None) -> str:
+    """Return how a root ended, or a run that was stopped (None)."""
+    if root is not None and root.interrupted:
+        return semconv.INTERRUPTED
+    if is_a(error, GeneratorExit):
+        return "abandoned"
+    return "cancelled" if was_stopped(error) else "completed"
+
+
+def rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what ``content_of`` renders, nothing where that fails. Never raises."""
+    try:
+        return render()
+    except Exception as error:  # noqa: BLE001  (a payload no codec foresaw: the span leaves without it)
+        log_internal_error("render a run's content", error)
+        return {}
+
+
+def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
+    """Return what renders the run's content; nothing is rendered before it is called."""
+    if run.operation in _RENDERERS:
+        content = partial(_RENDERERS[run.operation], run.input, output)
+        return partial(_with_expected, content, run.root.expected) if run is run.root else content
+    if run is run.root:
+        root = run.root
+        return partial(codec.root_content, root.input, output, root.expected, root.history, root.asked or None)
+    return dict  # a step's text stands on its neighbours already
+
+
+def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {**content(), semconv.REFERENCES: jsonable(dict(expected))} if expected else content()
+
+
+def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, error: BaseException | None) -> SpanData:
+    """Return an ended span as dialects read it; metadata are a root's."""
+    ids = span.get_span_context()
+    parent = getattr(span, "parent", None)
+    return SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=parent.span_id if parent is not None else None,
+        name=getattr(span, "name", run.name),
+        start_ns=run.start_ns,
+        end_ns=end_ns,
+        kind="client" if run.operation in CLIENTS else "internal",
+        status="error" if error is not None else "unset",
+        attributes=attributes,
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+        metadata=(_metadata(run) or {}) if run is run.root else {},
+        failed_inside=run is run.root and run.root.failed_inside,
+        conversation_id=conversation_of(run) if run is run.root else None,
+    )
+
+
+def facts_of(root: Root, end_ns: int, error: BaseException | None) -> SamplingContext:
+    """Return what is known at its end of a root of which no SpanData was kept; its children are not, and match no rule."""
+    assert root.key is not None
+    return SamplingContext(
+        key=root.key,
+        is_trace_root=root.is_trace_root,
+        trace_state=root.trace_state,
+        name=root.name,
+        operation=root.operation,
+        status="error" if error is not None else "unset",
+        duration_ns=end_ns - root.start_ns,
+        metadata=_metadata(root) or {},
+        any_error=error is not None or root.failed_inside,
+        tool_calls=0,
+        models=frozenset(),
+        scores={},
+        conversation_id=conversation_of(root) or "",
+    )
+
+
+def _metadata(run: Run) -> Mapping[str, Any] | None:
+    details = run.details[0] if type(run.details) is tuple else run.details
+    return details if type(details) is dict or is_a(details, dict) else None
+
+
+@dataclass(eq=False, repr=False)
+class PlainAttributes:
+    """Describes runs, with what may name a person redacted.
+
+    Attributes:
+        redactor: applied to the conversation's id, the feedback key and the metadata; where it raises, gives no text or hangs,
+            they are left out.
+        box: where the redactor runs.
+        metadata: keys of a root's metadata that are told.
+    """
+
+    redactor: Redactor | None
+    box: Timebox
+    metadata: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self._redacted_id = lru_cache(_IDS)(self._redact_id)
+        self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in self.metadata)
+
+    def of(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+        """Return what is told of a run. Never raises."""
+        attributes = attributes_of(run, output, error, metadata=self.metadata)
+        for name in () if self.redactor is None else self._may_name_somebody & attributes.keys():
+            if isinstance(attributes[name], str):
+                attributes |= self._redacted(name, attributes.pop(name))
+        return attributes
+
+    def of_ended(
+        self, run: Run, output: Any, error: BaseException | None
+    ) -> tuple[dict[str, Any], BaseException | None]:
+        """Return the same of a run below a root, and the error that its span shows: to be stopped is none."""
+        attributes = self.of(run, output, error)
+        if was_stopped(error):
+            return attributes | {semconv.RUN_END: run_end_of(None, error)}, None
+        return attributes, error
+
+    def _redacted(self, name: str, given: str) -> dict[str, str]:
+        """Return an attribute: applications name a conversation by its user's address. Fails closed, as with content."""
+        try:
+            return {name: safe_text(self._redacted_id(given))}
+        except BaseException:  # noqa: BLE001
+            return {}
+
+    def _redact_id(self, given: str) -> str:
+        redactor = self.redactor
+        return given if redactor is None else self.box.run(lambda: redacted(given, redactor))
+
+
+# --- spans ----------------------------------------------------------------------------------------------------------
+
+# The spans of runs. A root's is decided on the application's thread; all are made on the span thread.
+#
+# What a request needs at once, and only its own thread can tell, is the parent and, where the sampler does not keep
+# everything
+# anyway, the head sampler's decision. The ids of a trace's first span are drawn ahead, with what our own sampler says of
+# them.
+# The SDK's span around them costs 15 µs, and 60 to 80 with cold caches, a third of all that a small chain would pay; it is
+# made from the first event of the unit, in a copy of the caller's context, so that the processors of the application find
+# there what they would have found. A tracer that is not the SDK's starts its span at once.
+
+_CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
+_UNSET, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
+_DRAWN_AHEAD: Final = 8_192
+"""Roots drawn and not begun, at most: 0.2 kB each. As many as may end in one batch of the event queue; there are no more than
+did.
+"""
+_MOST_ATTRIBUTES: Final = 128
+"""What the SDK keeps by default, for a tracer that is not the SDK's."""
+
+
+def _kind_of(run: Run) -> SpanKind:
+    return _CLIENT if run.operation in CLIENTS else _INTERNAL
+
+
+def _span_name(run: Run, name: str) -> str:
+    """Return what a run's span is called; ``name`` is what its operation is done with."""
+    return safe_text(f"{run.operation} {name}" if run.operation else name)
+
+
+@dataclass(eq=False, repr=False)
+class RunSpans:
+    """Makes the spans of runs, in the name of the capture scope's tracer.
+
+    Attributes:
+        preview_trace: the sampler's, asked about the first span of a trace.
+    """
+
+    tracer: Tracer
+    preview_trace: Callable[[bytes], bool | None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._chosen = PresetSpanFactory.of(self.tracer)
+        self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
+        # Other generators of ids may write the time into them.
+        self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)
+
+    def attach(self, run: Run) -> None:
+        """Make a tool's span the current one until the run's ``tool_context`` ends. A tracer that is not the SDK's cannot."""
+        if self._chosen is not None and run.root.shared is None and run.root.key is not None:
+            run.tool_context = ToolContext(run, self._chosen)
+
+    @property
+    def most_attributes(self) -> int | None:
+        """Attributes that a span keeps; None = all."""
+        return _MOST_ATTRIBUTES if self._chosen is None else self._chosen.most_attributes
+
+    def decide(self, root: Root, ambient: Context) -> bool:
+        """Give a root its ids, and ``may`` where they decide it; False when its head sampler drops the trace. Any thread.
+
+        ``ambient`` is the caller's: the root's span becomes a child of the span in it.
+        """
+        chosen = self._chosen
+        if chosen is None:
+            return self._start(root, ambient)
+        parent = get_current_span(ambient).get_span_context()
+        root.is_trace_root = not parent.is_valid
+        if root.is_trace_root:
+            (key, may), above, state = self._next(chosen), None, None
+        else:
+            key, may = UnitKey(parent.trace_id, chosen.ids.generate_span_id()), None
+            above, state = parent, parent.trace_state
+        if not chosen.keeps(above):
+            sampling = chosen.sampler.should_sample(
+                ambient, key.trace_id, _span_name(root, root.name), _kind_of(root), _attributes(root), ()
+            )
+            if not sampling.decision.is_sampled():
+                return False
+            root.sampling, state = sampling, sampling.trace_state
+        root.key, root.may = key, None if state else may
+        root.trace_state = state.to_header() if state else ""
+        root.carrier, root.context = copy_context(), ambient
+        return True
+
+    def draw_ahead(self) -> None:
+        """Draw the ids of a root to come, and its ``may``: 15 µs that no request has to wait for. Any thread."""
+        if self._chosen is not None and self._is_random and len(self._drawn) < _DRAWN_AHEAD:
+            key = _new_key(self._chosen)
+            self._drawn.append((key, self.preview_trace(key.trace_id.to_bytes(16))))
+
+    def _next(self, chosen: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
+        try:
+            return self._drawn.popleft()
+        except IndexError:
+            return _new_key(chosen), None
+
+    def make(self, root: Root) -> bool:
+        """Make the span of a root that was decided on, if it has none; False when the tracer is switched off. One thread.
+
+        Raises whatever a processor of the application raises.
+        """
+        carrier, sampling, root.carrier, root.sampling = root.carrier, root.sampling, None, None
+        chosen, ambient = self._chosen, root.context
+        if carrier is None or ambient is None or chosen is None or root.key is None:
+            return root.span is not None
+        trace_id, span_id = root.key
+        start: Callable[..., Span] = chosen.start_span
+        if chosen.watched:
+            start = partial(carrier.run, start)
+        span = start(
+            _span_name(root, root.name),
+            span_id=span_id,
+            context=ambient,
+            trace_id=trace_id,
+            sampling=sampling,
+            kind=_kind_of(root),
+            attributes=_attributes(root),
+            start_time=root.start_ns,
+        )
+        if span.get_span_context().span_id != span_id or not span.is_recording():
+            return False
+        root.span = span
+        return True
+
+    @property
+    def unseen(self) -> bool:
+        """Whether no processor looks at spans before they end: those of a unit may be made together."""
+        return self._chosen is not None and not self._chosen.watched
+
+    def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
+        """Start the span of any other run, with its true time. One thread."""
+        name = _span_name(run, attributes.get(semconv.REQUEST_MODEL) or run.name)
+        kind, ambient = _kind_of(run), run.root.context or Context()
+        if self._chosen is not None:
+            return self._chosen.start_span(
+                name,
+                context=ambient,
+                parent=parent,
+                kind=kind,
+                attributes=attributes,
+                start_time=run.start_ns,
+                span_id=run.span_id or None,
+            )
+        ambient = set_span_in_context(parent, ambient)
+        return self.tracer.start_span(name, context=ambient, kind=kind, attributes=attributes, start_time=run.start_ns)
+
+    def _start(self, root: Root, ambient: Context) -> bool:
+        span = self.tracer.start_span(
+            _span_name(root, root.name),
+            context=ambient,
+            kind=_kind_of(root),
+            attributes=_attributes(root),
+            start_time=root.start_ns,
+        )
+        ids = span.get_span_context()
+        if not ids.trace_flags & 1 or not span.is_recording():
+            return False
+        root.span, root.key, root.context = span, UnitKey(ids.trace_id, ids.span_id), ambient
+        root.is_trace_root = getattr(span, "parent", None) is None
+        root.trace_state = ids.trace_state.to_header() if ids.trace_state else ""
+        return True
+
+
+def _new_key(chosen: PresetSpanFactory) -> UnitKey:
+    return UnitKey(chosen.ids.generate_trace_id(), chosen.ids.generate_span_id())
+
+
+def _attributes(root: Root) -> dict[str, str]:
+    return {semconv.OPERATION_NAME: root.operation or ""}
+
+
+class ToolContext:
+    """Makes a tool's span the current one while the tool runs (``capture.context``): spans of the tool become its children.
+
+    The span thread makes the span later, with the id that is drawn here.
+
+    LangChain may end an asynchronous tool in another task, where a context cannot be detached from that of the tool: the
+    span that stands there then answers with the ids of the one that was current before.
+
+    Args:
+        run: of the tool; its span gets the id that is drawn here.
+        factory: makes the spans of runs.
+    """
+
+    def __init__(self, run: Run, factory: PresetSpanFactory) -> None:
+        assert run.root.key is not None
+        run.span_id = factory.ids.generate_span_id()
+        ids = SpanContext(
+            run.root.key.trace_id, run.span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
+        )
+        self._before = otel_context.get_current()
+        self._span = _WhileItRuns(ids)
+        self._attached = set_span_in_context(self._span, self._before)
+        otel_context.attach(self._attached)
+
+    def end(self) -> None:
+        """Make the span current again that was before."""
+        self._span.afterwards = get_current_span(self._before)
+        if otel_context.get_current() is self._attached:
+            otel_context.attach(self._before)
+
+
+class _WhileItRuns(NonRecordingSpan):
+    """A span of which only the ids are known; those of ``afterwards`` once the tool has ended."""
+
+    afterwards: trace.Span | None = None
+
+    def get_span_context(self) -> SpanContext:
+        return super().get_span_context() if self.afterwards is None else self.afterwards.get_span_context()

@@ -1,0 +1,142 @@
+"""Beside: several scorers in one process, on one run. A metric that several have scores it once.
+
+The events of a run reach each handler in turn, on one thread: a handler finds the run in the memory of another one that
+heard of it before, and leaves its spans to that one. Likewise a receiver of other instrumentations' spans finds the unit.
+With one scorer in the process there is nothing to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from random import getrandbits
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from uuid import UUID
+from weakref import ReferenceType, ref
+
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+
+from spanscore.capture.callback.runs import Root
+from spanscore.core.threads import reset_in_child
+
+if TYPE_CHECKING:
+    from spanscore.capture.callback.capture import RunCapture
+
+__all__ = ["Identity", "borrow", "handlers", "processors", "recorded_by_others", "span_elsewhere"]
+
+
+@dataclass(slots=True)
+class Identity:
+    """What other scorers are to know of one.
+
+    Attributes:
+        name: of the scorer.
+        versions: metric → its version.
+        met: name of each other scorer with which it had a run in common → the metrics that both have, sorted.
+    """
+
+    name: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    met: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def meet(self, other: Identity) -> frozenset[str]:
+        """Note a run in common with another scorer, for both; return the metrics that both have, in the same version."""
+        shared = frozenset(name for name, version in self.versions.items() if other.versions.get(name) == version)
+        self.met[other.name] = other.met[self.name] = tuple(sorted(shared))
+        return shared
+
+    def is_among(self, shared: Set[str]) -> bool:
+        """Whether the scorer has no metric but shared ones."""
+        return bool(shared) and shared >= self.versions.keys()
+
+    def notes(self) -> list[str]:
+        """Return a note for `status()` on each other scorer."""
+        return [
+            f"{self.name} and {other} record the same runs: the first on a run has its spans"
+            + (f", and scores {', '.join(shared)}, which both have" if shared else "")
+            for other, shared in self.met.items()
+        ]
+
+
+class BesideOthers(Protocol):
+    """A receiver of which a process may have several.
+
+    Attributes:
+        identity: of its scorer.
+        others: those of other scorers.
+    """
+
+    identity: Identity
+    others: tuple[ReferenceType[Any], ...]
+
+
+_One = TypeVar("_One", bound=BesideOthers)
+
+
+class _Living(Generic[_One]):
+    """The receivers of one kind that are alive in the process; each knows the others."""
+
+    def __init__(self) -> None:
+        self._living: list[ref[_One]] = []
+        self.reset()
+        reset_in_child(self, _Living.reset)
+
+    def reset(self) -> None:
+        """Go on in a forked child."""
+        self._lock = Lock()
+
+    def join(self, new: _One) -> None:
+        """Make a receiver known to the others, and them to it."""
+        with self._lock:
+            self._living = [reference for reference in self._living if reference() is not None] + [ref(new)]
+            for reference in self._living:
+                if (receiver := reference()) is not None:
+                    receiver.others = tuple(other for other in self._living if other is not reference)
+
+    def of_others(self, identity: Identity) -> list[_One]:
+        """Return those of other scorers."""
+        living = [receiver for reference in self._living if (receiver := reference()) is not None]
+        return [receiver for receiver in living if receiver.identity is not identity]
+
+
+handlers: _Living[RunCapture] = _Living()
+processors: _Living[BesideOthers] = _Living()
+
+
+def recorded_by_others(identity: Identity) -> frozenset[str]:
+    """Return the metrics of a scorer that others have whose handlers record LangChain's runs."""
+    at_work = [handler for handler in handlers.of_others(identity) if handler.is_at_work]
+    return frozenset().union(*(identity.meet(handler.identity) for handler in at_work))
+
+
+def borrow(handler: RunCapture, root: Root, run_id: int) -> Set[str] | None:
+    """Take over ids and context of a root that another handler has opened for the same run.
+
+    The root's ``shared`` names the metrics that both scorers have: they do not score it here.
+
+    Returns:
+        The metrics that are left to score it here; None: no other handler has opened it.
+    """
+    for reference in handler.others:
+        other = reference()
+        if other is None:
+            continue
+        their_id = other.id_here(UUID(int=run_id))
+        run, theirs = other.memory.runs.get(their_id), other.memory.roots.get(their_id)
+        if run is not None and run.root.start_ns < handler.installed_ns:  # a step of a run that began before
+            root.shared, root.key = frozenset(handler.identity.versions), run.root.key
+            return frozenset()
+        if theirs is not None and theirs.key is not None and not theirs.ignored and theirs.shared is None:
+            root.shared = handler.identity.meet(other.identity)
+            root.key, root.is_trace_root, root.trace_state = theirs.key, theirs.is_trace_root, theirs.trace_state
+            root.context, root.span = theirs.context, span_elsewhere(theirs.key.trace_id, theirs.key.span_id)
+            return handler.identity.versions.keys() - root.shared
+    return None
+
+
+def span_elsewhere(trace_id: int, span_id: int | None = None) -> NonRecordingSpan:
+    """Return what stands for a span that another scorer makes; None: its id is not known."""
+    return NonRecordingSpan(
+        SpanContext(trace_id, span_id or getrandbits(64) or 1, is_remote=False, trace_flags=TraceFlags(1))
+    )

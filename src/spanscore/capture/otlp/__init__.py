@@ -1,0 +1,1 @@
+"""Spans that arrive as OTLP requests, from any language → units."""

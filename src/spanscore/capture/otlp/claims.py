@@ -1,0 +1,425 @@
+"""WireClaims: whether a span on the wire belongs to a unit, and units that no rate would take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from spanscore import semconv
+from spanscore.capture.scopes import LOGFIRE, Role, Scopes, root_role, scope_notes
+from spanscore.core.codecs.otlp_request import (
+    Origin,
+    Taken,
+    UnreadableRequest,
+    WireSpan,
+    kept,
+    resource_of,
+    times_alone,
+)
+from spanscore.core.codecs.otlp_scan import TIMES_SIZE, SpanPlace
+from spanscore.core.printable import printable
+from spanscore.pipeline.assembly import RootRole, role_of_operation, topmost_roots
+from spanscore.pipeline.trace_index import ClosedUnit
+from spanscore.pipeline.traces import TraceTable
+from spanscore.samples.normalizers.registry import Translator
+
+__all__ = ["Mark", "ScopeClaim", "Sorting", "UnsampledUnit", "WireClaims", "add_unsampled", "text_of"]
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+# WireClaims: whether a span on the wire may be of a unit, by its scope, else by what betrays it in its bytes.
+#
+# Scopes mean what they mean in one process, which is known by ``service.name`` and ``service.instance.id``: of two
+# instrumentations of one library in it, the scope that came first is read.
+
+Mark = Callable[[bytes, int, int], object]
+"""Body of a request, start and end of a span in it → something where the span is claimed, None where it is not."""
+
+_BY_CONTENT: Final = (Role.UNKNOWN, Role.GENERAL)
+_MOST: Final = 1_000
+"""Processes and resources that are told apart at a time; then all are forgotten, and come back with their next span."""
+_KEY: Final = 0x0A
+_KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
+"""What stands before the key of an attribute: its tag and its length. So a text that speaks of a mark betrays nothing."""
+_LONGEST: Final = 64
+_LONGEST_NAME: Final = 200
+_VALUE, _HEAD = b"\x12\n", 4
+"""The tags of a value and of a text in it, each with a byte of length behind it; of what is asked for, all of it is ASCII."""
+_VALUE_BEFORE: Final = re.compile(rb"\x12.\n.[ -~]*\Z", re.DOTALL)
+
+
+class ScopeClaim(NamedTuple):
+    """How the spans of a scope are claimed.
+
+    Attributes:
+        role: of the scope.
+        mark: tells a claimed span by its bytes; None = each is.
+        mostly: what most claimed spans hold, and no other: it is found in half the time. Empty = nothing is.
+    """
+
+    role: Role
+    mark: Mark | None
+    mostly: bytes = b""
+
+
+class WireClaims:
+    """Knows what spans are to us. Any thread: what a race computes twice is the same.
+
+    Args:
+        translator: knows scopes, and what betrays a span of the others.
+        listed: beginnings of further scopes to claim.
+        ignored: beginnings of scopes that are not claimed.
+    """
+
+    def __init__(self, translator: Translator, *, listed: Sequence[str] = (), ignored: Sequence[str] = ()) -> None:
+        self._translator = translator
+        marks = b"|".join(map(re.escape, translator.marks))
+        self._marked = re.compile(
+            _KEY_OF_UP_TO_127 + b"(?:" + marks + b")"
+        ).search  # an eighth of what a find for each takes
+        self._mostly = _key_of(semconv.OPERATION_NAME)
+        self._listed = tuple(listed)
+        self._ignored = tuple(ignored)
+        self._claims: dict[int, ScopeClaim] = {}
+        self._unheard: dict[int, str] = {}  # by the same key, of ignored scopes: what ``unread`` counts
+        self._resources: dict[int, Scopes] = {}
+        self._processes: dict[tuple[str, str], Scopes] = {}
+
+    def of(self, origin: Origin) -> ScopeClaim:
+        """Return how spans of a scope are claimed; of two that trace the same, who is asked for first is heard."""
+        key = hash(origin)  # not its bytes, which may be many
+        claim = self._claims.get(key)
+        if claim is None:
+            scopes, scope = self._scopes_of(origin), _format_name(origin.scope_name)
+            role = scopes.role(scope)
+            if len(self._claims) >= _MOST:
+                self._claims.clear()
+                self._unheard.clear()
+            if role is Role.IGNORED and scope in scopes.unheard:
+                self._unheard[key] = scope
+            claim = self._claims[key] = self._claim(role)
+        return claim
+
+    def claims(self, span: WireSpan) -> bool:
+        """Whether a span may be of a unit."""
+        mark = self.of(span.origin).mark
+        return mark is None or mark(span.raw, 0, len(span.raw)) is not None
+
+    def shortened(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
+        """Return a root of an unsampled unit with no bytes but its times; None if the spans below it decide on the unit."""
+        _, _, _, _, start, end, _ = root
+        is_certain = (
+            text_of(body, semconv.OPERATION_NAME, start, end) in _CERTAIN
+            and body.find(_KIND_KEY, start, end) < 0
+            and not origin.scope_name.startswith(LOGFIRE)
+        )
+        if is_certain or root_role(RawAttributes(body, start, end), origin.scope_name) is RootRole.ROOT:
+            return times_alone(body, root, origin)
+        return None
+
+    def role(self, span: WireSpan) -> RootRole:
+        """Return the role of a claimed span at the top, without decoding it. Pure.
+
+        A span of our own capture is the root that it was in its process; a sample made by hand was scored by its maker.
+        """
+        if len(span.raw) <= TIMES_SIZE:  # a shortened root
+            return RootRole.ROOT
+        if span.origin.scope_name == semconv.CAPTURE_SCOPE:
+            return RootRole.NEVER if text_of(span.raw, semconv.OPERATION_NAME) is None else RootRole.ROOT
+        return root_role(RawAttributes(span.raw), span.origin.scope_name)
+
+    def is_none(self, closed: ClosedUnit) -> bool:
+        """Whether spans make no unit: a sample made by hand, or a span that holds no answer, without the spans below it."""
+        is_alone = closed.outcome is not None or closed.root.origin.scope_name == semconv.CAPTURE_SCOPE
+        return is_alone and self.role(closed.root) is RootRole.NEVER
+
+    def stands_alone(self, span: WireSpan) -> bool:
+        """Whether a span whose parent never came is the root of a unit. Pure.
+
+        A retrieval or a tool call of our own capture is none either: it was below the root that is missing.
+        """
+        if span.origin.scope_name == semconv.CAPTURE_SCOPE and len(span.raw) > TIMES_SIZE:
+            return role_of_operation(text_of(span.raw, semconv.OPERATION_NAME)) is RootRole.ROOT
+        return self.role(span) in (RootRole.ROOT, RootRole.UNNAMED)
+
+    def roots(self, closed: ClosedUnit) -> int:
+        """Return how many roots of units there are among a topmost span and the claimed ones below it, without decoding any."""
+        spans = {span.span_id: span for span in closed.spans} | {closed.root.span_id: closed.root}
+        ids = [(span.span_id, span.parent_id) for span in closed.spans]
+        return len(topmost_roots(closed.root.span_id, ids, lambda span_id: self.role(spans[span_id]), closed.unread))
+
+    def unread(self, taken: Taken) -> Iterator[tuple[str, set[bytes]]]:
+        """Yield scopes that are ignored because another scope traces the same library, with the traces of their spans."""
+        for origin, places in taken.places if self._unheard else ():
+            scope = self._unheard.get(hash(origin))
+            if scope is not None:
+                yield scope, {place[0] for place in places}
+
+    def notes(self) -> list[str]:
+        """Return notes on scopes for `status()`."""
+        return scope_notes(self._listed, [*self._processes.values()])
+
+    def found_by_content(self, origin: Origin) -> None:
+        """Note that the root of a unit is of a scope that no translation names."""
+        if self.of(origin).role in _BY_CONTENT:
+            self._scopes_of(origin).found_by_content(_format_name(origin.scope_name))
+
+    @property
+    def unheard(self) -> Mapping[str, str]:
+        """Ignored scope → the scope that is read instead, in some process."""
+        return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
+
+    def _claim(self, role: Role) -> ScopeClaim:
+        if role is Role.CLAIMED:
+            return ScopeClaim(role, None)
+        return ScopeClaim(role, self._marked, self._mostly) if role in _BY_CONTENT else ScopeClaim(role, _mark_none)
+
+    def _scopes_of(self, origin: Origin) -> Scopes:
+        resource = hash(origin.resource)
+        scopes = self._resources.get(resource)
+        if scopes is not None:
+            return scopes
+        if len(self._resources) >= _MOST:
+            self._claims.clear()
+            self._unheard.clear()
+            self._resources.clear()
+            self._processes.clear()
+        try:
+            attributes = resource_of(origin)
+        except UnreadableRequest:
+            return self._processes.setdefault(("", ""), self._scopes("some process"))
+        process = _format_name(attributes.get("service.name", "")), str(attributes.get("service.instance.id", ""))
+        scopes = self._processes.setdefault(
+            process, self._scopes(f"the process of {process[0] or 'an unnamed service'}")
+        )
+        return self._resources.setdefault(resource, scopes)
+
+    def _scopes(self, place: str) -> Scopes:
+        return Scopes(
+            self._translator.knows,
+            listed=self._listed,
+            ignored=self._ignored,
+            ours=semconv.EVALUATOR_SCOPES,
+            place=place,
+        )
+
+
+def _mark_none(*_: object) -> None: ...
+
+
+def _format_name(name: Any) -> str:
+    """Return a name from the wire as it may stand in a log: anything may be in it."""
+    text = str(name)[:_LONGEST_NAME]
+    return text if text.isprintable() else printable(text)
+
+
+def text_of(body: bytes, name: str, start: int = 0, end: int | None = None) -> str | None:
+    """Return a short text attribute from the bytes of a span, without decoding them; None where there is none.
+
+    A ``KeyValue`` is its key and its value, either first: SDKs write fields in order, the Collector from the end.
+
+    Args:
+        body: where the span stands.
+        name: of the attribute.
+        start: of the span; likewise ``end``.
+    """
+    key = _key_of(name)
+    at = body.find(key, start, end)
+    if at < 0:
+        return None
+    begin, end = at + len(key), len(body) if end is None else end
+    head = body[begin : begin + _HEAD]
+    if head[::2] != _VALUE or begin + _HEAD > end:  # or in what comes behind the span
+        value = _VALUE_BEFORE.search(body, max(start, at - _LONGEST), at)
+        if value is None:
+            return None
+        begin, end = value.start(), at
+        head = body[begin : begin + _HEAD]
+    size, begin = head[3], begin + _HEAD
+    if head[1] != size + 2 or begin + size > end:
+        return None
+    text = body[begin : begin + size].decode("latin-1")
+    return text if text.isascii() and text.isprintable() else None
+
+
+class RawAttributes(NamedTuple):
+    """The attributes of a span that is still the bytes that came.
+
+    Attributes:
+        body: the bytes in which the span stands.
+        start: where the span begins in them.
+        end: where it ends; None = at their end.
+    """
+
+    body: bytes
+    start: int = 0
+    end: int | None = None
+
+    def get(self, name: str) -> str | None:
+        """Return a short text attribute; None = there is none."""
+        return text_of(self.body, name, self.start, self.end)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is an attribute of that name."""
+        return self.body.find(_key_of(str(name)), self.start, self.end) >= 0
+
+
+@cache
+def _key_of(name: str) -> bytes:
+    """Return an attribute's name as it stands in a span; asked for a few names."""
+    key = name.encode()
+    return bytes((_KEY, len(key))) + key
+
+
+_CERTAIN: Final = semconv.WHOLE_OPERATIONS | semconv.MODEL_OPERATIONS
+"""Operations of which a span is a ROOT, unless OpenInference's kind or Logfire's names are on it: nearly every root."""
+_KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
+
+
+# --- unsampled ------------------------------------------------------------------------------------------------------
+
+# Units that no rate would take are told at the door, where their root tells it in the same request: most traces come whole.
+#
+# Of their spans the ids are kept, as more of the unit may have come before, or come yet. Their bytes, which nobody will read,
+# are
+# not even copied out of the request.
+
+_Ids = dict[bytes, bytes]
+_NO_UNIT: Final = _Ids()
+"""What spans are of that are not claimed, with nothing claimed above them."""
+
+
+class UnsampledUnit(NamedTuple):
+    """What came of one unit in one request.
+
+    Attributes:
+        root: its top-most span, as it came or without its bytes.
+        ids: span id → parent's id of its claimed spans, parents before children.
+    """
+
+    root: WireSpan
+    ids: dict[bytes, bytes]
+
+
+_unit: Callable[[type[UnsampledUnit], tuple[WireSpan, _Ids]], UnsampledUnit] = tuple.__new__
+"""Half of what the constructor of a named tuple takes."""
+
+
+class Sorting:
+    """The spans of one request → what is of unsampled units, and all others.
+
+    Args:
+        taken: the request.
+        dropped: returns of the root of a unit what is kept of it, if nobody scores that; None where somebody may.
+
+    Attributes:
+        unsampled: units that are told to be so.
+        others: each with whether it is claimed, the last one first.
+        read_spans: how many were read.
+        ours: how many are ours, of which nothing is read.
+        traces: of claimed spans.
+        beside: traces of other spans.
+        size: bytes of the claimed spans in ``others``.
+        roots: how many claimed ones begin a unit for sure.
+        unclaimed: spans.
+    """
+
+    def __init__(
+        self,
+        taken: Taken,
+        dropped: Callable[[bytes, SpanPlace, Origin], WireSpan | None],
+    ) -> None:
+        self._body = taken.body
+        self._dropped = dropped
+        self._alone: dict[bytes, _Ids] = {}  # trace → the ids of its unit, as long as all that is read of it is of that
+        self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → the ids of what it is of
+        self.unsampled: list[UnsampledUnit] = []  # not list[…](), which takes six times as long
+        self.others: list[tuple[WireSpan, bool]] = []
+        self.traces: set[bytes] = set()
+        self.beside: set[bytes] = set()
+        self.read_spans = self.ours = self.roots = self.unclaimed = self.size = 0
+
+    def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None, mostly: bytes = b"") -> None:
+        """Read spans from the last to the first: they come as they end, children before their parents.
+
+        Args:
+            origin: whose they are.
+            places: where they stand.
+            marked: tells claimed ones; None = all are.
+            mostly: what most claimed ones hold, and no other does; empty = nothing is.
+        """
+        alone, body, last_trace_id, ids = self._alone, self._body, b"", None
+        find = body.find
+        self.read_spans += len(places)
+        for place in reversed(places):
+            trace_id, span_id, parent_id, is_remote, start, end, _ = place
+            claimed = (
+                marked is None
+                or (mostly != b"" and find(mostly, start, end) >= 0)
+                or marked(body, start, end) is not None
+            )
+            if trace_id is not last_trace_id:
+                last_trace_id, ids = trace_id, alone.get(trace_id)
+            if ids is not None and claimed and parent_id in ids and not is_remote and span_id not in ids:
+                ids[span_id] = parent_id
+            else:
+                self._look_closer(place, origin, claimed=claimed)
+                last_trace_id = b""
+
+    def _look_closer(self, place: SpanPlace, origin: Origin, *, claimed: bool) -> None:
+        """Read a span that is not just one more of the one unsampled unit of its trace."""
+        trace_id, span_id, parent_id, is_remote, start, end, _ = place
+        above = _NO_UNIT if is_remote or not parent_id else self._above(trace_id, parent_id)
+        (self.traces if claimed else self.beside).add(trace_id)
+        self.unclaimed += not claimed
+        self.roots += claimed and (is_remote or not parent_id)
+        if above is None:
+            pass
+        elif above is not _NO_UNIT:
+            self._list_ids(trace_id)[span_id] = above
+            if claimed and span_id not in above:
+                above[span_id] = parent_id
+                return
+        elif not claimed:
+            self._list_ids(trace_id)[span_id] = _NO_UNIT
+        elif (root := self._dropped(self._body, place, origin)) is not None:
+            self._begin(root, trace_id, span_id, parent_id)
+            return
+        self.others.append((kept(self._body, place, origin), claimed))
+        self.size += claimed * (end - start)
+
+    def _begin(self, root: WireSpan, trace_id: bytes, span_id: bytes, parent_id: bytes) -> None:
+        ids = {span_id: parent_id}
+        self.unsampled.append(_unit(UnsampledUnit, (root, ids)))
+        if trace_id in self._alone or trace_id in self._mixed:
+            self._list_ids(trace_id)[span_id] = ids
+        else:
+            self._alone[trace_id] = ids
+
+    def _above(self, trace_id: bytes, parent_id: bytes) -> _Ids | None:
+        """Return the ids of what a span is of; None where its parent is not known."""
+        ids = self._alone.get(trace_id)
+        if ids is not None:
+            return ids if parent_id in ids else None
+        ids_by_span = self._mixed.get(trace_id)
+        return None if ids_by_span is None else ids_by_span.get(parent_id)
+
+    def _list_ids(self, trace_id: bytes) -> dict[bytes, _Ids]:
+        """Return what is known of the spans of a trace, one by one."""
+        ids = self._alone.pop(trace_id, None)
+        if ids is not None:
+            self._mixed[trace_id] = dict.fromkeys(ids, ids)
+        return self._mixed.setdefault(trace_id, {})
+
+
+def add_unsampled(table: TraceTable, units: Sequence[UnsampledUnit], now_ns: int) -> None:
+    """Have a table know the spans of unsampled units."""
+    for root, ids in units:
+        if table.begins(root, ids, now_ns):
+            continue
+        table.add(root, claimed=True, now_ns=now_ns)
+        for span_id, parent_id in [*ids.items()][1:]:
+            span = WireSpan(root.trace_id, span_id, parent_id, False, b"", root.origin)
+            table.add(span, claimed=True, now_ns=now_ns)

@@ -1,0 +1,434 @@
+"""Evaluations that others made, as spans or log records of OTLP → sums of a source of their own."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from threading import Lock
+from typing import Any, Final, Literal, NamedTuple
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore import semconv
+from spanscore.capture.otlp.claims import ScopeClaim
+from spanscore.capture.scopes import Role
+from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, WireSpan, kept, logs_from_json
+from spanscore.core.codecs.otlp_scan import SpanPlace
+from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, ContentRecord, log_records, record_of
+from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
+from spanscore.core.codecs.text import plain_number
+from spanscore.core.job import ExternalCount, ExternalCounts
+from spanscore.core.log import log_internal_error, type_name
+from spanscore.outputs.aggregates import OTHER, Labels, within
+from spanscore.outputs.instrument_table import MOMENTS
+from spanscore.pipeline.sampling import decode_threshold, probability, upstream_of
+from spanscore.pipeline.trace_index import ClosedKeys
+
+__all__ = [
+    "MARKS",
+    "ExternalResult",
+    "ExternalScores",
+    "LogResults",
+    "ToldOf",
+    "holds",
+    "results_in_logs",
+    "results_on",
+]
+
+# --- evaluations ----------------------------------------------------------------------------------------------------
+
+# What others say of quality: a span or log records of OTLP → the results of evaluations that stand in them.
+#
+# They come as the event ``gen_ai.evaluation.result``, a log record or in older ways an event of a span; as spans of the kind
+# ``EVALUATOR`` with the attributes of OpenInference, of the conventions, or of Phoenix's experiments; and as evaluation spans
+# of
+# another spanscore. Explanations, which quote, are never looked at.
+
+_KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
+_SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
+_SCORES: Final = _SCORE.removesuffix(b"value")
+MARKS: Final = (bytes((len(_SCORE),)) + _SCORES, bytes((len(_KIND) + 2, 0x0A, len(_KIND))) + _KIND)
+"""The key of an event's or span's value or label, which are of one length, and an evaluator's kind, as they stand in a span.
+
+Each behind its length: bytes that no text holds, and hardly a number (0x18, that of the event's name, begins every integer).
+"""
+_BYTES_PER_LOOK: Final = 128
+_FLAT: Final = re.compile(
+    r"((?:trace\.|session\.)?(?:"
+    + "|".join(
+        rf"{re.escape(before)}\d{{1,9}}{re.escape(behind)}" for before, behind in semconv.OPENINFERENCE_TOLD.items()
+    )
+    + r"))(name|score|label)"
+)
+_NAMELESS: Final = "an evaluation that has no name"
+_UNREADABLE: Final = "a log record that cannot be read"
+
+
+class ToldOf(NamedTuple):
+    """Of what a result is, and how it was told.
+
+    Attributes:
+        span_id: of what was scored: the span of an event or a record; of an evaluator's, what it links to, else its parent.
+        way: the form in which it came.
+    """
+
+    trace_id: bytes
+    span_id: bytes
+    way: Literal["event", "span", "record"]
+
+
+class ExternalResult(NamedTuple):
+    """What somebody says of something.
+
+    Attributes:
+        name: of the evaluation, as it is given.
+        value: of no declared scale; finite; None where there is none. Of spanscore's own it is the quality, [0, 1].
+        label: as it is given; None where there is none.
+        probability: with which what is scored was chosen, (0, 1]; 1 where nobody says.
+        evaluator_version: of spanscore's own; None of all others.
+        told: of what and how; None where a record does not say of what.
+    """
+
+    name: str
+    value: float | None
+    label: str | None
+    probability: float
+    evaluator_version: str | None = None
+    told: ToldOf | None = None
+
+
+class LogResults(NamedTuple):
+    """What stands in a request of logs.
+
+    Attributes:
+        told: each with the bytes of its record, by which it is known when it comes again; empty where nothing says when or of
+            what it is.
+        rejected: what is wrong → how many records; it quotes nothing of them.
+        content: of spans.
+    """
+
+    told: list[tuple[bytes, ExternalResult]]
+    rejected: Mapping[str, int]
+    content: Sequence[ContentRecord]
+
+
+def holds(body: bytes, mark: bytes) -> bool:
+    """Whether a request holds a mark: by its first byte, which C finds at once and which is rare, so that most cost nothing.
+
+    A body that is full of that byte is searched for the whole mark: some 0.2 ns a byte, whatever is in it.
+    """
+    first, size = mark[0], len(mark)
+    at = body.find(first)
+    for _ in range(len(body) // _BYTES_PER_LOOK + 1):
+        if at < 0 or body[at : at + size] == mark:
+            return at >= 0
+        at = body.find(first, at + 1)
+    return body.find(mark, at) >= 0
+
+
+def results_on(span: WireSpan) -> list[ExternalResult]:
+    """Return the results on a span: those of its events, else those of its attributes.
+
+    Of another spanscore's, the population's first and final scores: what stands beside it there, or supersedes, is in no mean
+    there, either; and what people say is no score.
+
+    Raises:
+        UnreadableRequest: it is no span.
+    """
+    try:
+        message = Span.FromString(span.raw)
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error)) from None
+    held = attributes_of(message.attributes)
+    if span.origin.scope_name == semconv.SCOPE:
+        return [*_of_spanscore(held, message.trace_state, _beside(message, "span"))]
+    events = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
+    if held.get(semconv.OPENINFERENCE_KIND) != semconv.OPENINFERENCE_EVALUATOR:
+        return [*_results(events, ToldOf(message.trace_id, message.span_id, "event"), message.trace_state)]
+    if events:
+        return [*_results(events, _beside(message, "event"), message.trace_state)]
+    return [*_results(_of_evaluator(held, message.name), _beside(message, "span"), message.trace_state)]
+
+
+def _beside(evaluator: Span, way: Literal["event", "span"]) -> ToldOf:
+    for link in evaluator.links:
+        return ToldOf(link.trace_id, link.span_id, way)
+    return ToldOf(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, way)
+
+
+def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
+    """Return what is read of an ``ExportLogsServiceRequest``: results of evaluations, and content of spans.
+
+    Other records are left alone, and so is a request that holds none of the two.
+
+    Raises:
+        UnreadableRequest: it is none.
+    """
+    if not any(mark in body for mark in MAY_HOLD_CONTENT):
+        return LogResults([], {}, [])
+    try:
+        request = ExportLogsServiceRequest.FromString(logs_from_json(body) if is_json else body)
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error), "ExportLogsServiceRequest") from None
+    return _read_in(log_records(request))
+
+
+def _read_in(records: Iterable[tuple[str, Any]]) -> LogResults:
+    results_by_record, content = list[tuple[bytes, ExternalResult]](), list[ContentRecord]()
+    rejected = Counter[str]()
+    for scope, record in records:
+        held = attributes_of(record.attributes)
+        if not record.ByteSize():
+            rejected[_UNREADABLE] += 1
+        elif semconv.EVALUATION_EVENT in (record.event_name, held.get(semconv.EVENT_NAME)):
+            of = ToldOf(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
+            results = [*_results([held], of)]
+            if not results:
+                rejected[_NAMELESS] += 1
+            results_by_record += [(_identify(record), result) for result in results]
+        elif (content_record := record_of(record, scope, held)) is not None:
+            content.append(content_record)
+    return LogResults(results_by_record, rejected, content)
+
+
+def _identify(record: Any) -> bytes:
+    has_identity = record.time_unix_nano or record.observed_time_unix_nano or record.span_id
+    return bytes(record.SerializeToString()) if has_identity else b""
+
+
+def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ToldOf) -> Iterator[ExternalResult]:
+    beside = held.get(semconv.EVALUATION_SOURCE) or held.get(semconv.SCORE_REVISION) or semconv.ANNOTATOR in held
+    if beside or held.get(semconv.SESSION_END) == "open":
+        return
+    for result in _results([held], of, trace_state):
+        yield result._replace(
+            value=_number(held.get(semconv.QUALITY)), evaluator_version=_text(held.get(semconv.EVALUATOR_VERSION)) or ""
+        )
+
+
+def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[str, Any]]:
+    """Yield what the attributes of an evaluator's span say, in the names of the conventions."""
+    if semconv.EVALUATION_NAME in held:
+        yield held
+        return
+    flat: dict[str, dict[str, Any]] = {}
+    for name, value in held.items():
+        if (match := _FLAT.fullmatch(name)) is not None:
+            flat.setdefault(match[1], {})[match[2]] = value
+    if not flat and span_name.startswith(semconv.PHOENIX_EVALUATION) and ("score" in held or "label" in held):
+        flat[""] = {**held, "name": span_name.removeprefix(semconv.PHOENIX_EVALUATION)}
+    for result in flat.values():
+        yield {
+            semconv.EVALUATION_NAME: result.get("name"),
+            semconv.EVALUATION_SCORE_VALUE: result.get("score"),
+            semconv.EVALUATION_SCORE_LABEL: result.get("label"),
+        }
+
+
+def _results(
+    attributes: Iterable[Mapping[str, Any]], of: ToldOf | None, trace_state: str = ""
+) -> Iterator[ExternalResult]:
+    for held in attributes:
+        name = _text(held.get(semconv.EVALUATION_NAME))
+        if name is not None:
+            value = _number(held.get(semconv.EVALUATION_SCORE_VALUE))
+            label = _text(held.get(semconv.EVALUATION_SCORE_LABEL))
+            yield ExternalResult(name, value, label, _probability(held, trace_state), told=of)
+
+
+def _probability(held: Mapping[str, Any], trace_state: str) -> float:
+    """Return the share of the traffic that a score stands for: spanscore's own word, else the head sampler's."""
+    threshold = _text(held.get(semconv.SAMPLING_THRESHOLD))
+    threshold_sent = None if threshold is None else decode_threshold(threshold)
+    threshold_sent = upstream_of(trace_state) if threshold_sent is None else threshold_sent
+    share = 1.0 if threshold_sent is None else probability(threshold_sent)
+    return share if 0.0 < share <= 1.0 else 1.0
+
+
+def _text(value: Any) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    number = float(value) if isinstance(value, bool) else plain_number(value)
+    return number if number is not None and isfinite(number) else None
+
+
+# --- external scores ------------------------------------------------------------------------------------------------
+
+# ExternalScores: scores that others made and that come over the wire → sums of a source of their own, ``external``.
+#
+# Nobody declares their scales, so that a mean is of values from 0 to 1 alone, and of none of a name that had any other. Their
+# names and labels are somebody else's text: short, of one line, and of a hundred pairs at most; what is past that is
+# ``other``.
+
+_REMEMBERED: Final = 100_000
+"""Spans and records whose scores were counted: whoever had no answer sends them again."""
+_WAYS: Final = ("event", "span", "record")
+_MOST: Final = 100
+"""Pairs of name and label that are told apart."""
+_LONGEST: Final = 64
+"""Characters of a name or a label. A longer one is most likely what was said, and not what it is called."""
+
+
+@dataclass(slots=True)
+class _NameTally:
+    """Of one name: what was counted, and whether it ever had a value that is not from 0 to 1."""
+
+    scores: int = 0
+    weight: float = 0.0
+    weight_value: float = 0.0
+    off_scale: bool = False
+    labels: Counter[str] = field(default_factory=Counter)
+
+    def count(self) -> ExternalCount:
+        mean = self.weight_value / self.weight if self.weight and not self.off_scale else None
+        return ExternalCount(self.scores, mean, self.off_scale, dict(self.labels))
+
+
+class ExternalScores:
+    """Counts them, each once. Any thread.
+
+    Args:
+        count: adds to a sum: instrument, attributes, amount.
+        own: name and evaluator version of all that is scored here. What another process says of the same evaluator version is a
+            score like ours, and already in the sums of whoever made it: it, and ours that come back, are left out.
+    """
+
+    def __init__(self, count: Callable[[str, Labels, float], None], own: Collection[tuple[str, str]]) -> None:
+        self._count = count
+        self._own = frozenset(own)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what came: in a forked child."""
+        self._lock = Lock()
+        self._known = ClosedKeys(_REMEMBERED)
+        self._told = ClosedKeys(_REMEMBERED)
+        self._sets: set[tuple[str, str | None]] = set()
+        self._tallies: dict[str, _NameTally] = {}
+        self._undefined = self._again = 0
+
+    def sought(self, taken: Taken, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
+        """Return the spans of a request that may hold scores of others; of most requests none, by their bytes.
+
+        Args:
+            ours: how many of the spans are of evaluators' scopes.
+        """
+        marks = [mark for mark in MARKS if holds(taken.body, mark)]
+        if not marks and not ours:
+            return []
+        return [
+            kept(taken.body, place, origin)
+            for (origin, places), claim in zip(taken.places, claims, strict=True)
+            for place in _select_spans(
+                taken.body, places, marks, claim.role, of_spanscore=origin.scope_name == semconv.SCOPE
+            )
+        ]
+
+    def read(self, spans: Iterable[WireSpan]) -> None:
+        """Count what stands on spans; what cannot be read of them is logged, and no fault of the request's."""
+        for span in spans:
+            try:
+                results = results_on(span)
+            except UnreadableRequest as error:
+                log_internal_error("read an evaluation", error)
+                continue
+            self._add(span.trace_id, span.span_id, results)
+
+    def read_logs(self, results: LogResults) -> None:
+        """Count what stands in log records."""
+        for known_by, result in results.told:
+            self._add(known_by, b"", [result])
+
+    def counts(self) -> ExternalCounts | None:
+        """Return what was counted, names in their order; None where nothing came."""
+        with self._lock:
+            if not (self._tallies or self._undefined or self._again):
+                return None
+            names = {name: tally.count() for name, tally in sorted(self._tallies.items())}
+            return ExternalCounts(names, self._undefined, self._again)
+
+    def _add(self, trace_id: bytes, span_id: bytes, results: Iterable[ExternalResult]) -> None:
+        others = [
+            result
+            for result in results
+            if result.evaluator_version is None or (result.name, result.evaluator_version) not in self._own
+        ]
+        if not others:
+            return
+        with self._lock:
+            if trace_id and self._known.has(trace_id, span_id):
+                self._again += 1
+                return
+            if trace_id:
+                self._known.add(trace_id, span_id)
+            for result in others:
+                if self._was_told(result):
+                    self._again += 1
+                else:
+                    self._take(result)
+
+    def _was_told(self, result: ExternalResult) -> bool:
+        """Whether it came in another way before, under that name of that span; one way may tell several, one a document."""
+        if result.told is None:
+            return False
+        trace_id, span_id, way = result.told
+        ids = {way_name: span_id + way_name.encode() + result.name.encode() for way_name in _WAYS}
+        if any(self._told.has(trace_id, ids[way_name]) for way_name in _WAYS if way_name != way):
+            return True
+        self._told.add(trace_id, ids[way])
+        return False
+
+    def _take(self, result: ExternalResult) -> None:
+        if result.value is None and result.label is None:
+            self._undefined += 1
+            return
+        name, label = self._admit(_word(result.name), None if result.label is None else _word(result.label))
+        tally = self._tallies.setdefault(name, _NameTally())
+        tally.scores += 1
+        tally.labels.update([] if label is None else [label])
+        label_attributes = () if label is None else ((semconv.EVALUATION_SCORE_LABEL, label),)
+        labels = ((semconv.EVALUATION_NAME, name), *label_attributes, *within(semconv.SOURCE_EXTERNAL))
+        self._count(semconv.SCORED, labels, 1)
+        value = result.value
+        if value is None or name == OTHER:
+            return
+        tally.off_scale = tally.off_scale or not 0.0 <= value <= 1.0
+        if not tally.off_scale:
+            self._weigh(tally, labels, value, 1.0 / result.probability)
+
+    def _weigh(self, tally: _NameTally, labels: Labels, y: float, w: float) -> None:
+        tally.weight += w
+        tally.weight_value += w * y
+        moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
+        for name, amount in zip(MOMENTS, moments, strict=True):
+            self._count(name, labels, amount)
+
+    def _admit(self, name: str, label: str | None) -> tuple[str, str | None]:
+        """Return a name and its label, or what stands for all that there is no room for."""
+        if (name, label) not in self._sets:
+            if len(self._sets) >= _MOST or name == OTHER:
+                return OTHER, None
+            self._sets.add((name, label))
+        return name, label
+
+
+def _select_spans(
+    body: bytes, places: Sequence[SpanPlace], marks: Sequence[bytes], role: Role, *, of_spanscore: bool
+) -> Iterable[SpanPlace]:
+    """Return the spans of one scope that may hold scores: of the evaluators' own scopes those of ``spanscore`` alone."""
+    if role is Role.OURS:
+        return places if of_spanscore else ()
+    if role is Role.IGNORED or not marks:
+        return ()
+    return [place for place in places if any(body.find(mark, place[4], place[5]) >= 0 for mark in marks)]
+
+
+def _word(text: str) -> str:
+    return text if len(text) <= _LONGEST and text.isprintable() else OTHER

@@ -1,0 +1,470 @@
+"""OtlpSpans: spans that arrive over the wire, in any order → units."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from threading import Event
+from typing import Final
+
+from spanscore.capture.log_content import LogContent
+from spanscore.capture.otlp.claims import ScopeClaim, Sorting, WireClaims, add_unsampled
+from spanscore.capture.otlp.external_scores import ExternalScores
+from spanscore.capture.otlp.requests import Arrived, DoorCounts, Exit, KeptSpans, Looked, StreamRead, UnitCopies, key_of
+from spanscore.capture.otlp.streams import Streams
+from spanscore.capture.scopes import Role
+from spanscore.core.codecs.otlp_request import Origin, Taken, WireSpan, kept, span_data_of, trace_state_of
+from spanscore.core.codecs.otlp_scan import SpanPlace
+from spanscore.core.codecs.otlp_span import ContentRecord
+from spanscore.core.event_queue import EventQueue, yield_gil
+from spanscore.core.job import Received, TopicState
+from spanscore.core.log import log_internal_error
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.pipeline.assembly import RootRole, split
+from spanscore.pipeline.trace_index import Bounds, ClosedUnit
+from spanscore.pipeline.traces import TraceTable
+from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
+from spanscore.samples.normalizers.registry import Translator
+
+__all__ = ["OtlpSpans", "units_of"]
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+# A closed unit, still the bytes that came → its units in GenAI names: mostly one.
+
+
+def units_of(
+    closed: ClosedUnit, translator: Translator, mended: Counter[str], logs: LogContent | None = None
+) -> list[Unit]:
+    """Return the units of a topmost span and all below it; empty if they make none.
+
+    If spans are missing, only the topmost one is read: its facts give the probability that the unit was chosen.
+
+    Args:
+        closed: the spans that came.
+        translator: counts the spans it reads.
+        mended: counts spans by what was wrong with them.
+        logs: content that came in log records; None: none is read.
+    """
+    complete = closed.outcome is None
+    spans: list[SpanData] = []
+    for span in closed.spans if complete else (closed.root,):
+        try:
+            data = span_data_of(span, mended)
+            translated = translator.translate(data) if logs is None else logs.translated(data, translator)
+        except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
+            log_internal_error("read a span", error)
+            complete = False
+            continue
+        read = replace(data, attributes={}, events=()) if translated is None else translated
+        spans.append(replace(read, unread=_numbers(closed.unread)) if closed.unread and span is closed.root else read)
+    ordered = tuple(sorted(spans, key=lambda span: span.start_ns))
+    return split(Unit(closed.key, ordered, complete, closed.revision))
+
+
+def _numbers(ids: Mapping[bytes, bytes]) -> dict[int, int]:
+    return {int.from_bytes(span_id): int.from_bytes(parent_id) for span_id, parent_id in ids.items()}
+
+
+# --- spans ----------------------------------------------------------------------------------------------------------
+
+# OtlpSpans: spans that arrive over the wire, in any order → units: the receiver of ``spanscore serve``.
+#
+# Nothing tells that a span began. So the bytes of claimed spans wait in a table until their unit is whole, and only what may
+# be scored is ever decoded and translated; of all others a root's bytes say whether it is a unit, and it is counted.
+
+_OURS: Final = Role.OURS
+_ROOT: Final = RootRole.ROOT
+_NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
+_FEW: Final = 32
+"""Units that nobody scores, of which each takes microseconds."""
+_LOGS_SHARE: Final = 4
+"""Log records that wait for their spans may take a share of ``Bounds.bytes``, one part in this many, beside it."""
+
+
+class OtlpSpans:
+    """The receiver of everything that listens for OTLP.
+
+    Args:
+        event_queue: the way to the span thread.
+        port: where units are handed on.
+        sampler: asked once per root whether the unit may be scored at all.
+        admission: counts the units that are not handed on.
+        bounds: of what waits.
+        claims: whose spans are read.
+        translator: puts them into GenAI names.
+        ready: called with each request: the first chooses providers and starts the span thread.
+        metrics: names of those that score units: what another process took is scored by them.
+        external: counts the scores of others; None = they are not read.
+
+    Attributes:
+        counts: what came to the door.
+        copies: reads those of units that another process took.
+        logs: content that came in log records, until its spans are read.
+        external: counts the scores of others.
+        table: where spans wait for their units that came over the wire.
+        streams: likewise, of those that were read.
+        translator: puts spans into GenAI names; the thread that reads spans owns it.
+        forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None where there is none.
+        topic: what a worker reads; None = nothing.
+        units: that were handed on or counted.
+    """
+
+    def __init__(
+        self,
+        event_queue: EventQueue[Receiver],
+        port: UnitListener,
+        sampler: Sampler,
+        admission: RejectionCounter,
+        *,
+        bounds: Bounds,
+        claims: WireClaims,
+        translator: Translator,
+        ready: Callable[[], None],
+        metrics: Collection[str] = (),
+        external: ExternalScores | None = None,
+    ) -> None:
+        self._event_queue = event_queue
+        self._port = port
+        self._sampler = sampler
+        self._admission = admission
+        self._bounds = bounds
+        self._claims = claims
+        self.translator = translator
+        self._ready = ready
+        self._mended: Counter[str] = Counter()
+        self._closed = False
+        self.counts = DoorCounts()
+        self.copies = UnitCopies(metrics)
+        self.logs = LogContent(bounds.bytes // _LOGS_SHARE, bounds.orphan_wait_ns)
+        self.external = external
+        self.table = self._table(bounds)
+        self.streams = Streams()
+        self.forward: Callable[[], tuple[int, int, str]] | None = None
+        self.topic: Callable[[], TopicState] | None = None
+        self._kept = KeptSpans()
+        self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
+
+    def reset(self) -> None:
+        """Forget every span and count from zero: in a forked child, as what came in is the parent's."""
+        self._mended.clear()
+        self.counts.reset()
+        self.table.reset()
+        self.streams.reset()
+        self._kept.reset()
+        self.copies.reset()
+        self.logs.reset()
+        if self.external is not None:
+            self.external.reset()
+        self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
+
+    # --- the threads of who listens ----------------------------------------------------------------------------
+
+    def overloaded(self) -> str | None:
+        """Return what is full, ``bytes``, ``traces`` or ``event_queue``: the next request is to be refused. None: take it."""
+        if self.table.bytes + self.streams.bytes >= self._bounds.bytes:
+            return "bytes"
+        if self.table.open + self.streams.open + self._traces_taken - self._traces_read >= self._bounds.traces:
+            return "traces"
+        return None if self._event_queue.admits() else "event_queue"
+
+    def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
+        """Take the spans of one request; return those that are kept. Does not block, but for the first one.
+
+        Args:
+            taken: the request; ``overloaded`` was asked before.
+            exit: where kept spans go on to, once each, whatever happens; None = none is kept.
+        """
+        looked = self.look(taken, keep=exit is not None)
+        self.take_in(looked, exit)
+        return looked.kept
+
+    def take_logs(self, records: Iterable[ContentRecord]) -> None:
+        """Keep content that came in log records until its spans are read; of traces that may be scored. Any thread."""
+        if not self._closed:
+            self.logs.add(
+                record for record in records if self._sampler.preview_trace(record.ids[0].to_bytes(16)) is not False
+            )
+
+    def read(self, taken: Taken) -> Arrived | None:
+        """Return what ``hand_over`` is to be given of a request that was read, and not received. None: nothing is taken."""
+        return None if self._closed else self._count_arrival(self.look(taken, keep=False), None)
+
+    def hand_over(self, read: Sequence[StreamRead]) -> None:
+        """Take requests that were read of one stream, in their order; at least one."""
+        self._ready()
+        self._event_queue.put(self, read, sum([message.arrived.size for message in read]), must=True)
+
+    def then(self, work: Callable[[int], None]) -> None:
+        """Have something done on the span thread, given the time, after all that was taken by now. Any thread."""
+        self._ready()
+        self._event_queue.put(self, work, must=True)
+
+    def wait_until_safe(self, safe: Callable[[int, Callable[[], None]], None], timeout_s: float) -> bool:
+        """Wait until ``safe`` has told that the units which what was taken makes whole are. Any thread but ours; blocks."""
+        done = Event()
+
+        def close_and_ask(now_ns: int) -> None:
+            self.tick(now_ns)
+            safe(now_ns, done.set)
+
+        self.then(close_and_ask)
+        self._event_queue.nudge()
+        return done.wait(timeout_s)
+
+    def begin_stream(self, name: Hashable, max_age_ns: int) -> None:
+        """Read a stream from now on, whose units are no older than that. Any thread."""
+        bounds = replace(self._bounds, max_age_ns=min(self._bounds.max_age_ns, max_age_ns))
+        self.then(lambda now_ns: self.streams.begin(name, self._table(bounds), now_ns))
+
+    def look(self, taken: Taken, *, keep: bool) -> Looked:
+        """Return what the spans of a request are to us. Any thread; nothing is taken yet.
+
+        Args:
+            taken: the request.
+            keep: whether some are to wait for their scores: claimed ones of a unit that may be scored, as far as can be told.
+        """
+        taken, copies, private = self.copies.sorted_out(taken)
+        claims = [self._claims.of(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
+        sorting = Sorting(taken, self._drop_content)
+        for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
+            if role is _OURS:
+                sorting.ours += len(places)
+            else:
+                sorting.read(origin, places, mark, mostly)
+        kept = self._to_keep([*self._claim_spans(taken, claims)]) if keep else []
+        if private:
+            here = {*private}
+            kept = [span for span in kept if span not in here]
+        scores = () if self.external is None else self.external.sought(taken, claims, ours=sorting.ours)
+        return Looked(taken, sorting, kept, copies, private, scores)
+
+    def take_in(self, looked: Looked, exit: Exit | None) -> None:
+        """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
+        if self._closed:
+            if exit is not None:
+                for span in looked.kept:
+                    exit.pass_on(span, None)
+            return
+        self._ready()
+        arrived = self._count_arrival(looked, exit)
+        self._event_queue.put(self, arrived, arrived.size, must=True)
+
+    def _count_arrival(self, looked: Looked, exit: Exit | None) -> Arrived:
+        """Count what is taken of a request, and return it."""
+        taken, sorting, kept, copies, _, scores = looked
+        if scores and self.external is not None:
+            self.external.read(scores)
+        spans, ours = sorting.read_spans + sorting.ours + len(copies), sorting.ours
+        self.counts.took(spans, taken.rejected, ours=ours, unclaimed=sorting.unclaimed)
+        for scope, traces in self._claims.unread(taken):
+            self.counts.leave_unread(scope, traces - sorting.traces)
+        roots, beside, size = sorting.roots, sorting.beside, sorting.size
+        if copies:
+            copied = {span.trace_id for span in copies}
+            roots, beside, size = roots + len(copied), beside | copied, size + sum([len(span.raw) for span in copies])
+        self._taken += roots
+        # A burst is read later, and may be many times what the table may hold.
+        self._traces_taken += len(sorting.traces)
+        return Arrived(sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size)
+
+    def _claim_spans(self, taken: Taken, claims: Sequence[ScopeClaim]) -> Iterator[WireSpan]:
+        for (origin, places), (role, marked, _) in zip(taken.places, claims, strict=True):
+            for place in () if role is _OURS else places:
+                if marked is None or marked(taken.body, place[4], place[5]) is not None:
+                    yield kept(taken.body, place, origin)
+
+    def _to_keep(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
+        """Return the spans of units that may be scored: of their trace's root, or of one that may begin with them."""
+        ids, by_trace, kept = {span.span_id for span in claimed}, dict[tuple[bytes, str], bool](), list[WireSpan]()
+        for span in claimed:
+            of_trace = span.trace_id, trace_state_of(span)
+            if of_trace not in by_trace:  # by nothing else is a trace's root sampled
+                by_trace[of_trace] = self._may(span, of_trace[1], is_trace_root=True)
+            begins = span.parent_is_remote or (span.parent_id and span.parent_id not in ids)
+            if by_trace[of_trace] or (begins and self._may(span, of_trace[1], is_trace_root=False)):
+                kept.append(span)
+        return kept
+
+    def _drop_content(self, body: bytes, root: SpanPlace, origin: Origin) -> WireSpan | None:
+        """Return the root of a unit that no rate would take, without its content; None if its spans are to be kept."""
+        trace_id, _, parent_id, _, _, _, trace_state = root
+        has_state = trace_state != b""
+        may = None if has_state or parent_id else self._sampler.preview_trace(trace_id)
+        if may is None:
+            span = kept(body, root, origin)
+            may = self._may(span, trace_state_of(span) if has_state else "", is_trace_root=not parent_id)
+        return None if may else self._claims.shortened(body, root, origin)
+
+    def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
+        return self._sampler.could_sample(SamplingContext(key_of(span), is_trace_root, trace_state))
+
+    # --- Receiver ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: Arrived | Sequence[StreamRead] | Callable[[int], None], now_ns: int) -> None:
+        """Read one request, or some of one stream, or do what is to be done after those before."""
+        if isinstance(event, Arrived):
+            if event.exit is not None:
+                self._kept.keep(event.kept, event.exit, now_ns)
+            self._add(self.table, event, now_ns)
+            if event.copies:
+                self._take_copies(event.copies, now_ns, once=True)
+        elif callable(event):
+            event(now_ns)
+        else:
+            self._handle_read(event, now_ns)
+
+    def _handle_read(self, read: Sequence[StreamRead], now_ns: int) -> None:
+        stream, at_ns = self.streams.read(read, now_ns)
+        for _, _, arrived, noted in read:
+            try:
+                self._add(None if stream is None else stream.table, arrived, at_ns)
+                if stream is not None:
+                    if arrived.copies:
+                        stream.copies.append(arrived.copies)
+                    noted(arrived.traces | arrived.beside if arrived.beside else arrived.traces)
+            except Exception as error:  # noqa: BLE001  (the other requests go on)
+                log_internal_error("read a message", error)
+
+    def tick(self, now_ns: int) -> None:
+        """Hand on the units that are whole, and send on what waits in vain."""
+        self._close_all(self.table.due(now_ns), now_ns)
+        self._close_all(self.streams.due(now_ns), now_ns, is_stream=True)
+        for copies in self.streams.copies():
+            self._take_copies(copies, now_ns, once=False)
+        self._kept.let_overdue_go(now_ns, self.table.waiting)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next unit closes, or a kept span goes on, if nothing more comes."""
+        times = (self.table.next_due_ns(), self.streams.next_due_ns(), self._kept.next_due_ns())
+        return min((time for time in times if time is not None), default=None)
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the units whose root is there and that wait for further spans."""
+        return self.table.waiting() | self.streams.waiting()
+
+    def drain(self, now_ns: int) -> list[UnitKey]:
+        """Hand on every unit whose root is there; what else would have been one is counted ``shutdown``. Returns none."""
+        self._close_all([_shut_down(unit) for unit in self.table.close_all(now_ns)], now_ns)
+        self._kept.let_all_go()
+        self.streams.at_end()
+        return []
+
+    def unread_count(self) -> int:
+        """Return how many roots the span thread has not seen; also the open units once nobody waits for it. Any thread."""
+        unread = self._taken - self._read
+        return unread + len(self.table.waiting()) if self._event_queue.abandoned else unread
+
+    def close(self) -> None:
+        """Take no further request. Any thread."""
+        self._closed = True
+
+    def received(self) -> Received:
+        """Return what came, and what waits, for ``status()``. Any thread."""
+        counts, gathered = self.counts, self.streams.gathered(self.table)
+        return Received(
+            requests=counts.requests,
+            spans=counts.spans,
+            bytes=counts.bytes,
+            refused=dict(counts.refused),
+            rejected=dict(counts.rejected),
+            ours=counts.ours,
+            unclaimed=counts.unclaimed,
+            unread=dict(counts.unread),
+            open=gathered.open,
+            waiting_for_root=gathered.waiting_for_root,
+            orphans=gathered.orphans,
+            late=gathered.late,
+            duplicates=gathered.duplicates,
+            revisions=gathered.revisions,
+            dialects={name: (of.spans, of.without_content) for name, of in self.translator.counted().items()},
+            forward=None if self.forward is None else self.forward(),
+            topic=None if self.topic is None else self.topic(),
+            external=None if self.external is None else self.external.counts(),
+            logs=self.logs.counts(),
+        )
+
+    @property
+    def redelivered(self) -> int:
+        """Copies of units that had come before. Any thread."""
+        return self.copies.again
+
+    def notes(self) -> list[str]:
+        """Return what must be known of spans that were not scored, for ``status()``."""
+        mended = [
+            f"{spans:,} of the spans that were read have {what}: it is read as its start"
+            for what, spans in self._mended.copy().items()
+        ]
+        return self._claims.notes() + mended + self.translator.notes() + self.copies.notes()
+
+    def _table(self, bounds: Bounds) -> TraceTable:
+        return TraceTable(bounds, follows=self._follows, stands_alone=self._claims.stands_alone)
+
+    def _follows(self, root: WireSpan) -> bool:
+        """Whether the spans of a topmost span are kept: it may be scored, or they decide which of them are roots."""
+        return self._may_be_scored(root) or self._claims.role(root) is not _ROOT
+
+    def _may_be_scored(self, root: WireSpan) -> bool:
+        return self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
+
+    def _add(self, table: TraceTable | None, event: Arrived, now_ns: int) -> None:
+        """Put spans into a table; None: they are read no more."""
+        self._read += event.roots
+        if table is not None:
+            add_unsampled(table, event.unsampled, now_ns)
+            for span, claimed in event.spans:
+                table.add(span, claimed=claimed, now_ns=now_ns)
+        self._traces_read += len(event.traces)
+
+    def _take_copies(self, copies: Sequence[WireSpan], now_ns: int, *, once: bool) -> None:
+        for unit, samples in self.copies.units(copies, once=once):
+            self.units += 1
+            if samples is None:
+                self._port.unit_complete(unit, {}, now_ns)
+            else:
+                self._port.sample_submitted(unit, samples, None, sampled=True, now_ns=now_ns)
+            yield_gil()
+
+    def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int, *, is_stream: bool = False) -> None:
+        unsampled, is_proxy = 0, bool(self._kept)
+        for number, unit in enumerate(closed):
+            is_sampled = unit[2] is not _NOT_SAMPLED
+            try:
+                if not is_sampled:
+                    unsampled += 1
+                elif self._event_queue.abandoned and not is_stream:  # the next process reads the rest of a stream
+                    self._admission.record_rejected(Outcome.SHUTDOWN, self._claims.roots(unit))
+                else:
+                    unsampled += self._close(unit, now_ns)
+            except Exception as error:  # noqa: BLE001  (the other units go on)
+                log_internal_error("read a unit", error)
+            if is_proxy:
+                self._kept.let_go([unit.key, *map(key_of, unit.spans)])
+            if is_sampled or number % _FEW == 0:
+                yield_gil()
+        if unsampled:
+            self.units += unsampled
+            self._admission.record_rejected(_NOT_SAMPLED, unsampled)
+
+    def _close(self, closed: ClosedUnit, now_ns: int) -> int:
+        """Hand on the units of a topmost span; return how many there are that cannot be scored."""
+        if self._claims.role(closed.root) is not _ROOT and not self._may_be_scored(closed.root):
+            return self._claims.roots(closed)
+        units = [] if self._claims.is_none(closed) else units_of(closed, self.translator, self._mended, self.logs)
+        if closed.revision and [unit.key for unit in units] != [closed.key]:
+            self.table.late += 1  # the span that came late changes which spans are roots: these have been scored
+            return 0
+        for unit in units:
+            self._claims.found_by_content(closed.root.origin)
+            self.units += not unit.revision
+            kept = self._kept.give([UnitKey(span.trace_id, span.span_id) for span in unit.spans])
+            lost = closed.outcome or Outcome.INCOMPLETE
+            self._port.unit_complete(unit, kept, now_ns, lost=lost, reason=closed.reason)
+        return 0
+
+
+def _shut_down(closed: ClosedUnit) -> ClosedUnit:
+    """Return a unit as the end of the scorer finds it: one of which something is missing had no time to be whole."""
+    return closed._replace(outcome=Outcome.SHUTDOWN) if closed.outcome is Outcome.INCOMPLETE else closed

@@ -1,0 +1,1 @@
+"""Spans that other instrumentations make in this process → units."""

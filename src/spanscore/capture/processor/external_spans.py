@@ -1,0 +1,564 @@
+"""ExternalSpans: spans that other instrumentations make in this process → units: the receiver of ``ScoringSpanProcessor``.
+
+When a span starts its unit is known, as its parent's is. A unit closes when its topmost span has ended and no claimed span of
+it is open. On the application's thread a span costs a look-up of its scope and one of its parent, and one append at its end if
+its unit may be scored; it is read and translated on the span thread (`external_reading.py`).
+
+A span of a scope that no translation names shows its attributes often only at its end. The units below it wait for that, two
+seconds at most: it may be their root (`plain_spans.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import methodcaller
+from typing import Any, Final
+from weakref import ReferenceType
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+
+from spanscore import semconv
+from spanscore.capture.other_scorers import Identity, handlers, processors, recorded_by_others
+from spanscore.capture.processor.external_unit import (
+    Event,
+    ExternalReading,
+    ExternalUnit,
+    FollowedUnit,
+    Ids,
+    OpenUnits,
+    PlainSpan,
+    PlainSpans,
+    Signal,
+    facts_of,
+    pass_on,
+)
+from spanscore.capture.scopes import Role, Scopes, library_of, root_role
+from spanscore.core import context
+from spanscore.core.codecs.otlp_span import ContentRecord
+from spanscore.core.codecs.sdk import attributes_of
+from spanscore.core.event_queue import EventQueue, steady_ns
+from spanscore.core.score import Outcome
+from spanscore.core.span import SamplingContext, UnitKey
+from spanscore.outputs.provider_introspection import processors_beside
+from spanscore.pipeline.assembly import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
+from spanscore.pipeline.sessions import SessionIds
+from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
+from spanscore.samples.normalizers.registry import Translator
+
+__all__ = ["ExternalSpans"]
+
+_MAX_AGE_NS: Final = 3_600_000_000_000
+"""A root that has not ended by then is given up."""
+_SPAN_BYTES: Final = 2_000
+_MOST_UNNOTED: Final = 100
+"""Ended spans of an unsampled unit that are kept until its root ends, which most often makes looking at them needless."""
+
+_OURS, _CLAIMED, _IGNORED, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.IGNORED, Role.UNKNOWN
+_ROOT: Final = RootRole.ROOT
+_IDS: Final = slice(2)
+"""Trace id and span id, which come first in a ``SpanContext``: it is a tuple, and its properties are slow."""
+_TOO_LATE: Final = "spans got GenAI attributes only when a unit below them had been closed: that unit is scored"
+_BEFORE: Final = "spans are steps of runs that began before ScoringSpanProcessor was added"
+
+
+class ExternalSpans:
+    """The receiver of all processors of one scorer.
+
+    Args:
+        event_queue: the way to the span thread.
+        port: where units are handed on.
+        sampler: asked once per root whether the unit may be scored at all.
+        admission: counts the units that are turned away here.
+        scopes: whose spans are claimed.
+        translator: puts them into GenAI names.
+        ready: called with the first root (of each process): chooses providers, starts the span thread.
+        spans_file: gets the spans of units as well, with their scores; None = there is no such file.
+        turns: told of a root in a ``spanscore.session`` block, and whether it is let in; None = nobody scores conversations.
+
+        identity: what other scorers in the process are to know of this one.
+
+    Attributes:
+        others: receivers of other scorers.
+        units: topmost spans that were let in.
+        untaken: why spans with GenAI attributes were not taken → how many.
+        closed: no further unit is let in.
+    """
+
+    def __init__(
+        self,
+        event_queue: EventQueue[Receiver],
+        port: UnitListener,
+        sampler: Sampler,
+        admission: RejectionCounter,
+        *,
+        scopes: Scopes,
+        translator: Translator,
+        ready: Callable[[Any], None],
+        turns: SessionIds | None = None,
+        identity: Identity | None = None,
+        spans_file: Any = None,
+    ) -> None:
+        self._files: tuple[Any, ...] = () if spans_file is None else (spans_file,)
+        self._event_queue = event_queue
+        self._port = port
+        self._sampler = sampler
+        self._admission = admission
+        self.scopes = scopes
+        self._roles = scopes.roles
+        self.translator = translator
+        self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
+        self._ready = ready
+        self._turns = turns
+        self.identity = identity or Identity()
+        self.others: tuple[ReferenceType[ExternalSpans], ...] = ()
+        processors.join(self)
+        self.closed = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit, and count from zero: in a forked child, where spans that were open are the parent's."""
+        self._open = OpenUnits()
+        self._plain = PlainSpans()
+        self._reading = ExternalReading(self._port, self.translator)
+        self.units = 0
+        self.untaken: Counter[str] = Counter()
+        self._is_ready = False
+
+    @property
+    def late(self) -> int:
+        """Spans that came after their unit was closed; they went on as they are."""
+        return self._reading.late
+
+    # --- the application's threads -----------------------------------------------------------------------------
+
+    def started(self, span: Any, front: object, around: Context | None = None) -> bool:
+        """Note that a span started, which unit it belongs to; return whether it begins one that may be scored.
+
+        Args:
+            front: the processor that saw it.
+            around: the context in which it started; None = the current one.
+        """
+        scope = _scope(span)
+        role = self._roles.get(scope) or self.scopes.role(scope)
+        if role is _OURS:
+            return False
+        ids, parent = span.context[_IDS], span.parent
+        unit = None if parent is None else self._open.of.get(parent[_IDS])
+        if unit is None or (unit.ended and _has_ended(parent, around)):
+            return self._begin(span, ids, role, front, around)
+        if scope == ROOT_RUN_SCOPE and _is_root_run(span, around):
+            return self._begin(span, ids, role, front, around)
+        self._add(unit, span, ids, role)
+        return False
+
+    def ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
+        """Take a span that ended; it will be passed on to ``exits``. False: it is not taken, or may go on at once."""
+        taken = self._take_ended(span, front, (*exits, *self._files))
+        if self._files and not taken:
+            role = self.scopes.role(_scope(span))
+            if role is not _OURS and self._is_claimed(span, role):
+                pass_on(span, self._files)
+        return taken and bool(exits)
+
+    def _take_ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
+        context: Any = span.get_span_context()
+        ids = context[_IDS]
+        unit = self._open.of.get(ids)
+        if unit is None and (unit := self._late_root(span, ids, front)) is None:
+            return False
+        if ids == unit.key:
+            return self._ended_root(unit, span, context, front, exits)
+        if isinstance(unit, FollowedUnit):
+            if unit.around is not None:
+                self._keep(unit, span)
+            return self._take(unit, span, context, front, exits)
+        if unit.role is not _ROOT:
+            self._keep(unit, span)
+        return False
+
+    def _ended_root(
+        self, unit: ExternalUnit, span: ReadableSpan, ids: Any, front: object, exits: Sequence[SpanProcessor]
+    ) -> bool:
+        ends = not unit.ended  # another processor may have seen it
+        if ends:
+            self._end_root(unit, span)
+        kept = isinstance(unit, FollowedUnit) and self._take(unit, span, ids, front, exits)
+        if ends and not unit.settled:
+            self._await(unit.around, [unit])
+        return kept
+
+    def _take(
+        self, unit: FollowedUnit, span: ReadableSpan, ids: Any, front: object, exits: Sequence[SpanProcessor]
+    ) -> bool:
+        if unit.done:
+            self._reading.late += not self.closed
+            return False
+        if not ids.trace_flags.sampled:  # recorded only: no exporter takes it, and so none waits for it
+            exits = ()
+        if not exits and unit.front is not front:  # another processor has it read
+            return False
+        is_read = ids[_IDS] == unit.key or self._is_claimed(span, self.scopes.role(_scope(span)))
+        return is_read and self._put(unit, span, ids[1], exits)
+
+    def _add(self, unit: ExternalUnit, span: Any, ids: Ids, role: Role) -> None:
+        """Note that a span is part of a unit; perhaps once more, as another processor may have seen it, too."""
+        self._open.of[ids] = unit
+        unit.spans.append(ids)
+        if role is not _CLAIMED and not self._is_claimed(span, role):
+            if unit.role is not _ROOT or unit.around is not None:
+                unit.unread[ids[1]] = span.parent[1]
+        elif isinstance(unit, FollowedUnit):
+            unit.open[ids[1]] = None
+
+    def _keep(self, unit: ExternalUnit, span: ReadableSpan) -> None:
+        """Keep a span of a unit that may turn out not to be scored, so that its roots can be counted."""
+        if not unit.ended:
+            unit.unnoted.append(span)
+            if len(unit.unnoted) > _MOST_UNNOTED:
+                self._note(unit)
+
+    def _note(self, unit: ExternalUnit) -> None:
+        """Note what decides on roots of the spans that were kept, and let them go."""
+        while unit.unnoted:
+            try:
+                span = unit.unnoted.pop()
+            except IndexError:  # another thread took the last one
+                return
+            scope = _scope(span)
+            if self._is_claimed(span, self.scopes.role(scope)):
+                ids: Any = span.get_span_context()
+                parent: Any = span.parent
+                unit.below[ids.span_id] = parent.span_id, root_role(attributes_of(span), scope)
+
+    def _begin(self, span: Any, ids: Ids, role: Role, front: object, around: Context | None) -> bool:
+        """Note a span without a unit above it; return whether it begins one that may be scored."""
+        seen_unit = self._open.of.get(ids)
+        if seen_unit is not None:  # another processor has seen it
+            return ids == seen_unit.key and isinstance(seen_unit, FollowedUnit)
+        above = None if span.parent is None else self._plain.of(span.parent[_IDS])
+        unit = None if above is None else above.unit_above()
+        if unit is not None:
+            self._add(unit, span, ids, role)
+        elif role is _IGNORED:
+            self._plain.pass_by(ids, above)
+        elif not self._is_claimed(span, role):
+            if self._plain.of(ids) is None:
+                self._settle_all(self._plain.start(ids, span, above))
+        elif not (self.closed or context.is_judging() or self._is_step_of_earlier(span, front, around)):
+            return isinstance(self._root_of(span, ids, role, front, above), FollowedUnit)
+        return False
+
+    def _root_of(self, span: Any, ids: Ids, role: Role, front: object, above: PlainSpan | None) -> ExternalUnit:
+        """Begin the unit of a claimed span: with it as the root, or an open span above it that is claimed by now."""
+        late = None if above is None else self._find_claimed(above)
+        if late is None:
+            return self._new(ids, span, role, front, above)
+        late.unit = self._new(late.ids, late.span, self.scopes.role(_scope(late.span)), front, late.above)
+        self._plain.end(late.ids)
+        self._absorb(late.unit, late.let_go(), late.ids[1])
+        self._add(late.unit, span, ids, role)
+        return late.unit
+
+    def _new(self, ids: Ids, root: Any, role: Role, front: object, above: PlainSpan | None) -> ExternalUnit:
+        unit = self._admit(UnitKey(*ids), root, front, above)
+        if root.parent is not None:
+            unit.parent_id = root.parent[1]
+        if root.attributes and (root_is := root_role(attributes_of(root), _scope(root))) is _ROOT:
+            unit.role = root_is
+        if role is not _CLAIMED:
+            self.scopes.found_by_content(_scope(root))
+        oldest = self._open.begin(unit)
+        if oldest is not None:
+            self._give_up(oldest)
+        return unit
+
+    def _find_claimed(self, above: PlainSpan) -> PlainSpan | None:
+        """Return the topmost open span above one that has got GenAI attributes since it started; None = none has."""
+        claimed = [plain for plain in above.open_line() if self._has_marks(plain.span)]
+        return claimed[-1] if claimed else None
+
+    def _late_root(self, span: ReadableSpan, ids: Ids, front: object) -> ExternalUnit | None:
+        """Return a unit for a span of an unnamed scope that was recognised at its end; None = it is no root."""
+        plain = self._plain.end(ids)
+        if plain is None:
+            return None
+        waiting = plain.let_go()
+        if (unit := plain.unit_above()) is not None:
+            self._open.of[ids] = unit
+            unit.spans.append(ids)
+            self._absorb(unit, waiting, ids[1])
+            return unit
+        nearest = None if plain.above is None else next(plain.above.open_line(), None)
+        if not self._has_marks(span) or self.closed or context.is_judging():
+            self._await(nearest, waiting)
+            return None
+        if plain.decided:
+            self.untaken[_TOO_LATE] += 1
+            self._settle_all(waiting)
+            return None
+        unit = self._new(ids, plain.span, _UNKNOWN, front, nearest)
+        self._absorb(unit, waiting, ids[1])
+        return unit
+
+    def _absorb(self, unit: ExternalUnit, parts: Sequence[ExternalUnit], parent_id: int) -> None:
+        """Make ended units parts of one whose root is above them.
+
+        Args:
+            unit: the unit that goes on.
+            parts: the units that waited.
+            parent_id: the span below which they are.
+        """
+        for part in parts:
+            self._note(part)
+            part.facts = None
+            unit.below |= part.below | {part.key.span_id: (part.parent_id, part.role or _ROOT)}
+            unit.unread |= part.unread
+            if part.parent_id is not None and part.parent_id != parent_id:
+                unit.unread[part.parent_id] = parent_id
+            if isinstance(part, FollowedUnit) and isinstance(unit, FollowedUnit):
+                unit.parts.append(part)
+            elif isinstance(part, FollowedUnit):
+                self._event_queue.put(self, (part, Signal.DROP, (), 0), must=True)
+
+    def _is_step_of_earlier(self, span: Any, front: object, around: Context | None) -> bool:
+        """Whether a span is a step of a run that began before the processor was added, which is never seen whole."""
+        if span.parent is None or span.parent.is_remote or span.parent[_IDS] in self._open.of:
+            return False
+        above: Any = trace.get_current_span(around)
+        if not above.is_recording() or front not in processors_beside(above):
+            return False
+        is_step = self.scopes.role(_scope(above)) is _CLAIMED  # by that alone: attributes may have come after its start
+        self.untaken[_BEFORE] += is_step
+        return is_step
+
+    def _find_shared_metrics(self, key: UnitKey, scope: str) -> frozenset[str]:
+        """Return the metrics that other running scorers give a unit: their processors saw it before, or their callbacks did."""
+        shared: frozenset[str] = frozenset()
+        if handlers.of_others(self.identity) and library_of(scope) == "langchain":
+            shared = recorded_by_others(self.identity)
+        for reference in self.others:
+            other = reference()
+            if other is None or other.closed:
+                continue
+            unit = other.unit_at(key)
+            if unit is not None and unit.key == key:
+                shared |= self.identity.meet(other.identity)
+        return shared
+
+    def take_log(self, record: ContentRecord) -> None:
+        """Keep content that came in a log record until its span is read, unless the span will not be scored. Any thread."""
+        unit = self._open.of.get(record.ids)
+        if not self.closed and (unit is None or isinstance(unit, FollowedUnit)):
+            self._reading.logs.add([record])
+
+    def unit_at(self, ids: Ids) -> ExternalUnit | None:
+        """Return the open unit that a span belongs to; None where none is known."""
+        return self._open.of.get(ids)
+
+    def _admit(self, key: UnitKey, span: Any, front: object, above: PlainSpan | None) -> ExternalUnit:
+        shared, session = self._find_shared_metrics(key, _scope(span)), context.current_session()
+        if self.identity.is_among(shared):
+            return ExternalUnit(key=key, settled=True)
+        if not self._event_queue.admits():
+            self._refuse(session)
+            return ExternalUnit(key=key, settled=True)
+        if not self._is_ready:
+            self._ready(span)
+            self._is_ready = True
+        facts = _facts(key, span, session)
+        if session is not None and self._turns is not None:
+            self._turns.began(session, span.start_time, shared)
+        # A shared unit is followed whatever sampling says: it is counted for some metrics alone.
+        own = bool(shared) or self._sampler.could_sample(facts)
+        if not own and (above is None or not any(map(self._may, above.open_line()))):
+            return ExternalUnit(key=key, facts=facts, around=above)
+        self.units += 1
+        return FollowedUnit(
+            key=key,
+            facts=facts,
+            around=above,
+            root=span,
+            front=front,
+            own=own,
+            shared=shared,
+            session=session,
+            open={key.span_id: None},
+        )
+
+    def _refuse(self, session: str | None) -> None:
+        """Count a unit for which there is no room."""
+        self._admission.record_rejected(Outcome.EVENT_QUEUE_FULL)
+        if session is not None and self._turns is not None:
+            self._turns.missed(session, Outcome.EVENT_QUEUE_FULL)
+
+    def _may(self, plain: PlainSpan) -> bool:
+        """Whether a unit with this span as its root may be scored."""
+        if plain.may is None:
+            is_possible = self.scopes.role(_scope(plain.span)) is _UNKNOWN
+            plain.may = is_possible and self._sampler.could_sample(_facts(UnitKey(*plain.ids), plain.span))
+        return plain.may
+
+    def _is_claimed(self, span: ReadableSpan, role: Role) -> bool:
+        """Whether a span is claimed by what is known of it when it starts."""
+        if role is _CLAIMED:
+            return True
+        attributes = span.attributes
+        if role is _IGNORED or not attributes:
+            return False
+        return semconv.OPERATION_NAME in attributes or self._has_marks(span)
+
+    def _has_marks(self, span: ReadableSpan) -> bool:
+        """Whether a span has an attribute that some translation reads."""
+        return any(map(self._is_mark, span.attributes or ()))
+
+    def _end_root(self, unit: ExternalUnit, span: ReadableSpan) -> None:
+        self._open.end(unit, steady_ns())
+        if unit.role is None:
+            unit.role = root_role(attributes_of(span), _scope(span))
+        if unit.around is None or next(unit.around.open_line(), None) is None:
+            unit.settled = True
+            if not isinstance(unit, FollowedUnit):
+                self._count(unit)
+
+    def _await(self, plain: PlainSpan | None, units: Sequence[ExternalUnit]) -> None:
+        """Have ended units wait for the nearest open span above them; without one they are settled."""
+        inside = None if plain is None else plain.unit_above()
+        if plain is not None and inside is not None and not inside.ended:
+            self._absorb(inside, units, plain.ids[1])
+            return
+        nearest = None if plain is None else next(plain.open_line(), None)
+        if nearest is None:
+            self._settle_all(units)
+            return
+        for unit in units:
+            self._settle_all(nearest.await_end(unit))
+        if nearest.ended:  # on another thread, just now
+            self._settle_all(nearest.let_go())
+
+    def _settle_all(self, units: Sequence[ExternalUnit]) -> None:
+        """Note that no open span can become the root of these."""
+        for unit in units:
+            unit.settled = True
+            if isinstance(unit, FollowedUnit):
+                unit.unnoted.clear()
+                self._event_queue.put(self, (unit, Signal.SETTLED, (), 0), must=True)
+            else:
+                self._count(unit)
+
+    def _count(self, unit: ExternalUnit) -> None:
+        """Count the units of spans that cannot be scored, once."""
+        facts, unit.facts = unit.facts, None
+        if facts is None or unit.role in (None, _ROOT):
+            unit.unnoted.clear()
+        self._note(unit)
+        if facts is not None:
+            for root_id in unit.roots():
+                self._port.unit_excluded(facts_of(UnitKey(facts.key.trace_id, root_id), facts))
+
+    def _put(self, unit: FollowedUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
+        size = _SPAN_BYTES + _size_bytes(span)
+        if self._event_queue.put(self, (unit, span, exits, size), size):
+            return bool(exits)
+        unit.broken = True
+        unit.open.pop(span_id, None)  # its end will not be read
+        if span_id == unit.key.span_id:
+            self._give_up(unit)
+        return False
+
+    def _give_up(self, unit: ExternalUnit) -> None:
+        if not isinstance(unit, FollowedUnit):
+            self._count(unit)  # now, as its end may never come
+        elif not unit.done:
+            unit.broken = True
+            self._event_queue.put(self, (unit, Signal.GIVE_UP, (), 0), must=True)
+
+    # --- Receiver ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now_ns: int) -> None:
+        """Read one span that ended, or learn what becomes of a unit."""
+        self._reading.handle(event, now_ns)
+
+    def tick(self, now_ns: int) -> None:
+        """Finish the units that have waited for long enough, and give up those whose root never ends."""
+        self._reading.tick(now_ns)
+        while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
+            self._open.end(oldest, now_ns)
+            if isinstance(oldest, FollowedUnit):
+                self._reading.break_off(oldest, now_ns)
+            else:
+                self._count(oldest)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the first of these waits is over."""
+        return self._reading.next_due_ns()
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the units whose root has ended and that wait for spans that are open."""
+        return set(self._reading.closing)
+
+    def drain(self, now_ns: int) -> list[UnitKey]:
+        """Hand on every unit as it is; return those whose root had not ended. Its spans go on as they are when they end."""
+        self.finish_ended(now_ns)
+        running = [
+            unit for unit in list(self._open.running.values()) if isinstance(unit, FollowedUnit) and not unit.done
+        ]
+        for unit in running:
+            self._reading.break_off(unit, now_ns)
+        return [unit.key for unit in running]
+
+    def finish_ended(self, now_ns: int) -> None:
+        """Hand on the units whose root has ended, whatever of them is open, and what has ended of the others."""
+        for plain in self._plain.open():
+            self._settle_all([unit for unit in plain.let_go() if not isinstance(unit, FollowedUnit)])
+        self._reading.finish_ended([*self._open.running.values()], now_ns)
+
+    def unread_count(self) -> int:
+        """Return how many roots the span thread has not heard of. Any thread."""
+        return self.units - self._reading.units
+
+    def close(self) -> None:
+        """Let no further unit in. Any thread."""
+        self.closed = True
+
+    def notes(self) -> list[str]:
+        """Return what must be known of spans that were not scored, for ``status()``."""
+        untaken = self.untaken.copy()
+        if self.late:
+            untaken["spans came after their unit was closed"] = self.late
+        logs = self._reading.logs.counts()
+        if logs is not None:
+            untaken["log records with content came for no span that ended after them"] = logs.unjoined
+            untaken["log records with content had no room"] = logs.dropped
+        counted = [f"{spans:,} {reason}" for reason, spans in untaken.items() if spans]
+        return [*self.scopes.notes(), *self.translator.notes(), *counted]
+
+
+def _scope(span: ReadableSpan) -> str:
+    scope = span.instrumentation_scope
+    return "" if scope is None else scope.name
+
+
+def _facts(key: UnitKey, span: Any, session: str | None = None) -> SamplingContext:
+    state = span.context.trace_state
+    return SamplingContext(key, span.parent is None, state.to_header() if state else "", conversation_id=session)
+
+
+def _has_ended(parent: Any, around: Context | None) -> bool:
+    """Whether the parent of a span that starts is a span of this process that has ended."""
+    above: Any = trace.get_current_span(around)
+    return getattr(above, "end_time", None) is not None and above.get_span_context()[_IDS] == parent[_IDS]
+
+
+def _is_root_run(span: Any, around: Context | None) -> bool:
+    """Whether a span is that of a further run of a batch, in the context of the one before (see `ROOT_RUN`)."""
+    if not span.name.endswith(ROOT_RUN):
+        return False
+    above: Any = trace.get_current_span(around)
+    return getattr(above, "name", "") == span.name and _scope(above) == ROOT_RUN_SCOPE
+
+
+def _size_bytes(span: ReadableSpan) -> int:
+    return sum([len(value) for value in attributes_of(span).values() if type(value) is str])

@@ -1,0 +1,53 @@
+"""ScoringLogRecordProcessor: content that instrumentations of this process write into log records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry.sdk._logs import LogRecordProcessor
+
+from spanscore.capture.processor.processor import SpanScorer
+from spanscore.core.codecs.otlp_span import emitted
+from spanscore.core.log import log_internal_error
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk._logs import ReadWriteLogRecord  # from 1.39 on; LogData before, with the same attributes
+
+__all__ = ["ScoringLogRecordProcessor"]
+
+
+class ScoringLogRecordProcessor(LogRecordProcessor):
+    """Joins prompts and answers in log records to the spans that a ``ScoringSpanProcessor`` of the same scorer sees.
+
+    Some instrumentations write content into log records, and not onto spans: those of OpenTelemetry with
+    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=EVENT_ONLY``, and older ones as ``gen_ai.user.message``::
+
+        tracer_provider.add_span_processor(ScoringSpanProcessor(scorer))
+        logger_provider.add_log_record_processor(ScoringLogRecordProcessor(scorer))
+
+    A record is read on the thread that emits it and waits in memory until its span has ended; records go on to the provider's
+    other processors as they are. Records that hold no content, and those of spans that will not be scored, are left alone.
+
+    Args:
+        scorer: that of the ``ScoringSpanProcessor``.
+    """
+
+    def __init__(self, scorer: SpanScorer) -> None:
+        self._spans = scorer._external_spans
+
+    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
+        """Keep a record that holds content. Does not block; never raises."""
+        try:
+            scope = log_record.instrumentation_scope
+            content = emitted(log_record.log_record, "" if scope is None else scope.name)
+            if content is not None:
+                self._spans.take_log(content)
+        except Exception as error:  # noqa: BLE001
+            log_internal_error("read a log record", error)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Return True: nothing is sent from here."""
+        return True
+
+    def shutdown(self) -> None:
+        """Do nothing: the scorer ends with its own ``shutdown()``."""

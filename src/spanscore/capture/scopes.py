@@ -1,0 +1,245 @@
+"""What a span is to spanscore, by its instrumentation scope and by its place at the top of a unit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from enum import Enum, auto
+from typing import Final
+
+from spanscore import semconv
+from spanscore.core.log import log_once
+from spanscore.pipeline.assembly import RootRole, role_of_operation
+from spanscore.samples.normalizers import genai, langfuse, logfire, mlflow, openinference, vercel_ai
+from spanscore.samples.normalizers.building import AttributeLookup
+
+__all__ = ["LOGFIRE", "Role", "Scopes", "library_of", "root_role", "scope_notes"]
+
+# --- root roles -----------------------------------------------------------------------------------------------------
+
+# The role of a span at the top of its unit, by its attributes as they came.
+#
+# One table for spans of this process and for spans on the wire, of which only the bytes are searched.
+
+
+def _roles(operations: Mapping[str, str]) -> Mapping[object, RootRole]:
+    return {kind: role_of_operation(operation) for kind, operation in operations.items()}
+
+
+_VERCEL: Final = (
+    "ai.embed",
+    "ai.embed.doEmbed",
+    "ai.embedMany",
+    "ai.embedMany.doEmbed",
+    "ai.rerank",
+    "ai.rerank.doRerank",
+)
+_ROLES: Final[Sequence[tuple[str, Mapping[object, RootRole]]]] = (
+    (semconv.OPENINFERENCE_KIND, _roles(openinference.OPERATIONS)),
+    (semconv.REQUEST_TYPE, _roles(genai.OPERATION_OF_TYPE)),
+    (semconv.LANGSMITH_KIND, _roles(genai.OPERATION_OF_RUN)),
+    (vercel_ai.CALL, _roles({name: vercel_ai.operation_of(name) for name in (*_VERCEL, "ai.toolCall")})),
+    (langfuse.TYPE, _roles(langfuse.OPERATIONS)),
+    (mlflow.TYPE, _roles({json.dumps(kind): operation for kind, operation in mlflow.OPERATIONS.items()})),
+    (semconv.TRACELOOP_KIND, {"tool": RootRole.STEP}),
+)
+"""Attribute that names a kind of span → role by its value; a value that is not listed is a ROOT."""
+_CONTENT: Final = (
+    *(
+        semconv.INPUT_MESSAGES,
+        semconv.OUTPUT_MESSAGES,
+        semconv.PROMPT,
+        semconv.COMPLETION,
+        f"{semconv.PROMPT}.0.content",
+    ),
+    *(semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.TRACELOOP_INPUT, semconv.TRACELOOP_OUTPUT, "request_data"),
+    *("pydantic_ai.all_messages", "all_messages_events", "langfuse.observation.input", "langfuse.observation.output"),
+    *("mlflow.spanInputs", "mlflow.spanOutputs", "gcp.vertex.agent.llm_request"),
+)
+"""Attributes that hold a question or an answer: a span with one of them, and no attribute that names its kind, is a ROOT."""
+
+
+_OF_KIND: Final[Mapping[object, RootRole]] = {"CHAIN": RootRole.ROOT, **_ROLES[0][1]}
+"""Kind of OpenInference → role, for most of its spans."""
+LOGFIRE: Final = "logfire"
+"""Beginning of the scopes of Logfire's spans."""
+
+
+def root_role(attributes: AttributeLookup, scope: str) -> RootRole:
+    """Return the role of a claimed span of an instrumentation scope if no claimed span is above it."""
+    operation = attributes.get(semconv.OPERATION_NAME)
+    if operation is None and (role_of_kind := _OF_KIND.get(attributes.get(semconv.OPENINFERENCE_KIND))) is not None:
+        return role_of_kind
+    role = role_of_operation(operation)
+    if role in (RootRole.NEVER, RootRole.STEP):
+        return role
+    if scope.startswith(LOGFIRE) and scope != logfire.AGENTS and logfire.is_streamed(attributes):
+        return RootRole.NEVER
+    for name, roles in _ROLES:
+        kind = attributes.get(name)
+        if kind is not None:
+            return roles.get(kind, RootRole.ROOT)
+        if role is RootRole.ROOT:  # besides an operation only OpenInference's kind counts
+            return role
+    return RootRole.ROOT if any(name in attributes for name in _CONTENT) else RootRole.UNNAMED
+
+
+# --- scopes ---------------------------------------------------------------------------------------------------------
+
+# Scopes: what a span is to spanscore by its instrumentation scope, which is known when the span starts.
+
+_MOST: Final = 1_000
+"""Different scopes remembered: a name that holds an id would make one per request."""
+_VERSION: Final = re.compile(r"\.v\d+$")
+"""What OpenLLMetry puts after a library: ``opentelemetry.instrumentation.openai.v1``."""
+_LIBRARY: Final = {
+    "llamaindex": "llama_index",
+    "openai_v2": "openai",
+    "openai-agents": "openai_agents",
+    "pydantic-ai": "pydantic_ai",
+}
+"""Last part of a scope → the library that it instruments."""
+_LIBRARIES: Final = frozenset(
+    {
+        *("agno", "autogen", "autogen_agentchat", "beeai", "crewai", "dspy", "google_adk", "haystack", "langchain"),
+        *("llama_index", "openai_agents", "pydantic_ai", "smolagents", "strands"),
+        *("anthropic", "bedrock", "cohere", "google_genai", "google_generativeai", "groq", "litellm", "mistralai"),
+        *("ollama", "openai", "replicate", "together", "transformers", "vertexai", "watsonx"),
+    }
+)
+"""Libraries that several instrumentations trace."""
+_GENERAL: Final = ("opentelemetry.instrumentation.", "@opentelemetry/instrumentation-", "io.opentelemetry.")
+"""Beginnings of scopes of instrumentations that trace web servers, databases and the like."""
+
+
+class Role(Enum):
+    """What a span of a scope is to spanscore."""
+
+    OURS = auto()
+    IGNORED = auto()
+    GENERAL = auto()
+    """As UNKNOWN, but an open span of such a scope is not expected to become the root of the spans below it."""
+    UNKNOWN = auto()
+    """A scope that no translation names: a span of it is claimed by its attributes."""
+    CLAIMED = auto()
+
+
+class Scopes:
+    """Knows the role of each scope. Any thread: two threads that race compute the same role.
+
+    If two instrumentations trace the same library, the scope that was seen first is read, and the other one is ignored.
+
+    Args:
+        known: whether some translation reads the spans of a scope.
+        listed: beginnings of further scopes to claim (`units.scopes`).
+        ignored: beginnings of scopes that are not claimed (`units.ignore_scopes`).
+        captures: whether our own handler records LangChain's runs.
+        ours: scopes that are never claimed.
+        place: the traced process, for messages.
+
+    Attributes:
+        roles: scope → its role, of those looked up so far.
+        unheard: ignored scope → the scope of the same library that is read instead.
+        by_content: scopes that no translation names, of which some span was the root of a unit by its attributes.
+    """
+
+    def __init__(
+        self,
+        known: Callable[[str], bool],
+        *,
+        listed: Sequence[str] = (),
+        ignored: Sequence[str] = (),
+        captures: Callable[[], bool] = lambda: False,
+        ours: Set[str] = semconv.OWN_SCOPES,
+        place: str = "this process",
+    ) -> None:
+        self._known = known
+        self._listed = tuple(listed)
+        self._ignored = tuple(ignored)
+        self._captures = captures
+        self._ours = ours
+        self._place = place
+        self._heard: dict[str, str] = {}
+        self.roles: dict[str, Role] = {}
+        self.seen_listed: set[str] = set()
+        self.unheard: dict[str, str] = {}
+        self.by_content: set[str] = set()
+
+    def role(self, scope: str) -> Role:
+        """Return the role of a scope."""
+        role = self.roles.get(scope)
+        if role is not None:
+            return role
+        if len(self.roles) >= _MOST:
+            self.roles.clear()
+        return self.roles.setdefault(scope, self._role(scope))
+
+    def found_by_content(self, scope: str) -> None:
+        """Note that a span of a scope which no translation names is the root of a unit; the first one is logged."""
+        if scope in self.by_content or len(self.by_content) >= _MOST:
+            return
+        self.by_content.add(scope)
+        log_once(
+            f"by content {scope}",
+            f"spans of scope {scope!r} in {self._place} have GenAI attributes and are scored; units.ignore_scopes with"
+            f" {scope!r} leaves them out",
+        )
+
+    def _role(self, scope: str) -> Role:
+        if scope in self._ours:
+            return Role.OURS
+        listed = [name for name in self._listed if scope.startswith(name)]
+        self.seen_listed.update(listed)
+        if scope.startswith(self._ignored):
+            return Role.IGNORED
+        if not listed and not self._known(scope):
+            return Role.GENERAL if scope.startswith(_GENERAL) else Role.UNKNOWN
+        return Role.CLAIMED if self._is_heard(library_of(scope), scope) else Role.IGNORED
+
+    def _is_heard(self, library: str, scope: str) -> bool:
+        if library == "langchain" and self._captures():
+            heard = semconv.CAPTURE_SCOPE
+        elif library in _LIBRARIES:
+            heard = self._heard.setdefault(library, scope)
+        else:
+            return True
+        if heard != scope:
+            self.unheard[scope] = heard
+            ours = heard == semconv.CAPTURE_SCOPE
+            way = "capture=Capture(enabled=False)" if ours else f"units.ignore_scopes with {heard!r}"
+            log_once(
+                f"unheard {scope}",
+                f"{heard} and {scope} both trace {library} in {self._place}; each run is scored once, on the spans of {heard}."
+                f" {way} has those of {scope} scored",
+            )
+        return heard == scope
+
+    def notes(self) -> list[str]:
+        """Return notes on scopes for `status()`: scopes read by content, ignored ones, and listed ones that never came."""
+        return scope_notes(self._listed, [self])
+
+
+def scope_notes(listed: Sequence[str], processes: Iterable[Scopes]) -> list[str]:
+    """Return notes on scopes for `status()`.
+
+    Args:
+        listed: beginnings of scopes that the configuration names.
+        processes: the scopes of each traced process.
+    """
+    all_scopes = [*processes]
+    by_content = sorted({scope for scopes in all_scopes for scope in scopes.by_content.copy()})
+    unheard = {scope: by for scopes in all_scopes for scope, by in scopes.unheard.copy().items()}
+    seen = {name for scopes in all_scopes for name in scopes.seen_listed.copy()}
+    notes = [f"{scope} is scored, as its spans have GenAI attributes" for scope in by_content]
+    notes += [f"{scope} is not read, as {by} traces the same" for scope, by in unheard.items()]
+    missing = [name for name in listed if name not in seen]
+    return notes + [f"units.scopes has {name!r}, which begins the scope of no span so far" for name in missing]
+
+
+def library_of(scope: str) -> str:
+    """Return the name of the library that an instrumentation's scope traces."""
+    if scope == semconv.CAPTURE_SCOPE:
+        return "langchain"
+    last = _VERSION.sub("", scope).rpartition(".")[2].lower()
+    return _LIBRARY.get(last, last)

@@ -1,0 +1,183 @@
+"""SubmittedSamples: samples made by hand → units, and what receivers of whole units share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time_ns
+from typing import NamedTuple
+
+from opentelemetry.trace import Span, Tracer, get_current_span
+
+from spanscore import semconv
+from spanscore.core import context
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.sample import Sample, Samples, by_value
+from spanscore.core.score import Outcome
+from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.outputs.spans import LiveSpan
+from spanscore.pipeline.sessions import SessionIds
+from spanscore.pipeline.sizes import size_bytes_of
+from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
+
+__all__ = ["SubmittedSamples", "WhenRead"]
+
+# --- when read ------------------------------------------------------------------------------------------------------
+
+# WhenRead: what receivers have in common that hand a unit on as soon as they read it.
+
+
+class WhenRead:
+    """The mixin of a receiver in which nothing waits. What it lets in, and what it has not read, is its own matter."""
+
+    _closed = False
+
+    def tick(self, now_ns: int) -> None:
+        """Do nothing: what came is handed on when it is read."""
+
+    def next_due_ns(self) -> int | None:
+        """Return None: nothing waits for a time."""
+        return None
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return nothing, likewise."""
+        return set()
+
+    def drain(self, now_ns: int) -> list[UnitKey]:
+        """Return nothing, likewise."""
+        return []
+
+    def close(self) -> None:
+        """Take nothing further. Any thread."""
+        self._closed = True
+
+
+# --- submitted ------------------------------------------------------------------------------------------------------
+
+# SubmittedSamples: samples made by hand → units, on the current span or on one of their own.
+
+_NAME = "sample"
+_ATTRIBUTES = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
+_LASTS_NS = 1_000
+"""How long a sample's own span lasts: one that ends where it starts is an error of clocks to a trace store."""
+_SPAN_BYTES = 1_000
+_CLAIMS = 4_096
+"""Spans remembered as taken by a sample."""
+
+
+class _Submission(NamedTuple):
+    unit: Unit
+    samples: Samples
+    pending: PendingSpan | None
+    sampled: bool
+
+
+class SubmittedSamples(WhenRead):
+    """The receiver of ``submit()``: a sample is a whole unit at once.
+
+    Args:
+        event_queue: the way to the span thread.
+        port: where units are handed on.
+        admission: counts the samples that are turned away here.
+        tracer: gives the tracer of the capture scope.
+        turns: told of the conversation of each sample, and whether it is let in; None = nobody scores conversations.
+
+    Attributes:
+        unsampled: samples that were handed on to be scored whatever the sampling rate.
+    """
+
+    def __init__(
+        self,
+        event_queue: EventQueue[Receiver],
+        port: UnitListener,
+        admission: RejectionCounter,
+        *,
+        tracer: Callable[[], Tracer],
+        turns: SessionIds | None = None,
+    ) -> None:
+        self._event_queue = event_queue
+        self._port = port
+        self._admission = admission
+        self._tracer = tracer
+        self._turns = turns
+        self._claimed: dict[UnitKey, None] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero: in a forked child. Spans that carry a sample carry it there, too."""
+        self._submitted = self._read = self.unsampled = 0
+
+    def submit(self, item: Sample, *, sampled: bool) -> str | None:
+        """Take a sample by value; return its trace id, 32 hex digits, or None when it was turned away. Does not block."""
+        if self._closed:
+            return None
+        if not self._event_queue.admits():
+            self._turn_away(Outcome.EVENT_QUEUE_FULL)
+            return None
+        span, end_ns, pending = self._span()
+        ids = span.get_span_context()
+        if not ids.trace_flags & 1:
+            self._turn_away(Outcome.TRACE_NOT_SAMPLED)
+            return None
+        session = context.current_session()
+        unit, samples = _unit_of(span, end_ns, session), Samples.of(by_value(item))
+        if session is not None and self._turns is not None:
+            self._turns.began(session, unit.spans[0].start_ns)
+        self._submitted += 1
+        submission = _Submission(unit, samples, pending, sampled)
+        self._event_queue.put(self, submission, size_bytes_of(unit, samples), must=True)
+        self._event_queue.nudge()
+        return f"{ids.trace_id:032x}"
+
+    # --- Receiver ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: _Submission, now_ns: int) -> None:
+        """Hand on one sample."""
+        self._read += 1
+        unit, samples, pending, sampled = event
+        self.unsampled += not sampled
+        self._port.sample_submitted(unit, samples, pending, sampled=sampled, now_ns=now_ns)
+
+    def unread_count(self) -> int:
+        """Return how many samples were never read."""
+        return self._submitted - self._read
+
+    def _turn_away(self, outcome: Outcome) -> None:
+        self._admission.record_rejected(outcome)
+        if self._turns is not None and (session := context.current_session()) is not None:
+            self._turns.missed(session, outcome)
+
+    def _span(self) -> tuple[Span, int, PendingSpan | None]:
+        """Return the sample's span, when it ends, and what ends it; None where the application does."""
+        now_ns = time_ns()
+        span = get_current_span()
+        ids = span.get_span_context()
+        if ids.is_valid and self._claim(UnitKey(ids.trace_id, ids.span_id)):
+            return span, now_ns, None
+        span, end_ns = self._tracer().start_span(_NAME, attributes=_ATTRIBUTES, start_time=now_ns), now_ns + _LASTS_NS
+        return span, end_ns, LiveSpan(span, end_ns, None, _SPAN_BYTES)
+
+    def _claim(self, key: UnitKey) -> bool:
+        """Whether a sample may ride on this span: the first one may, as a span holds one score per metric."""
+        if key in self._claimed:
+            return False
+        self._claimed[key] = None
+        if len(self._claimed) > _CLAIMS:
+            self._claimed.pop(next(iter(self._claimed)), None)
+        return True
+
+
+def _unit_of(span: Span, end_ns: int, session: str | None) -> Unit:
+    ids, parent = span.get_span_context(), getattr(span, "parent", None)
+    began_ns = getattr(span, "start_time", None)  # the SDK's; the API and a span of another process do not tell
+    root = SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=parent.span_id if parent is not None else None,
+        name=getattr(span, "name", _NAME),
+        start_ns=began_ns if isinstance(began_ns, int) else end_ns - _LASTS_NS,
+        end_ns=end_ns,
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+        conversation_id=session,
+    )
+    return Unit(UnitKey(ids.trace_id, ids.span_id), (root,))

@@ -1,1 +1,0 @@
-"""Where units come in."""

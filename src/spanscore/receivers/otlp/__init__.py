@@ -1,1 +1,0 @@
-"""The receiver of spans that arrive over the wire, from any language."""

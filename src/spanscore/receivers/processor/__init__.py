@@ -1,1 +1,0 @@
-"""The receiver of spans that other instrumentations make in this process."""

@@ -1,0 +1,161 @@
+"""Whatever units come in by, the line sees the same of it. The span thread does not run here: a test is it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.capture.otlp.builders import a_wire_span, taken
+from tests.contracts.found import implementations
+from tests.live import ANSWER, CONTEXT, QUESTION, a_line, identity_holds, rag
+
+from spanscore import OnlineScorer, ScoringSpanProcessor, SingleTurnSample
+from spanscore.capture.callback.recorder import Recorder
+from spanscore.capture.otlp.spans import OtlpSpans
+from spanscore.capture.processor.external_spans import ExternalSpans
+from spanscore.capture.stored import StoredUnits
+from spanscore.capture.submitted import SubmittedSamples
+from spanscore.config import Units
+from spanscore.protocols import Receiver
+from spanscore.testing import make_span, make_unit
+
+HOUR_NS = 3_600 * 10**9
+AT_ONCE = Units(idle_timeout=0)
+TRACES = count(1)
+
+
+def call(scorer: OnlineScorer) -> None:
+    rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+
+
+def begin(scorer: OnlineScorer) -> None:
+    scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
+
+
+def submit(scorer: OnlineScorer) -> None:
+    scorer.submit(SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT]))
+
+
+def agent(scorer: OnlineScorer) -> Any:
+    provider = TracerProvider()
+    provider.add_span_processor(ScoringSpanProcessor(scorer, SimpleSpanProcessor(InMemorySpanExporter())))
+    return provider.get_tracer("app").start_span("invoke_agent", attributes={"gen_ai.operation.name": "invoke_agent"})
+
+
+def trace(scorer: OnlineScorer) -> None:
+    agent(scorer).end()
+
+
+def send(scorer: OnlineScorer) -> None:
+    scorer._otlp_spans(AT_ONCE).take(taken([a_wire_span(trace=next(TRACES))]))
+
+
+def replay(scorer: OnlineScorer) -> None:
+    scorer._stored_units().put(make_unit(make_span()))
+
+
+WAYS: dict[type, Callable[[OnlineScorer], None]] = {
+    Recorder: call,
+    SubmittedSamples: submit,
+    ExternalSpans: trace,
+    OtlpSpans: send,
+    StoredUnits: replay,
+}
+"""How a whole unit comes in by each."""
+
+
+@pytest.fixture
+def scorer() -> Iterator[Any]:
+    with a_line() as (scorer, _):
+        scorer._line.span_thread._stopping = True
+        scorer._doors.attached(), scorer._doors.spans(), scorer._otlp_spans(AT_ONCE), scorer._stored_units()
+        yield scorer
+
+
+def of(scorer: Any, kind: type) -> Any:
+    (found,) = [receiver for receiver in scorer._line.receivers if type(receiver) is kind]
+    return found
+
+
+def eligible(scorer: OnlineScorer) -> int:
+    return scorer.status().eligible["grounded"]
+
+
+def test_every_receiver_is_tried_here():
+    assert set(implementations("capture", Receiver)) == set(WAYS)
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS.items())
+def test_a_unit_is_unread_until_the_span_thread_has_read_it(scorer, kind, way):
+    way(scorer)
+    assert (of(scorer, kind).unread_count(), eligible(scorer)) == (1, 0)
+
+    scorer._line.span_thread.tick()
+
+    assert (of(scorer, kind).unread_count(), eligible(scorer)) == (0, 1)
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS.items())
+def test_what_is_never_read_ends_as_shutdown(scorer, kind, way):
+    way(scorer)
+
+    scorer.shutdown(timeout=0.2)
+
+    assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
+    assert identity_holds(scorer)
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS.items())
+def test_a_closed_receiver_lets_nothing_in(scorer, kind, way):
+    of(scorer, kind).close()
+
+    way(scorer)
+    scorer._line.span_thread.tick()
+
+    assert (of(scorer, kind).unread_count(), eligible(scorer)) == (0, 0)
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS.items())
+def test_a_forked_child_begins_at_nothing(scorer, kind, way):
+    way(scorer)
+
+    scorer._line.reset()
+
+    receiver = of(scorer, kind)
+    assert (receiver.unread_count(), receiver.in_flight(), receiver.next_due_ns(), receiver.drain(0)) == (
+        0,
+        set(),
+        None,
+        [],
+    )
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_receiver_of_nothing_waits_for_nothing(scorer, kind):
+    receiver = of(scorer, kind)
+    receiver.tick(HOUR_NS)
+
+    assert (receiver.unread_count(), receiver.in_flight(), receiver.next_due_ns(), receiver.drain(0)) == (
+        0,
+        set(),
+        None,
+        [],
+    )
+
+
+def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
+    begin(scorer)
+    scorer._line.span_thread.tick()
+    receiver = of(scorer, Recorder)
+    assert receiver.next_due_ns() is not None
+
+    (key,) = receiver.drain(scorer._line.span_thread.now_ns())
+
+    assert key in scorer._line.units.in_flight
+    assert (receiver.drain(0), receiver.next_due_ns()) == ([], None)

@@ -1,0 +1,78 @@
+"""A span has the same role by its attributes as they came, as a unit is counted, and by its operation, as a unit is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+from tests.traces.recordings import RECORDINGS
+
+from spanscore import semconv
+from spanscore.capture.scopes import root_role
+from spanscore.core.codecs.otlp import read_spans
+from spanscore.core.span import SpanData
+from spanscore.pipeline.assembly import RootRole, role_of_operation
+from spanscore.samples.normalizers import genai, langfuse, mlflow, openinference
+from spanscore.samples.normalizers.building import wire_of
+from spanscore.samples.normalizers.registry import Translator
+from spanscore.testing import make_span
+
+ASKED = {
+    "langsmith": {semconv.PROMPT: "2 + 2?"},
+    "any": {semconv.PROMPT: "2 + 2?"},
+    "mlflow": {"mlflow.spanInputs": '"2 + 2?"'},
+    "openinference.instrumentation.langchain": {semconv.INPUT_VALUE: "2 + 2?"},
+}
+
+
+def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Give the scope and the attributes of a span of each kind of each writer, and of one kind that is in no table."""
+    for kind in (*openinference.OPERATIONS, "CHAIN", "PROMPT"):
+        yield "openinference.instrumentation.langchain", {semconv.OPENINFERENCE_KIND: kind}
+    for kind in (*sorted(genai.OPERATION_OF_TYPE), "chat"):
+        yield "any", {semconv.REQUEST_TYPE: kind, semconv.SYSTEM: "openai"}
+    for kind in (*sorted(semconv.WORDLESS_REQUESTS), "acompletion"):
+        yield "litellm", {semconv.OPERATION_NAME: kind, semconv.REQUEST_MODEL: "gpt-4o"}
+    for kind in (*genai.OPERATION_OF_RUN, "chain"):
+        yield "langsmith", {semconv.LANGSMITH_KIND: kind}
+    for kind in (*langfuse.OPERATIONS, "span"):
+        yield "langfuse-sdk", {langfuse.TYPE: kind}
+    for kind in (*mlflow.OPERATIONS, "CHAIN"):
+        yield "mlflow", {mlflow.TYPE: f'"{kind}"'}
+    for kind in (
+        "ai.embed",
+        "ai.embedMany.doEmbed",
+        "ai.rerank",
+        "ai.toolCall",
+        "ai.generateText",
+        "ai.streamText.doStream",
+    ):
+        yield "ai", {"ai.operationId": kind}
+    for kind in ("tool", "agent", "workflow", "task"):
+        yield "opentelemetry.instrumentation.langchain", {semconv.TRACELOOP_KIND: kind}
+    yield "logfire.openai_agents", {"request_data": "{}", semconv.SYSTEM: "openai"}
+
+
+def read_role(span: SpanData) -> RootRole | None:
+    read = Translator().translate(span)
+    return None if read is None else role_of_operation(read.operation)
+
+
+@pytest.mark.parametrize(("scope", "kind"), list(kinds()), ids=str)
+def test_a_kind_of_span_has_one_role(scope: str, kind: Mapping[str, str]) -> None:
+    name = "Chat completion with 'gpt-4o'" if scope.startswith("logfire") else "step"
+    span = replace(make_span(), scope=scope, name=name, attributes={**ASKED.get(scope, {}), **kind})
+
+    assert root_role(span.attributes, scope) is read_role(span)
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=str)
+def test_recorded_spans_have_one_role(recording: object) -> None:
+    with recording.path.open(encoding="utf-8") as lines:  # type: ignore[attr-defined]
+        spans = [span for span in read_spans(lines) if span.scope != semconv.CAPTURE_SCOPE]
+
+    for span in spans:
+        role = root_role(wire_of(span), span.scope)
+        # A span that shows no kind is a root by what is below it, whatever its name makes of it.
+        assert read_role(span) in (None, role) or role is RootRole.UNNAMED, (span.scope, span.name)
