@@ -24,7 +24,7 @@ from tests.judges.faults.stage import Stage, critic
 from tests.judges.faults.told import FULL, SHORT, Pace, Told
 from tests.servers.faulty_openai import FaultyOpenAI, Limits
 
-from spanscore.line.status import Status
+from spanscore.wiring.status import Status
 
 _HEAD = "| fault | scores | requests per score | the rest | seen | missed | s |\n|---|---|---|---|---|---|---|"
 _LOOK_S = 5.0

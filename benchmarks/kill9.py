@@ -3,7 +3,7 @@
     python -m benchmarks.kill9 --markdown benchmarks/kill9.md             # 100 seeds: eight minutes; --seeds 6 for a look
 
 Applications and workers on one spool are killed at random points of a unit's way, one of them or both at once, up to four times
-a seed; ``tests/line/kills.py`` says how. Counts, no times: it may run beside others. Exits with 1 where something is lost.
+a seed; ``tests/wiring/kills.py`` says how. Counts, no times: it may run beside others. Exits with 1 where something is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.line.kills import KILLED, Kills, kills
+from tests.wiring.kills import KILLED, Kills, kills
 
 __all__ = ["main"]
 

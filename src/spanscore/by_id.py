@@ -10,14 +10,14 @@ from uuid import UUID
 from spanscore import semconv
 from spanscore.core.context import checked_session
 from spanscore.core.sample import Annotation, HumanValue, UnitId
-from spanscore.line.given import seconds_since_1970_ns, text_of, uuid_of, value_of
+from spanscore.wiring.feedback import seconds_since_1970_ns, text_of, uuid_of, value_of
 
 if TYPE_CHECKING:
     from spanscore.config.sampling import Rule
-    from spanscore.doors import Doors
-    from spanscore.line.build import Line
-    from spanscore.line.closing import Closing
-    from spanscore.line.preview import Preview
+    from spanscore.wiring.build import Line
+    from spanscore.wiring.lifecycle import Closing
+    from spanscore.wiring.preview import Preview
+    from spanscore.wiring.receiver_set import Doors
 
 __all__ = ["UnitsById"]
 
@@ -135,7 +135,7 @@ class UnitsById:
         Raises:
             ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.
         """
-        from spanscore.line.unit_explainer import recent_explained  # not for applications that never look
+        from spanscore.wiring.explained import recent_explained  # not for applications that never look
 
         return recent_explained(self._line, trace_id)
 
@@ -166,6 +166,6 @@ class UnitsById:
         Raises:
             ConfigurationError: a rate is outside [0, 1] or of no metric, or a rule is none.
         """
-        from spanscore.line.recent_preview import recent_preview  # not for those who never look
+        from spanscore.wiring.preview import recent_preview  # not for those who never look
 
         return recent_preview(self._line, rules, rate, rates)

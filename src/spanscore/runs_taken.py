@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from spanscore.capture.processor.external_spans import ExternalSpans
     from spanscore.capture.stored import StoredUnits
     from spanscore.config.units import Units
-    from spanscore.doors import Doors
-    from spanscore.line.build import Line
+    from spanscore.wiring.build import Line
+    from spanscore.wiring.receiver_set import Doors
 
 __all__ = ["RunsTaken"]
 

@@ -1,4 +1,4 @@
-"""OnlineScorer: what a user holds. Everything behind it is made by ``line/build.py`` and runs on two threads of our own."""
+"""OnlineScorer: what a user holds. Everything behind it is made by ``wiring/build.py`` and runs on two threads of our own."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ from spanscore.config.units import Sessions, Units
 from spanscore.core.plugins import Entry
 from spanscore.core.sample import Sample
 from spanscore.core.threads import reset_in_child
-from spanscore.doors import Doors
 from spanscore.errors import ConfigurationError
-from spanscore.line.build import Line
-from spanscore.line.drain import export_held_spans
-from spanscore.line.exit import EXIT_TIMEOUT_S
-from spanscore.line.life import Holder, Life
-from spanscore.line.spans_file import spans_file_of
 from spanscore.outputs.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
 from spanscore.runs_taken import RunsTaken
+from spanscore.wiring.build import Line
+from spanscore.wiring.lifecycle import EXIT_TIMEOUT_S, Holder, Life, export_held_spans
+from spanscore.wiring.outputs import spans_file_of
+from spanscore.wiring.receiver_set import Doors
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from spanscore.line.status import Status
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
+    from spanscore.wiring.status import Status
 
 __all__ = ["OnlineScorer"]
 
@@ -149,7 +147,7 @@ class OnlineScorer(RunsTaken, UnitsById):
     def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
         """As ``from_config``; ``/readyz`` answers 503 with the text of ``unready`` from its first request on."""
 
-        from spanscore.line.from_config import make_from_file
+        from spanscore.wiring.from_config import make_from_file
 
         scorer, served = make_from_file(path, overrides, cls)
         scorer._page.unready = unready
@@ -213,7 +211,7 @@ class OnlineScorer(RunsTaken, UnitsById):
 
     def status(self) -> Status:
         """Return what is going on; ``print`` it for a small table."""
-        from spanscore.line.taking_stock import status_of  # not for those who never look
+        from spanscore.wiring.status import status_of  # not for those who never look
 
         return status_of(
             self._line,

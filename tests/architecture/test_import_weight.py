@@ -64,7 +64,7 @@ def test_a_scorer_with_a_processor_loads_no_langchain() -> None:
 
 
 def test_the_line_loads_no_receiver_of_a_library() -> None:
-    assert [name for name in _loaded_after("import spanscore.line.build") if name.startswith("langchain")] == []
+    assert [name for name in _loaded_after("import spanscore.wiring.build") if name.startswith("langchain")] == []
 
 
 def test_a_scorer_loads_nothing_of_a_spool_or_of_another_process_that_it_was_not_asked_for() -> None:

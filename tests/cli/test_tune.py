@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from spanscore.cli._evaluate_run import WhoIsAway
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
-from spanscore.line.accounts import Accounts
 from spanscore.metrics import AspectCritic
+from spanscore.wiring.accounts import Accounts
 
 RUNNER = CliRunner()
 

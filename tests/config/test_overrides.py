@@ -10,8 +10,8 @@ from tests.live import a_trace
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Limits, Rule, RuleCondition, Sampling
-from spanscore.line.status import Status
 from spanscore.metrics import ContextRelevance, ExactMatch
+from spanscore.wiring.status import Status
 
 FILE = """
 judge: {model: lexical}

@@ -17,8 +17,8 @@ import spanscore
 from spanscore import Extract, SampleError
 from spanscore.config import Units
 from spanscore.core.span import NoContent
-from spanscore.line.explained import ExplainedTrace
 from spanscore.sources.files import OtlpFiles
+from spanscore.wiring.explained import ExplainedTrace
 
 GENAI = "opentelemetry.instrumentation.openai_v2"
 ASKED = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "Who gets in free?"}]}])

@@ -11,10 +11,9 @@ from typing import Final
 from spanscore.config.collect import Collect
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.line.build import exports_content
-from spanscore.line.collecting import check_conditions
 from spanscore.outputs.spans_file import MAX_BYTES
 from spanscore.protocols import Metric
+from spanscore.wiring.outputs import check_conditions, exports_content
 
 __all__ = ["collect_lines", "collect_problems", "file_problems", "spans_file_lines"]
 

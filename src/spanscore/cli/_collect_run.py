@@ -24,7 +24,6 @@ from spanscore.core.terminal import Terminal
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.score_context import suppressed_context
-from spanscore.line.boxed import dialects_of
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.collected_cases import CollectedCase
 from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
@@ -33,6 +32,7 @@ from spanscore.replay.cases import CaseCounts, drawn, folded, found
 from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader, reading_settings
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore, Unread
+from spanscore.wiring.metrics import dialects_of
 
 __all__ = ["CollectRun"]
 

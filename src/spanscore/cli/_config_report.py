@@ -32,12 +32,12 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.effects.cost import price_of, prices_of
 from spanscore.judges.langchain.models import missing_key
-from spanscore.line.screens import check_screens
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in, shadow_settings
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names
 from spanscore.monitoring.drops import plans_of
 from spanscore.outputs.aggregates import refuse_too_many
 from spanscore.protocols import Metric
+from spanscore.wiring.metrics import check_screens
 
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
 

@@ -40,12 +40,11 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
-from spanscore.line.accounts import Accounts
-from spanscore.line.budget import purse_for
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_named, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric, Redactor
+from spanscore.wiring.accounts import Accounts, purse_for
 
 __all__ = ["ScoreRun", "WhoIsAway", "named_clocks"]
 

@@ -18,8 +18,6 @@ from spanscore.cli._sizes import Sizes
 from spanscore.cli._source_told import nothing_in
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
-from spanscore.line.preview import Preview, UnitCost, preview_of
-from spanscore.line.recent_preview import tally_of
 from spanscore.outputs.collected_cases import FoundScore
 from spanscore.pipeline.sampling import PreviewTally
 from spanscore.protocols import Metric
@@ -29,6 +27,7 @@ from spanscore.replay.run import ReplayBounds, units_between
 from spanscore.replay.tally import ReplayTally
 from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore
+from spanscore.wiring.preview import Preview, UnitCost, preview_of, tally_of
 
 __all__ = ["PreviewRun"]
 

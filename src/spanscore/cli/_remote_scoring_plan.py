@@ -12,8 +12,8 @@ from spanscore.config.credentials import token_in_file
 from spanscore.config.durable import RemoteScoring, confluent_config
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
-from spanscore.line.remote_scoring import left_to_the_other
 from spanscore.protocols import Metric
+from spanscore.wiring.remote_scoring import left_to_the_other
 
 __all__ = ["remote_scoring_lines", "remote_scoring_problems"]
 

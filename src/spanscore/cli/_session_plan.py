@@ -9,9 +9,9 @@ from spanscore.config.kinds import duration
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.config.units import Replicas, Sessions
 from spanscore.errors import ConfigurationError
-from spanscore.line.session_metrics import checked_session_metrics
 from spanscore.metrics.catalog.configured import per_session
 from spanscore.protocols import Metric
+from spanscore.wiring.metrics import checked_session_metrics
 
 __all__ = ["session_lines", "session_metrics_in", "session_problems"]
 

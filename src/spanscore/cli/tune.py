@@ -21,8 +21,6 @@ from spanscore.core.sample import AnnotatedSample
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent
 from spanscore.judges.score_context import Asker, asked_by
-from spanscore.line.accounts import Accounts
-from spanscore.line.budget import purse_for
 from spanscore.metrics.catalog.configured import judge_named, metrics_of
 from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
@@ -30,6 +28,7 @@ from spanscore.metrics.kit.tuned_prompts import Fitted
 from spanscore.metrics.kit.tuning import FittingProgress, warnings_for
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Judge
+from spanscore.wiring.accounts import Accounts, purse_for
 
 __all__ = ["tune"]
 

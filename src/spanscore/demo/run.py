@@ -26,10 +26,10 @@ from spanscore.demo.tracing import Tracing, in_stretch
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
 from spanscore.judges.langchain.models import named_model
-from spanscore.line.status import Status
 from spanscore.metrics.catalog.registry import create
 from spanscore.protocols import Metric
 from spanscore.scorer import OnlineScorer
+from spanscore.wiring.status import Status
 
 __all__ = ["Demo", "DemoOptions", "Played", "Tally"]
 

@@ -9,12 +9,12 @@ from typing import Any, Final, Self
 from spanscore.config.reading import read_settings
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.sample import Annotation
-from spanscore.line.build import exports_content
 from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.pipeline.annotations import AnnotationBook, FeedbackScales
 from spanscore.pipeline.ledger import Ledger
+from spanscore.wiring.outputs import exports_content
 
 __all__ = ["AnnotationImport"]
 

@@ -17,9 +17,6 @@ from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span
 from spanscore.core.log import type_name
 from spanscore.core.span import NoContent, SpanData
 from spanscore.errors import SampleError
-from spanscore.line.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit
-from spanscore.line.from_config import override
-from spanscore.line.unit_explainer import UnitExplainer
 from spanscore.pipeline.assembly import RootRole
 from spanscore.protocols import Metric
 from spanscore.replay.reading import StoredUnit, UnitReader, reading_settings
@@ -27,6 +24,8 @@ from spanscore.samples.normalizers.genai import conventional
 from spanscore.sources.files import take_line
 from spanscore.sources.gathering import GatheredTraces
 from spanscore.sources.stored import StoredTrace
+from spanscore.wiring.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit, UnitExplainer
+from spanscore.wiring.from_config import override
 
 __all__ = ["TraceExplainer", "explain"]
 

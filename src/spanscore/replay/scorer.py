@@ -16,9 +16,9 @@ from spanscore.config.outputs import Outputs
 from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.errors import ConfigurationError
-from spanscore.line.from_config import scorer_arguments
 from spanscore.protocols import Metric, Sink
 from spanscore.scorer import OnlineScorer
+from spanscore.wiring.from_config import scorer_arguments
 
 __all__ = ["ReplayScorer", "refuse_unready", "replay_scorer"]
 

@@ -13,13 +13,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from spanscore.config.kinds import duration
-from spanscore.line.received_rows import received_rows
-from spanscore.line.spool_rows import spool_rows
 from spanscore.outputs.exporters import own_endpoints
 from spanscore.scorer import OnlineScorer
+from spanscore.wiring.spool import spool_rows
+from spanscore.wiring.status import received_rows
 
 if TYPE_CHECKING:
-    from spanscore.line.status import Status
+    from spanscore.wiring.status import Status
 
 __all__ = ["Say", "Signals", "counted", "open_pages", "scores_told", "spare_collections", "starting"]
 

@@ -21,9 +21,9 @@ from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, taken_a
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
-from spanscore.line.build import Line
 from spanscore.protocols import DurableQueue
 from spanscore.service.offsets import PartitionOffsets
+from spanscore.wiring.build import Line
 
 __all__ = ["Left", "Topic", "read_message"]
 

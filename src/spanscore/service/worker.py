@@ -17,11 +17,11 @@ from spanscore.config.messages import refuse_problems
 from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, SourceUnavailable
-from spanscore.line.spool import spool_of as file_of
 from spanscore.scorer import OnlineScorer
 from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
 from spanscore.service.source import StreamSource
 from spanscore.service.worker_plan import problems, spool_of
+from spanscore.wiring.spool import spool_of as file_of
 
 __all__ = ["checked", "environment_of", "wait_for_disk", "worker"]
 

@@ -19,7 +19,7 @@ from tests.live import QUESTION, a_line, identity_holds, open_roots, rag
 
 from spanscore.capture.callback.runs import is_over
 from spanscore.capture.callback.spans import RunSpans
-from spanscore.line.span_thread import SpanThread
+from spanscore.wiring.span_thread import SpanThread
 
 loses_ends = pytest.mark.skipif(
     not hasattr(types, "TracePolicy"),

@@ -31,9 +31,9 @@ from spanscore import Rule
 from spanscore.capture.callback import capture, handler, recorder
 from spanscore.capture.callback.spans import RunSpans
 from spanscore.config import Capture, Limits, RuleCondition, Sampling
-from spanscore.line.span_thread import SpanThread
 from spanscore.outputs import spans as ids
 from spanscore.testing import ManualClock
+from spanscore.wiring.span_thread import SpanThread
 
 UNITS = 25
 ANSWERED = LLMResult(

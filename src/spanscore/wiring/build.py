@@ -1,0 +1,430 @@
+"""Configuration → parts: the one place where the parts of a scorer are put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from math import inf
+
+from opentelemetry.trace import Tracer
+
+from spanscore import semconv
+from spanscore.config.tree import ScorerSettings
+from spanscore.core.event_queue import DutyCycle, EventQueue
+from spanscore.core.job import Counted, Job, JobResult
+from spanscore.core.log import log_once
+from spanscore.core.score import Outcome, refuse_taken_name
+from spanscore.core.span import Unit, UnitKey
+from spanscore.core.threads import Forkable
+from spanscore.core.timebox import Timebox
+from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.score_context import suppressed_context
+from spanscore.outputs.aggregates import Points
+from spanscore.outputs.providers import Providers
+from spanscore.outputs.score_spans import JudgeSpans
+from spanscore.outputs.sinks import SINKS, CompositeSink
+from spanscore.pipeline.assembly import Assembler
+from spanscore.pipeline.decisions import KnownUnits, RecentUnits
+from spanscore.pipeline.engine import Engine, Shadows
+from spanscore.pipeline.evaluation import Evaluation, lane_of
+from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
+from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
+from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.sampling import DEFAULT_KEY, RateSampler
+from spanscore.pipeline.session_line import SessionLine
+from spanscore.pipeline.sessions import SessionTable
+from spanscore.pipeline.sizes import Keeping
+from spanscore.pipeline.span_buffer import Pace, Parking, Revisions, SpanBuffer
+from spanscore.pipeline.tracker import Lanes, Units
+from spanscore.protocols import Metric, Queue, Receiver
+from spanscore.wiring.accounts import Accounts, pacer_of, purse_of, shadow_purse_of
+from spanscore.wiring.feedback import annotation_writer_of, feedback_of
+from spanscore.wiring.instruments import gauges_of, telemetry_of
+from spanscore.wiring.metrics import (
+    Pairs,
+    bounds_of,
+    check_screens,
+    checked_metrics,
+    checked_rates,
+    checked_session_metrics,
+    checked_shadows,
+    compared_values_of,
+    dialects_of,
+    ledger_of,
+    shown_id,
+)
+from spanscore.wiring.outputs import LastOfUnit, collector_of, exports_content
+from spanscore.wiring.remote_scoring import handover_of, left_to_the_other, rejection_reason_of
+from spanscore.wiring.span_thread import SpanThread
+from spanscore.wiring.spool import delivery_of, queue_of
+
+__all__ = ["DISABLED", "Line"]
+
+DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
+"""The line of the log and of ``status()`` in a process where the environment stops scoring."""
+_numbers = count(1)
+_REMEMBERED = 250
+"""Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
+_NOT_OURS = (Outcome.DELEGATED, Outcome.QUEUE_FULL)
+"""How a job ends that is not on the disk as one of this process."""
+_PER_METRIC = 3
+"""Attributes of a score on a unit's span: value, label and probability."""
+
+
+class Line:
+    """The parts of one scorer, from the event queue to the sinks.
+
+    Attributes:
+        name: how logs and ``status()`` call the scorer: its number in the process, and its metrics.
+        metrics: all, by name: ``of_units``, each of which scores units, and ``of_sessions``.
+        shadowing: metric → its second judge's.
+        receivers: where units come in: put here before the first of them does.
+        prepared: what is done first of all on the span thread, likewise.
+        points_beside: what a source of units tells of itself as numbers.
+        over: the scorer is being shut down: there is no meter to be had any more.
+        closed: nothing further is let in.
+        disabled: the environment stops scoring in this process.
+    """
+
+    def __init__(self, metrics: Sequence[Metric], settings: ScorerSettings, providers: Providers) -> None:
+        settings = left_to_the_other(settings)
+        number = next(_numbers)
+        self.of_units: Mapping[str, Metric] = checked_metrics(metrics, settings)
+        self.of_sessions = checked_session_metrics(settings.sessions.metrics, self.of_units, settings.judge.shadows)
+        self.metrics: Mapping[str, Metric] = {**self.of_units, **self.of_sessions}
+        for name in self.metrics:
+            refuse_taken_name(name)
+        self.name = f"OnlineScorer {number} ({', '.join(self.metrics)})"
+        self.shadowing = checked_shadows(settings.judge.shadows, self.of_units)
+        rates = checked_rates(settings.sampling.rates, self.metrics)
+        sampling = settings.sampling.model_copy(update={"rates": rates})
+        self.settings = settings.model_copy(update={"sampling": sampling})
+        self.providers = providers
+        self.content = exports_content(settings.capture.content)
+        self.disabled = _is_disabled()
+        self._tracer: Tracer | None = None
+        self.over = self.closed = False
+        self.sinks = CompositeSink(SINKS.each(settings.outputs.sinks, content=self.content))
+        self.prepared: list[Callable[[], None]] = [self._open_sinks]
+        self.receivers: list[Receiver] = []
+        self.points_beside: Points = dict
+        self._make_parts()
+
+    def _make_parts(self) -> None:
+        settings = self.settings
+        self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
+        self.ledger = ledger_of(self.of_units, self.compared)
+        self.shadow_ledger = Ledger(self.shadowing)
+        self.pairs = Pairs(self.shadowing, self.shadow_ledger)
+        self.purse = purse_of(settings.judge.budget, settings.judge.replica_share, self.metrics)
+        self.shadow_purse = shadow_purse_of(settings, self.shadowing)
+        self.accounts = self._accounts()
+        self.judge_check: JudgeCheckRuns | None = None
+        self.telemetry = telemetry_of(
+            settings,
+            self,
+            gauges_of(self, has_spool=settings.spool is not None),
+            metrics=self.metrics,
+            shadowing=self.shadowing,
+            accounts=self.accounts,
+            points=lambda: {**self.accounts.points(), **points_of(self.judge_check), **self.points_beside()},
+            compared=self.compared,
+        )
+        self.event_queue: EventQueue[Receiver] = EventQueue(
+            soft=settings.limits.event_queue_size, soft_bytes=settings.limits.event_queue_bytes
+        )
+        self.duty = DutyCycle()
+        self.queue: Queue = queue_of(
+            settings,
+            lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR),
+            self.providers.resource,
+            self.metrics,
+        )
+        self.delivery = delivery_of(self.queue, self.providers)
+        rates = {name: settings.sampling.rates_of(name)[0] for name in self.of_units}
+        check_screens(settings.sampling.rules, [*self.of_units.values()], rates)
+        key = DEFAULT_KEY if settings.sampling.key is None else settings.sampling.key
+        self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
+        self.sampler = RateSampler(
+            rates,
+            sessions={name: settings.sampling.rates_of(name)[0] for name in self.of_sessions},
+            rules=settings.sampling.rules,
+            key=key,
+            pacer=self.pacer,
+            feedback_rate=0.0 if settings.sampling.feedback is None else settings.sampling.feedback.rate,
+            head_sampling_rate=settings.sampling.head_sampling_rate,
+            service=self.providers.service_name,
+        )
+        self.hold: SpanBuffer = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge))
+        self.evaluation = self._evaluation(self.metrics, self.purse)
+        self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
+        self.hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter).within(self.box)
+        self.judge_check = judge_check_runs(
+            settings.judge_check,
+            self.metrics,
+            evaluation=lambda watched: self._evaluation(watched, self.purse),
+            prepare=as_judges_see(self.hooks, self.box),
+            telemetry=self.telemetry,
+        )
+        self.collector = collector_of(settings.collect, self.metrics, self.telemetry)
+        pipeline = Pipeline(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
+        own = self.queue is settings.limits.job_queue  # of a size that we do not know
+        self.lanes = Lanes(
+            {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
+            capacity=lambda: self.queue.capacity,
+            max_bytes=inf if own else settings.limits.queue_bytes,
+        )
+        self.engine = Engine(
+            self.queue,
+            pipeline,
+            self.evaluation,
+            post=self._post,
+            made=lambda unit, samples: self.span_thread.leave(lambda: self.keeping.on_samples(unit, samples)),
+            ended=None if self.collector is None else self.collector.scored,
+            came=lambda job: self.span_thread.leave(lambda: self._note_takeover(job)),
+            shadows=self._shadows() if self.shadowing else None,
+            workers=settings.limits.workers,
+            turns=self.duty.turns(self.lanes.fill),
+        )
+        self.handover = handover_of(settings, pipeline, self.queue, self.providers, self.ledger, self._post)
+        self.keeping = Keeping(self.queue)
+        self.known = KnownUnits(RecentUnits(settings.listed_metadata))
+        self.assembler = Assembler(remembered=_REMEMBERED)
+        self.revisions = self._revisions()
+        self.sessions = self._sessions()
+        if self.of_sessions:
+            self.keeping.observers.append(self.sessions)
+            self.keeping.noticed.append(self.sessions.noticed)
+        self.units: Units = self._units()
+        self.span_thread = SpanThread(
+            self.event_queue, self.receivers, self.units, beside=self.sessions, duty=self.duty, prepare=self._prepare
+        )
+        self.feedback = feedback_of(self)
+        self.annotation_writer = annotation_writer_of(self, self.feedback)
+        self.receivers.append(self.annotation_writer)
+
+    def _accounts(self) -> Accounts:
+        shadows = self.shadowing.values()
+        return Accounts(self.metrics.values(), self.purse, shadows=shadows, shadow_purse=self.shadow_purse)
+
+    def _evaluation(self, metrics: Mapping[str, Metric], purse: Purse | None) -> Evaluation:
+        settings = self.settings
+        return Evaluation(
+            metrics,
+            purse=purse,
+            timeout_s=settings.limits.timeout,
+            at_once=settings.limits.workers,
+            transcribes=settings.judge.trace,
+            quotes=settings.judge.trace and self.content,
+            disabled=self.disabled,
+        )
+
+    def _shadows(self) -> Shadows:
+        settings = self.settings
+        return Shadows(
+            self.shadowing,
+            self._evaluation(self.shadowing, self.shadow_purse),
+            ledger=self.shadow_ledger,
+            room=MemoryQueue(settings.limits.queue_size, settings.limits.queue_bytes),
+            post=lambda settled: self.span_thread.leave(lambda: self._settle_beside(settled)),
+        )
+
+    def _population(self, unit: Unit) -> SessionLine | Revisions | Units:
+        if unit.session is not None:
+            return self.sessions
+        return self.revisions if unit.revision else self.units
+
+    def _note_takeover(self, job: Job) -> None:
+        self._population(job.unit).taken_over(job)
+
+    def _post(self, result: JobResult) -> None:
+        self.span_thread.leave(lambda: self._settle(result))
+
+    def _settle(self, result: JobResult) -> None:
+        population = self._population(result.unit)
+        if population is self.units:
+            self.pairs.settled(result)
+        population.settled(result)
+        if population is self.units and self.feedback is not None:
+            self.feedback.settled(result)
+        if self.delivery is not None and result.over and result.rest not in _NOT_OURS:
+            self.hold.enqueue(LastOfUnit(result.unit, self.delivery), spans=0)
+
+    def _settle_beside(self, result: JobResult) -> None:
+        self.pairs.settled_beside(result)
+        self.units.settled_beside(result)
+
+    def count_units(self) -> Counted:
+        """Return how units and sessions stand, with what was asked beside them: second judges, and those of labels."""
+        own = self.ledger.count_units().joined(self.sessions.ledger.count_units())
+        if self.shadowing:
+            own = own.beside(semconv.SOURCE_SHADOW, self.shadow_ledger.count_units())
+        return own if self.feedback is None else own.beside(semconv.SOURCE_FEEDBACK, self.feedback.ledger.count_units())
+
+    def share_of_limits(self, fraction: float) -> None:
+        """Have such a part, [0, 1], of what judges may be asked and paid: the rest is other workers'. Any thread.
+
+        A worker of a topic begins with 0, and is told assigned ÷ all partitions on every rebalance.
+        """
+        self.accounts.share(fraction)
+
+    def when_safe(self, now_ns: int, callback: Callable[[], None]) -> None:
+        """Call it when every unit that has closed by now outlives the process, or has ended. Span thread."""
+        self.units.tick(now_ns)  # what has just closed is handed over
+        self.engine.passing.when_over(callback)
+
+    def _show_id(self, text: str) -> str | None:
+        return shown_id(text, self.hooks.redactor, self.box)
+
+    @property
+    def most_scores(self) -> int:
+        """Attributes that scores add to a unit's span, at most."""
+        return _PER_METRIC * len(self.of_units) if self.settings.outputs.span else 0
+
+    def _units(self) -> Units:
+        return Units(
+            list(self.of_units),
+            ledger=self.ledger,
+            assembler=self.assembler,
+            sampler=self.sampler,
+            queue=self.queue,
+            lanes=self.lanes,
+            parking=self._parking(),
+            sink=self.sinks,
+            handover=(self.handover or self.engine).accept,
+            hand_rest=self.engine.accept_rest,
+            revisions=self.revisions,
+            keeping=self.keeping,
+            shadows=self.shadow_ledger,
+            known=self.known,
+            rejection_reason=rejection_reason_of(self.queue, self.settings),
+        )
+
+    def _parking(self) -> Parking:
+        hold_s = self.settings.outputs.hold
+        return Parking(
+            self.hold,
+            attach=self.settings.outputs.span and bool(self.of_units),
+            hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
+            hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
+        )
+
+    def _revisions(self) -> Revisions:
+        return Revisions(
+            list(self.of_units),
+            sampler=self.sampler,
+            ledger=Ledger(self.of_units),
+            queue=self.queue,
+            with_room=self.lanes.with_room,
+            handover=self.engine.accept,
+            hold=self.hold,
+            sink=self.sinks,
+        )
+
+    def _sessions(self) -> SessionLine:
+        return SessionLine(
+            self.of_sessions,
+            table=SessionTable(bounds_of(self.settings.sessions)),
+            sampler=self.sampler,
+            ledger=ledger_of(self.of_sessions, self.compared),
+            queue=self.queue,
+            lanes=self.lanes,
+            handover=self.engine.accept,
+            hold=self.hold,
+            sink=self.sinks,
+            post=self.event_queue.post,
+            on_the_way=self._on_the_way,
+            shown=self._show_id,
+            max_open=self.settings.sessions.max_open,
+        )
+
+    def _on_the_way(self, conversation_id: str | None) -> set[UnitKey]:
+        """Return the units that have ended and whose samples are yet to come; of a conversation, as far as it is known."""
+        ended = (receiver.in_flight() for receiver in self.receivers)
+        return {*self.assembler.waiting(), *self.keeping.making(conversation_id)}.union(*ended)
+
+    def tracer(self) -> Tracer:
+        """Return the tracer of the capture scope, one object for good."""
+        if self._tracer is None:
+            self._tracer = self.providers.tracer(semconv.CAPTURE_SCOPE)
+        return self._tracer
+
+    def reset(self) -> None:
+        """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
+        counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.revisions, self.pairs, self.sessions]
+        stores: list[Forkable] = [*self.receivers, *counts, self.event_queue, self.queue, self.lanes, self.hold]
+        money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
+        rest: list[Forkable] = [
+            self.duty,
+            self.assembler,
+            self.units,
+            self.engine,
+            self.box,
+            self.evaluation,
+            self.span_thread,
+        ]
+        more: list[Forkable] = [
+            part
+            for part in (self.judge_check, self.handover, self.delivery, self.collector, self.providers.spans_file)
+            if part is not None
+        ]
+        for part in [*stores, *money, *rest, *more]:
+            part.reset()
+
+    def let_in(self, receiver: Receiver) -> None:
+        """Add a receiver, before its first unit."""
+        if self.closed:
+            receiver.close()
+        self.receivers.append(receiver)
+
+    def sum_of(self, count: str) -> int:
+        """Return the sum of a count of the receivers, by its name; a receiver without that count adds 0. Any thread."""
+        return sum(int(getattr(receiver, count, 0)) for receiver in list(self.receivers))
+
+    def close_receivers(self) -> None:
+        """Let nothing further in, also by a receiver that is yet to be made. Any thread."""
+        self.closed = True
+        for receiver in self.receivers:
+            receiver.close()
+
+    def watch_for_shutdown(self) -> None:
+        """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
+        add = getattr(self.providers.tracer_provider, "add_span_processor", None)
+        if add is not None and not self.providers.is_own:
+            from spanscore.wiring.span_thread import ShutdownWatch
+
+            add(ShutdownWatch(self.hold))
+
+    def close(self) -> None:
+        """Let the instruments and the threads of metrics and hooks go."""
+        self.evaluation.close()
+        self.box.close()
+        if self.telemetry is not None:
+            self.telemetry.close()
+
+    def _prepare(self) -> None:
+        while self.prepared:  # each once: not again in a forked child
+            self.prepared.pop(0)()
+        if self.judge_check is not None and not self.over:
+            self.judge_check.start()
+
+    def _open_sinks(self) -> None:
+        """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
+        parts = {"providers": self.providers, "content": self.content, "telemetry": self.telemetry}
+        if self.settings.judge.trace:
+            self.sinks.prepend([JudgeSpans(self.providers, to_evaluation=self.settings.outputs.evaluation_span)])
+        self.sinks.prepend(
+            SINKS.each([name for name in SINKS.built_in if name in self.settings.outputs.places], **parts)
+        )
+        if self.telemetry is not None and not self.over:
+            self.telemetry.export_to(self.providers.meter())
+
+
+def _is_disabled() -> bool:
+    """Whether the environment stops scoring in this process. A value that is not clear stops it: somebody wants that."""
+    if os.environ.get(semconv.DISABLED_ENV, "").strip().lower() in ("", "0", "false", "no", "off"):
+        return False
+    log_once("disabled", DISABLED)
+    return True

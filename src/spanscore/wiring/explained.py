@@ -1,0 +1,522 @@
+"""A trace or unit explained: its root, the source of each part of its sample, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from spanscore import semconv
+from spanscore.config.tree import ScorerSettings
+from spanscore.core.job import SampledUnit
+from spanscore.core.printable import format_count, printable
+from spanscore.core.sample import AIMessage, Samples, ToolCall
+from spanscore.core.score import Outcome
+from spanscore.core.span import CUT, SpanData, Unit, UnitKey
+from spanscore.core.terminal import as_plain
+from spanscore.core.timebox import Timebox
+from spanscore.pipeline.evaluation import absent_fields
+from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
+from spanscore.protocols import Metric
+from spanscore.samples.normalizers.building import wire_of
+from spanscore.samples.normalizers.registry import Translator
+from spanscore.wiring.metrics import dialects_of
+
+if TYPE_CHECKING:
+    from spanscore.wiring.build import Line
+
+__all__ = ["ExplainedPart", "ExplainedSpan", "ExplainedTrace", "ExplainedUnit", "UnitExplainer", "recent_explained"]
+
+# --- explained ------------------------------------------------------------------------------------------------------
+
+# A trace that explains itself, as a value and as lines that fit a terminal of 80 columns.
+#
+# Its tree comes first; then, per unit, its root, what was taken from where, and what would have it scored.
+
+_LABELS: Final = {
+    "user_input": "question",
+    "response": "answer",
+    "retrieved_contexts": "context",
+    "tool_calls": "tool call",
+}
+_LONGEST: Final = 200
+"""Characters of a text."""
+_MOST_PARTS: Final = 10
+"""Contexts, and calls, that are shown of a unit."""
+_WIDEST_CLAIM: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedSpan:
+    """A span of a trace.
+
+    Attributes:
+        span_id: 16 hex digits.
+        parent_id: 16 hex digits; None = it has no parent.
+        name: of the span.
+        scope: of its instrumentation.
+        operation: ``gen_ai.operation.name`` as its translation has it; None = none, or no unit has the span.
+        claimed_by: name of the translation that reads it; None = none does.
+        unit: span id of its unit's root; None = it is of no unit.
+        note: what is to be known of it, such as ``no content``; empty = nothing.
+    """
+
+    span_id: str
+    parent_id: str | None
+    name: str
+    scope: str
+    operation: str | None
+    claimed_by: str | None
+    unit: str | None = None
+    note: str = ""
+
+    @classmethod
+    def of(cls, span: SpanData, by: str | None, member: SpanData | None, root: UnitKey | None, note: str = "") -> Self:
+        """Return a span with its claim.
+
+        Args:
+            span: as its writer has it, or in GenAI names.
+            by: name of the translation that reads it; None = none does.
+            member: the span in GenAI names, as its unit has it; None = it is of no unit.
+            root: of that unit; None = it is of no unit.
+            note: why it is not read; empty = nothing is known.
+        """
+        lacks = member is not None and member.no_content is not None
+        return cls(
+            span_id=f"{span.span_id:016x}",
+            parent_id=None if span.parent_id is None else f"{span.parent_id:016x}",
+            name=span.name,
+            scope=span.scope,
+            operation=None if member is None else member.operation,
+            claimed_by=by,
+            unit=None if root is None else f"{root.span_id:016x}",
+            note="no content" if lacks else note,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPart:
+    """A part of a unit's sample.
+
+    Attributes:
+        field: ``user_input``, ``response``, ``retrieved_contexts`` or ``tool_calls``; the last two once per context and call.
+        text: what was taken, redacted; None = nothing was taken, or no text may be shown.
+        span_id: 16 hex digits, of the span that holds it; None = no span holds it as it is.
+        span: name of that span; None likewise.
+        attribute: of that span, in its writer's name where the spans are at hand as they came; None likewise.
+        searched: where it was looked for; None where it was taken.
+    """
+
+    field: str
+    text: str | None = None
+    span_id: str | None = None
+    span: str | None = None
+    attribute: str | None = None
+    searched: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedUnit:
+    """A unit of a trace.
+
+    Attributes:
+        span_id: 16 hex digits, of its root.
+        root: name of its root.
+        kind: ``agent``, ``chat`` or ``workflow``.
+        why: why this span is the root.
+        parts: of its sample.
+        outcome: with which every metric ends, such as ``no_sample``; None = it can be scored.
+        reason: of that outcome; None = there is none.
+        missing: metric → fields that it needs and this unit lacks; without metrics empty.
+        change: switches and keys that would have it scored, a sentence each; empty where nothing is missing.
+    """
+
+    span_id: str
+    root: str
+    kind: str
+    why: str
+    parts: Sequence[ExplainedPart]
+    outcome: str | None
+    reason: str | None
+    missing: Mapping[str, Sequence[str]]
+    change: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedTrace:
+    """A trace that explains itself; ``print`` it for its tree.
+
+    Attributes:
+        trace_id: 32 hex digits.
+        spans: in the order of their starts.
+        units: in the order of their starts; empty = nothing of the trace can be scored.
+        reason: why there is no unit; None = there is one.
+        change: switches and keys that would make a unit, or units, of it, a sentence each.
+    """
+
+    trace_id: str
+    spans: Sequence[ExplainedSpan]
+    units: Sequence[ExplainedUnit]
+    reason: str | None = None
+    change: Sequence[str] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return as_plain(self)
+
+    def __rich__(self) -> Any:
+        """Return tree and table."""
+        return Group(*_render(self))
+
+
+# --- shown -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _SpanTree:
+    """Spans with what is drawn before each, in the order of the tree; for rich, a line each with its claim in a column."""
+
+    rows: Sequence[tuple[str, ExplainedSpan]]
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        claims = [_claim(span) for _, span in self.rows]
+        digits, right = len(str(len(claims))), max(map(len, claims))
+        left = max(options.max_width - right - 2, 10)
+        for number, ((guide, span), claim) in enumerate(zip(self.rows, claims, strict=True), 1):
+            drawn = guide if len(guide) <= left // 2 else f"…{guide[-(left // 2) :]}"
+            line = Text(f"{number:>{digits}} {drawn}{printable(span.name)}")
+            line.truncate(left, overflow="ellipsis", pad=True)
+            yield Text.assemble(line, "  ", (claim, "bold" if span.unit == span.span_id else "dim"), no_wrap=True)
+
+
+def _render(trace: ExplainedTrace) -> Iterator[Any]:
+    rows = [*_rows(trace.spans)]
+    numbers = {span.span_id: number for number, (_, span) in enumerate(rows, 1)}
+    counts = f"{format_count(len(rows), 'span')}, {format_count(len(trace.units), 'unit')}"
+    yield Text(f"trace {trace.trace_id}: {counts}", style="bold")
+    if rows:
+        yield _SpanTree(rows)
+    lines = [] if trace.reason is None else [("no unit", trace.reason)]
+    for unit in trace.units:
+        lines += _unit(unit, numbers)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in [*lines, *(("to change", change) for change in trace.change)]:
+        table.add_row(Text(f"  {label}", style="cyan"), Text(text))
+    yield table
+
+
+def _rows(spans: Sequence[ExplainedSpan]) -> Iterator[tuple[str, ExplainedSpan]]:
+    """Yield each span once, in the order of the tree; spans whose parents are a circle stand at the top."""
+    ids = {span.span_id for span in spans}
+    below: dict[str | None, list[ExplainedSpan]] = {}
+    for span in spans:
+        below.setdefault(span.parent_id if span.parent_id in ids else None, []).append(span)
+    done = set[str]()
+    for top in [*below.get(None, ()), *spans]:
+        waiting = [(top, "", "")]
+        while waiting:
+            span, guide, prefix = waiting.pop()
+            if span.span_id in done:
+                continue
+            done.add(span.span_id)
+            yield guide, span
+            children = below.get(span.span_id, [])
+            ends = [("├ ", "│ ")] * (len(children) - 1) + [("└ ", "  ")] * bool(children)
+            below_it = ((child, *end) for child, end in zip(children, ends, strict=True))
+            waiting += [(child, prefix + end, prefix + more) for child, end, more in below_it][::-1]
+
+
+def _claim(span: ExplainedSpan) -> str:
+    root = "root" if span.unit == span.span_id else ""
+    return ", ".join(filter(None, (span.claimed_by or "none", root, span.note)))[:_WIDEST_CLAIM]
+
+
+def _unit(unit: ExplainedUnit, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    yield "root", f"{_span(unit.span_id, unit.root, numbers)} ({unit.kind}): {unit.why}"
+    needed = {field for fields in unit.missing.values() for field in fields} | {"user_input", "response"}
+    counts: Counter[str] = Counter()
+    for part in unit.parts:
+        counts[part.field] += 1
+        if counts[part.field] <= _MOST_PARTS:
+            yield _LABELS[part.field], _part(part, numbers, is_needed=part.field in needed)
+    yield from (
+        ("", f"{format_count(many - _MOST_PARTS, _LABELS[field])} more")
+        for field, many in counts.items()
+        if many > _MOST_PARTS
+    )
+    yield from (("lacks", f"{metric}: {', '.join(fields)}") for metric, fields in unit.missing.items())
+    if unit.reason is not None:
+        yield ("note", unit.reason) if unit.outcome is None else (unit.outcome, unit.reason)
+    yield from (("to change", change) for change in unit.change)
+
+
+def _part(part: ExplainedPart, numbers: Mapping[str, int], *, is_needed: bool) -> str:
+    if part.searched is not None:
+        return f"none in {part.searched}" if is_needed else "none"
+    if part.span_id is None or part.span is None:
+        place = "no span has it as it is"
+    else:
+        place = f"from {_span(part.span_id, part.span, numbers)}: {part.attribute}"
+    return place if part.text is None else f"{_cut(part.text)}\n{place}"
+
+
+def _span(span_id: str, name: str, numbers: Mapping[str, int]) -> str:
+    return f"{numbers.get(span_id, '?')} {name}"
+
+
+def _cut(text: str) -> str:
+    flowing = " ".join(text.split())
+    return flowing if len(flowing) <= _LONGEST else f"{flowing[:_LONGEST]}…"
+
+
+# --- unit explainer -------------------------------------------------------------------------------------------------
+
+# UnitExplainer explains a unit: why its root is the root, where each part of its sample stands, how it would be scored.
+#
+# A place is found after the fact: the text of a part is searched in the attributes of the unit's spans.
+
+_BEGINNING: Final = 60
+"""Characters by which a text is found that was put together of several."""
+_SHORTEST: Final = 12
+"""Characters of a text that is searched for inside a longer one."""
+_MOST_PATHS: Final = 6
+_KEY_OF: Final = {
+    "user_input": "capture.extract.user_input (Extract(user_input=…))",
+    "response": "capture.extract.response (Extract(response=…))",
+    "retrieved_contexts": "capture.extract.retrieved_contexts (in Python Extract(retrieved_contexts=…) or retrieval_tools=[…])",
+}
+_NOT_WHOLE: Final = (
+    "units.max_spans, units.max_bytes and units.max_age bound a unit: raise the one that this trace is above"
+)
+_NOT_CAPTURED: Final = (
+    f"capture.content: true (Capture(content=True), or {semconv.CAPTURE_CONTENT_ENV}=true) exports it"
+)
+_BY_REASON: Final = {
+    "the run failed": "capture.score_failed: true scores what a model said in a run that failed",
+    "the stream was abandoned": "capture.score_abandoned: true scores what was said of a stream that its reader left",
+    "the run was cancelled": "a cancelled run has no answer: no switch gives it one",
+    "the turn was interrupted": "the run that resumes it is scored: send its spans, too",
+    "units.kinds": "units.kinds chooses the kinds of units that are scored: add this one",
+    CUT.reason: CUT.hint,
+}
+"""Beginning of the reason of a unit without a sample → what changes it."""
+_Held = tuple[SpanData, str, str]
+"""A span, the name of an attribute of it, and the attribute's value as JSON."""
+
+
+class UnitExplainer:
+    """Explains units by the dialects, kinds and redactor of a scorer. Asks no judge; one thread at a time.
+
+    Args:
+        options: of the scorer.
+        metrics: whose fields are looked for; empty = question and answer alone.
+        texts: whether parts have their texts.
+    """
+
+    def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
+        self._pipeline = Pipeline(dialects_of(settings, Timebox()), kinds=settings.units.kinds)
+        self._hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter)
+        self._metrics = metrics
+        self._texts = texts
+
+    def unit(self, unit: Unit, above: str, raw: Mapping[int, SpanData]) -> ExplainedUnit:
+        """Return a unit with what was taken of it.
+
+        Args:
+            unit: in GenAI names.
+            above: what is above its topmost span, a clause.
+            raw: span id → the span as its writer has it; places in a span that is missing here have GenAI names.
+        """
+        samples = self._pipeline.job(SampledUnit(unit, {})).samples
+        shown = self._hooks.apply(samples)
+        metrics = () if samples.outcome else self._metrics
+        missing = {metric.name: absent_fields(metric, samples) for metric in metrics}
+        missing = {name: fields for name, fields in missing.items() if fields}
+        outcome = shown.outcome if unit.complete else Outcome.INCOMPLETE
+        return ExplainedUnit(
+            span_id=f"{unit.key.span_id:016x}",
+            root="" if unit.root is None else unit.root.name,
+            kind=unit.kind,
+            why=f"topmost span that can hold a question and an answer: {_above(unit) or above}",
+            parts=[*_parts(unit, samples, shown if self._texts else Samples(), raw)],
+            outcome=None if outcome is None else outcome.value,
+            reason=shown.reason if unit.complete else "spans of it are missing",
+            missing=missing,
+            change=_changes(unit, samples, missing) if unit.complete else [_NOT_WHOLE],
+        )
+
+
+def recent_explained(line: Line, trace_id: str | int) -> list[dict[str, Any]]:
+    """Return the decisions on the units of a trace, with the explanation of those whose spans are still there. No content.
+
+    A unit is explained when each metric has its outcome: until then another thread may be reading its spans.
+
+    Raises:
+        ConfigurationError: it is no trace id.
+    """
+    decided = line.units.explain(trace_id)
+    by_key = {unit.key: unit for unit in line.units.recent_units()}
+    explainer = UnitExplainer(line.settings, [*line.of_units.values()], texts=False)
+    translator = Translator(line.settings.units.translations)
+    for entry in decided:
+        unit = by_key.get(UnitKey(int(entry["trace_id"], 16), int(entry["span_id"], 16)))
+        if unit is None or any(metric["outcome"] is None for metric in entry["metrics"].values()):
+            continue
+        names = (None if span.operation is None else translator.of_scope(span.scope) for span in unit.spans)
+        spans = [ExplainedSpan.of(span, by, span, unit.key) for span, by in zip(unit.spans, names, strict=True)]
+        explained = explainer.unit(unit, "the span above it is remote, or no translation reads it", {})
+        entry |= {**asdict(explained), **entry, "spans": [asdict(span) for span in spans]}
+    return decided
+
+
+def _above(unit: Unit) -> str | None:
+    """Return a clause on the span above a root; None if its unit does not hold that span."""
+    root, top = unit.root, unit.top
+    if root is None or root.parent_id is None:
+        return "it never arrived" if root is None else "it has no parent"
+    if top is None:
+        return None
+    if root.start_ns > top.end_ns:
+        return f"it began when {top.name} had ended"
+    return f"{top.name} above it holds neither ({top.operation or 'no operation'})"
+
+
+# --- what was taken, from where ----------------------------------------------------------------------------------------
+
+
+def _parts(unit: Unit, samples: Samples, shown: Samples, raw: Mapping[int, SpanData]) -> Iterator[ExplainedPart]:
+    """Yield the parts of a sample.
+
+    Args:
+        unit: that it was made of, in GenAI names.
+        samples: of the unit.
+        shown: the same, with the texts that may be shown.
+        raw: span id → the span as its writer has it.
+    """
+    held = {span.span_id: [*_find_values(raw.get(span.span_id, span))] for span in unit.spans}
+    searched, texts = dict(samples.searched), iter(_list_parts(shown))
+    for field, call, text in _list_parts(samples):
+        shown_text = next(texts, (field, None, None))[2]
+        if text is None:
+            yield ExplainedPart(field=field, searched=searched.get(field))
+            continue
+        order = [value for span in _order(unit, field, call) for value in held[span.span_id]]
+        place = next(filter(None, (_place(needle, order) for needle in _needles(text, call))), None)
+        yield ExplainedPart(field=field, text=shown_text, **({} if place is None else _name_place(*place)))
+
+
+def _list_parts(samples: Samples) -> Iterator[tuple[str, ToolCall | None, str | None]]:
+    """Yield field, call and text of each part of a sample; of a field that has no value the text None."""
+    single = samples.single_turn
+    yield from ((field, None, getattr(single, field, None)) for field in _find_fields(samples))
+    contexts = None if single is None else single.retrieved_contexts
+    yield from (("retrieved_contexts", None, text) for text in ([None] if contexts is None else contexts))
+    for message in [] if samples.multi_turn is None else samples.multi_turn.user_input:
+        for call in (message.tool_calls or ()) if isinstance(message, AIMessage) else ():
+            yield "tool_calls", call, f"{call.name}({json.dumps(call.args, ensure_ascii=False, default=str)})"
+
+
+def _find_fields(samples: Samples) -> list[str]:
+    """Return the fields that a unit itself fills; if the reason names those that cannot be told, these alone."""
+    named, cannot, _ = (samples.reason or "").partition(" cannot be told")
+    words = {"user_input": "question", "response": "answer"}
+    return [field for field, word in words.items() if not cannot or samples.single_turn is not None or word in named]
+
+
+def _needles(text: str, call: ToolCall | None) -> list[str]:
+    """Return texts by which a part is found, the surest first: of a call its id, its longest argument, its name."""
+    if call is None:
+        return [text]
+    arguments = sorted((value for value in call.args.values() if isinstance(value, str)), key=len)
+    return [needle for needle in (call.id, *arguments[-1:], call.name) if needle]
+
+
+def _order(unit: Unit, field: str, call: ToolCall | None) -> list[SpanData]:
+    """Return the spans of a unit, those that most likely hold a part first."""
+    if call is not None:
+        return sorted(unit.spans, key=lambda span: span.attributes.get(semconv.TOOL_NAME) != call.name)
+    if field == "retrieved_contexts":
+        return sorted(unit.spans, key=lambda span: span.operation != semconv.RETRIEVAL)
+    last_first = sorted(unit.spans, key=lambda span: span.end_ns, reverse=True)
+    return sorted(last_first if field == "response" else unit.spans, key=lambda span: span is not unit.content_span)
+
+
+def _name_place(span: SpanData, attribute: str, _: str) -> dict[str, str]:
+    return {"span_id": f"{span.span_id:016x}", "span": span.name, "attribute": attribute}
+
+
+def _find_values(span: SpanData) -> Iterator[_Held]:
+    in_events = ((f"event {event}: {name}", value) for event, held in span.events for name, value in held.items())
+    for name, value in chain(wire_of(span).items(), in_events):
+        if name not in semconv.PLAIN_ATTRIBUTES or name == semconv.TOOL_NAME:
+            as_json = f'"{value}"' if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            yield span, name, as_json
+
+
+def _place(text: str, order: Sequence[_Held]) -> _Held | None:
+    """Return the first that has a text as a value; else one that holds it inside of another, or its beginning."""
+    forms = _forms(text)
+    beginning = _forms(text.lstrip().partition("\n")[0][:_BEGINNING])
+    whole = tuple(f"{quote}{form}{quote}" for form in forms for quote in ('"', '\\"', "'"))
+    for sought in (whole, forms, beginning):
+        if sought is whole or len(sought[0]) >= _SHORTEST:
+            for held in order:
+                if any(form in held[2] for form in sought):
+                    return held
+    return None
+
+
+def _forms(text: str) -> tuple[str, ...]:
+    """Return a text as it is, and as JSON, JSON in JSON and Python write it."""
+    written = [json.dumps(text, ensure_ascii=ascii)[1:-1] for ascii in (False, True)]
+    return tuple(dict.fromkeys([text, *written, *(json.dumps(text)[1:-1] for text in written), repr(text)[1:-1]]))
+
+
+# --- what would change it ----------------------------------------------------------------------------------------------
+
+
+def _changes(unit: Unit, samples: Samples, missing: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return what would have a unit scored; nothing if it has a question, an answer and what the metrics need."""
+    reason = "" if samples.outcome is None else samples.reason or ""
+    lacks = _lacking(samples, missing)
+    known_changes = [change for begin, change in _BY_REASON.items() if reason.startswith(begin)]
+    remedies = known_changes or (_remedies(unit) if lacks else [])
+    places = [] if known_changes or (remedies and reason) else lacks
+    return [*remedies, *(_change(field, unit) for field in places)]
+
+
+def _lacking(samples: Samples, missing: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    lacking = (field for field in _find_fields(samples) if getattr(samples.single_turn, field, None) is None)
+    return [*dict.fromkeys(chain(lacking, *missing.values()))]
+
+
+def _remedies(unit: Unit) -> list[str]:
+    """Return what has content written on the spans of a unit that have none."""
+    if unit.root is not None and unit.root.scope == semconv.CAPTURE_SCOPE:
+        return (
+            [] if any(semconv.is_content(name) for span in unit.spans for name in span.attributes) else [_NOT_CAPTURED]
+        )
+    return sorted({span.no_content.hint for span in unit.spans if span.no_content is not None})
+
+
+def _change(field: str, unit: Unit) -> str:
+    if field.endswith("_turn"):
+        return f"a metric that takes this unit: it gives no {field.replace('_', '-')} sample"
+    if field not in _KEY_OF:
+        return f"{field} is given by the application: spanscore.references({field}=…) around the request"
+    attributes = {} if unit.content_span is None else unit.content_span.attributes
+    sides = (("input", attributes.get(semconv.INPUT_VALUE)), ("output", attributes.get(semconv.OUTPUT_VALUE)))
+    paths = [f"{side}.{key}" for side, value in sides if isinstance(value, dict) for key in value][:_MOST_PATHS]
+    return f"{_KEY_OF[field]} names where it stands: {', '.join(paths) or 'input.<key>, output.<key>'}"

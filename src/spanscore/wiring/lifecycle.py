@@ -1,0 +1,388 @@
+"""The life of a scorer's parts: from the first unit to shutdown or exit, once; and the metrics page meanwhile."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from threading import Event
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final
+
+from spanscore.core.log import log_once
+from spanscore.core.score import Outcome
+from spanscore.core.threads import reset_in_child, start_daemon
+from spanscore.errors import ConfigurationError
+from spanscore.outputs.providers import Providers
+from spanscore.wiring.build import Line
+from spanscore.wiring.spool import leave_spool
+
+if TYPE_CHECKING:
+    from spanscore.monitoring.openmetrics import ScrapeEndpoint
+
+__all__ = ["EXIT_TIMEOUT_S", "Closing", "Holder", "Life", "MetricsPage", "drain", "exit_hook", "export_held_spans"]
+
+# --- closing --------------------------------------------------------------------------------------------------------
+
+# Closing: a scorer ends once; whoever asks again waits for it.
+
+
+class Closing:
+    """The one end of a scorer.
+
+    Attributes:
+        begun: the end has begun.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._whole = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new: in a forked child. What had ended before the fork, or was about to, stays so."""
+        self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
+        self._over = threading.Event()
+        self._thread = 0
+        if self.begun:
+            self._over.set()  # the thread that was at it is in the parent
+
+    def once(self, end: Callable[[], bool], timeout_s: float) -> bool:
+        """Do what ends it, the first time; then wait for it, as ``wait`` does."""
+        with self._lock:
+            first, self.begun = not self.begun, True
+        if first:
+            self._thread = threading.get_ident()
+            try:
+                self._whole = end()
+            finally:  # also where a signal's SystemExit cuts it short
+                self._over.set()
+        return self.wait(timeout_s)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return what the end returned; False where it is not over in time."""
+        if self._thread == threading.get_ident() and not self._over.is_set():
+            return False  # a signal's handler, in the midst of the first call: it would wait for itself
+        return self._over.wait(timeout_s) and self._whole
+
+
+# --- exit -----------------------------------------------------------------------------------------------------------
+
+# A scorer that was not shut down is, when the interpreter exits.
+
+EXIT_TIMEOUT_S = 5.0
+"""An interpreter exit takes at most this, exporters included: the scorers of a process share it."""
+_TEARDOWN_S = 0.5
+"""Of it, what Python itself takes when the hooks are done: it lets go of modules and of threads that hang."""
+
+_until: float | None = None
+
+
+def exit_hook(shutdown: Callable[[float], Any]) -> Callable[[], None]:
+    """Return what calls a scorer's method with what is left of that time, unless the application has let go of the scorer."""
+    method = weakref.WeakMethod(shutdown)
+
+    def at_exit() -> None:
+        global _until  # noqa: PLW0603  (a process exits once)
+        _until = _until or monotonic() + EXIT_TIMEOUT_S - _TEARDOWN_S
+        call = method()
+        if call is not None:
+            call(max(0.2, _until - monotonic()))
+
+    return at_exit
+
+
+# --- drain ----------------------------------------------------------------------------------------------------------
+
+# The end: held spans leave first, then what is being scored gets what is left of the deadline.
+
+_LOOK_S = 0.01
+_STOP_S = 0.5
+"""For workers to take notice of their cancellation: milliseconds, unless some judge blocks the loop."""
+
+
+def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
+    """Release what is held, wait for what is being scored, settle the rest as ``shutdown``.
+
+    Returns:
+        Whether every unit that had ended was scored and out in time.
+    """
+    until = clock() + timeout_s
+
+    def remaining_s() -> float:
+        return max(0.0, until - clock())
+
+    for receiver in line.receivers:
+        receiver.close()
+    if line.judge_check is not None:
+        line.judge_check.stop()
+    thread = line.span_thread
+    line.engine.hand_back(remaining_s())
+    is_over = Event()
+    released = thread.call(lambda: None if is_over.is_set() else _release(line), 0.9 * remaining_s())
+    whole = released and thread.flush(remaining_s())
+    if not released:
+        line.event_queue.abandon()
+        released = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # it may be late, not stuck
+    (line.handover or line.engine).stop(max(min(remaining_s(), _STOP_S), 0.1))
+    if released:  # else the thread is stuck in an exporter, and what it owns must be left alone
+        thread.call(lambda: _give_up(line), max(remaining_s(), 0.2))
+        thread.call(line.sinks.shutdown, max(remaining_s(), 0.2))
+    if line.collector is not None:
+        line.collector.finish(max(remaining_s(), 0.2))
+    leave_spool(line.queue, line.delivery, max(remaining_s(), 0.2))
+    thread.stop(max(remaining_s(), 0.2))
+    if line.providers.spans_file is not None:
+        line.providers.spans_file.finish(max(remaining_s(), 0.2))
+    is_over.set()
+    _count_the_rest(line)
+    return whole
+
+
+def _count_the_rest(line: Line) -> None:
+    """Count what has no outcome yet as ``shutdown``: the end has come."""
+    for ledger in (line.ledger, line.shadow_ledger, line.sessions.ledger):
+        for key in ledger.open_units():
+            ledger.settle_all(key, Outcome.SHUTDOWN)
+    if line.feedback is not None:
+        line.feedback.give_up()
+    line.event_queue.abandon()
+    for _ in range(sum(receiver.unread_count() for receiver in line.receivers)):
+        line.ledger.record_rejected(Outcome.SHUTDOWN)  # the span thread has not even read that they began
+
+
+def export_held_spans(
+    line: Line, first: Callable[[int], None], timeout_s: float, *, clock: Callable[[], float] = monotonic
+) -> None:
+    """Let what is held leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
+
+    Args:
+        line: whose spans.
+        first: has receivers hand on what has ended; given the time in nanoseconds.
+    """
+    until = clock() + timeout_s
+
+    def release() -> None:
+        now_ns = line.span_thread.now_ns()
+        first(now_ns)
+        line.units.tick(now_ns)  # what has just been handed on is parked
+        line.units.export_held_spans()
+
+    released = line.span_thread.call(release, timeout_s)
+    queued = line.hold.queued
+    while released and line.hold.ended < queued and clock() < until:
+        line.span_thread.call(lambda: None, _LOOK_S)  # it ends what the pace allows after each
+        sleep(_LOOK_S)
+
+
+def _release(line: Line) -> None:
+    now_ns = line.span_thread.now_ns()
+    for receiver in line.receivers:
+        line.units.give_up(receiver.drain(now_ns), now_ns)
+    line.units.tick(now_ns)
+    line.sessions.end_all()
+    line.units.export_held_spans()
+    line.units.flush_ready(now_ns)
+
+
+def _give_up(line: Line) -> None:
+    now_ns = line.span_thread.now_ns()
+    for receiver in line.receivers:
+        receiver.drain(now_ns)  # what was let in while the door closed
+    line.keeping.give_up()
+    line.units.give_up(list(line.units.in_flight), now_ns)
+    line.sessions.give_up()
+    line.revisions.give_up()
+    line.units.flush_ready(now_ns, unpaced=True)
+
+
+# --- metrics page ---------------------------------------------------------------------------------------------------
+
+# MetricsPage: the page that ``serve_metrics`` serves to a Prometheus, from its start to the end of the scorer.
+
+
+class MetricsPage:
+    """At most one page of a scorer. Any thread.
+
+    Attributes:
+        endpoint: None while none is served.
+        unready: why no work is to be sent to this process when the page begins to answer; empty = it may be sent.
+    """
+
+    def __init__(self, line: Line, closing: Closing) -> None:
+        self._line = line
+        self._closing = closing
+        self.endpoint: ScrapeEndpoint | None = None
+        self.unready = ""
+        self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
+
+    @property
+    def url(self) -> str:
+        """Where it is; empty while it is nowhere."""
+        return "" if self.endpoint is None else self.endpoint.url
+
+    def serve(self, beside: Sequence[Any], *, port: int, host: str) -> int:
+        """Begin to serve the line's instruments, and those beside; return the port.
+
+        Raises:
+            ConfigurationError: nothing can listen there, it serves already, the scorer is shut down or has no instruments.
+        """
+        with self._lock:
+            if self._line.telemetry is None:
+                raise ConfigurationError("there are no metrics to serve: attach leaves out 'instruments'")
+            if self._closing.begun:
+                raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
+            if self.endpoint is not None:
+                raise ConfigurationError(f"the metrics are being served already, on port {self.endpoint.port}")
+            from spanscore.monitoring.openmetrics import ScrapeEndpoint
+
+            name, sums = self._line.providers.service_name, [self._line.telemetry, *beside]
+            self.endpoint = ScrapeEndpoint(
+                name, sums, port=port, host=host, unready=self.unready, on_scrape=self._note_scrape
+            )
+            return self.endpoint.port
+
+    def _note_scrape(self) -> None:
+        if where := self.url:
+            self._line.providers.read_otherwise["metrics"] = lambda: f"read at {where}"
+
+    def close(self) -> None:
+        """Stop."""
+        with self._lock:
+            if self.endpoint is not None:
+                self.endpoint.close()
+                self.endpoint = None
+
+    def reset(self) -> None:
+        """Serve nothing: in a forked child, which may begin again, on a port of its own."""
+        self._lock = threading.RLock()
+        self._line.providers.read_otherwise.pop("metrics", None)
+        if self.endpoint is not None:
+            self.endpoint.close_in_child()
+            self.endpoint = None
+
+
+# --- life -----------------------------------------------------------------------------------------------------------
+
+# Life: a scorer's parts from the first unit to the end.
+#
+# ``OnlineScorer`` and its handler refer to it, and nothing of it refers to them. When the application refers to neither, no
+# unit
+# can come any more, and a thread ends the parts (``Life.end_when_idle``).
+
+_LONGEST_S: Final = 600.0
+"""How long a scorer that takes no further run waits for those under way, and then for their scores."""
+_END_CHECK_S: Final = 0.05
+_UNREFERENCED: Final = (
+    "an OnlineScorer that the application no longer refers to was shut down, after its units were scored: make one scorer per"
+    " process and keep it, not one per request"
+)
+
+
+class Holder:
+    """What a scorer and its handler refer to: its end is the end of all ways by which units come."""
+
+
+class Life:
+    """Starts the parts of a scorer with its first unit, and ends them. Any thread.
+
+    Attributes:
+        closing: the one end.
+        page: what ``serve_metrics`` serves.
+    """
+
+    def __init__(self, line: Line, providers: Providers) -> None:
+        self._line = line
+        self._providers = providers
+        self.closing = Closing()
+        self.page = MetricsPage(line, self.closing)
+        self._at_exit = exit_hook(self.shutdown)
+        self._is_ready = self._is_ending = False
+        self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
+        reset_in_child(self, Life.reset)
+
+    def ready(self, span: Any = None) -> None:
+        """Before each root: choose the providers, register the exit hook after theirs, start the span thread.
+
+        Args:
+            span: one of the provider by which the unit's spans leave; None = not known.
+        """
+        if not self._is_ready:
+            with self._lock:
+                if not self._is_ready:
+                    self._providers.resolve(beside=span)
+                    if self._line.telemetry is not None:
+                        self._providers.mention_lacking_metrics(self.page.endpoint)
+                    self._line.watch_for_shutdown()
+                    atexit.register(self._at_exit)
+                    if self._line.delivery is not None:
+                        self._line.engine.begin()
+                    self._is_ready = True
+        self._line.span_thread.ensure()
+
+    def flush(self, timeout: float) -> bool:
+        """Do as ``OnlineScorer.flush``."""
+        if self.closing.begun:
+            return self.closing.wait(timeout)
+        until = monotonic() + timeout
+        out = self._line.span_thread.flush(timeout)
+        if out and self._line.handover is not None:
+            out = self._line.handover.flush(max(0.0, until - monotonic()))
+        if self._providers.spans_file is not None:  # before the exporters, which are needed if it fails
+            self._providers.spans_file.flush(max(0.0, until - monotonic()))
+        if out and self._providers.is_own:
+            out = self._providers.force_flush(max(0.0, until - monotonic()))
+        if self._line.collector is not None:
+            self._line.collector.flush(max(0.0, until - monotonic()))
+        return out
+
+    def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
+        """Do as ``OnlineScorer.shutdown``."""
+        until = monotonic() + timeout
+        return self.closing.once(lambda: self._end(until), timeout)
+
+    def end_when_idle(self, runs: Callable[[], object] | None = None) -> None:
+        """Let nothing further in, and shut down on another thread when all that was let in is scored. Does not block.
+
+        Args:
+            runs: whether runs are under way, to be recorded to their end; None: the application refers to nothing any more.
+        """
+        if self.closing.begun or self._is_ending:
+            return
+        self._is_ending = True
+        if runs is None and self._is_ready:
+            log_once("unreferenced scorer", _UNREFERENCED)
+        self._line.close_receivers()
+        self.page.close()
+        start_daemon(self._end_when_idle, "spanscore-end", runs or _nothing)  # where none can be started, at the exit
+
+    def reset(self) -> None:
+        """Be as new: in a forked child. What was shut down before the fork, or is being, stays so."""
+        self._lock = threading.RLock()
+        self.closing.reset()
+        if self.closing.begun:
+            self._line.close_receivers()
+        self.page.reset()
+        self._line.reset()
+
+    def _end_when_idle(self, runs: Callable[[], object]) -> None:
+        until = monotonic() + _LONGEST_S
+        while runs() and not self.closing.begun and monotonic() < until:
+            sleep(_END_CHECK_S)
+        self.flush(_LONGEST_S)
+        self.shutdown()
+
+    def _end(self, until: float) -> bool:
+        self._line.close_receivers()
+        self._line.over = True
+        whole = drain(self._line, (until - monotonic()) * 0.6)
+        self._line.close()
+        self.page.close()
+        delivered = self._providers.shutdown(max(0.1, until - monotonic()))
+        atexit.unregister(self._at_exit)
+        return delivered and whole
+
+
+def _nothing() -> bool:
+    return False

@@ -1,0 +1,310 @@
+"""The metrics of a scorer, checked: gates of sampling rules, second judges, sessions, releases, timeouts of extractors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from spanscore.config.capture import Extract
+from spanscore.config.sampling import Rule
+from spanscore.config.tree import ScorerSettings
+from spanscore.config.units import Sessions
+from spanscore.core.codecs.text import safe_text
+from spanscore.core.job import JobResult
+from spanscore.core.log import type_name
+from spanscore.core.score import Outcome
+from spanscore.core.span import UnitKey
+from spanscore.core.timebox import Timebox
+from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.middleware import account_of, unwrapped
+from spanscore.metrics.catalog.registry import by_name, under_current_names
+from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
+from spanscore.outputs.aggregates import ComparedValues
+from spanscore.pipeline.evaluation import asks_a_judge
+from spanscore.pipeline.ledger import ComparedLedger, Ledger
+from spanscore.pipeline.sessions import SessionBounds
+from spanscore.protocols import Metric, Redactor, SampleExtractor
+from spanscore.samples.genai import DIALECTS
+from spanscore.samples.redaction import redacted
+
+__all__ = [
+    "Pairs",
+    "bounds_of",
+    "check_screens",
+    "checked_metrics",
+    "checked_rates",
+    "checked_session_metrics",
+    "checked_shadows",
+    "compared_values_of",
+    "dialects_of",
+    "ledger_of",
+    "shown_id",
+]
+
+# --- screens --------------------------------------------------------------------------------------------------------
+
+# Screens: metrics at whose scores sampling rules look. All others wait for them, so they ask no judge and score every unit.
+
+
+def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
+    """Make sure that rules can look at the scores at which they look.
+
+    Args:
+        rates: metric → its rate without rules.
+
+    Raises:
+        ConfigurationError: a rule names a metric that is not there, asks a judge, has no quality or does not score every unit.
+    """
+    by_name = {metric.name: metric for metric in metrics}
+    for rule in rules:
+        if rule.when.score is not None:
+            why = _why_not(by_name.get(rule.when.score.metric), rates)
+            if why:
+                raise ConfigurationError(
+                    f"the sampling rule {rule.name} looks at the score of {rule.when.score.metric}, {why}"
+                )
+
+
+def _why_not(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
+    if metric is None:
+        return f"which is no metric here; there are {', '.join(rates)}"
+    if asks_a_judge(metric):
+        return "which asks a judge, and all units would wait for it; name a metric without one"
+    if metric.scale.range is None:
+        return "whose scale is open, so that it has no quality; give it a range="
+    if rates[metric.name] < 1:
+        share = f"{rates[metric.name]:g} of the units; set sampling.rates: {{{metric.name}: 1.0}}"
+        return f"which is scored on {share}, or the rule is blind to the rest"
+    return None
+
+
+# --- checked --------------------------------------------------------------------------------------------------------
+
+# Metrics and their rates, as they were given → by name, checked.
+
+
+def checked_metrics(metrics: Sequence[Metric], settings: ScorerSettings) -> dict[str, Metric]:
+    """Return the metrics of units, by name.
+
+    Raises:
+        ConfigurationError: nothing is to be scored, or two have one name.
+    """
+    if not metrics and not settings.sessions.metrics:
+        raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
+    return by_name(metrics)
+
+
+def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> dict[str, float]:
+    """Return the rates of metrics of their own, under the names that these have now.
+
+    Raises:
+        ConfigurationError: one is of no metric of the scorer.
+    """
+    rates = under_current_names(configured, metrics)
+    unknown = sorted(rates.keys() - set(metrics))
+    if unknown:
+        names = ", ".join(metrics)
+        raise ConfigurationError(
+            f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {names}"
+        )
+    return rates
+
+
+# --- session metrics ------------------------------------------------------------------------------------------------
+
+# Metrics that score sessions: which can, and what a session is to them.
+
+_MULTI_TURN = "multi_turn"
+
+
+def checked_session_metrics(
+    metrics: Sequence[Metric], of_units: Collection[str], shadows: Iterable[Any]
+) -> Mapping[str, Metric]:
+    """Return the metrics that score sessions, by name.
+
+    Args:
+        of_units: names of those that score units.
+
+    Raises:
+        ConfigurationError: one scores units, too, takes no conversation, or has a second judge.
+    """
+    named = by_name(metrics)
+    beside = {getattr(shadow, "name", None) for shadow in shadows}  # what is no metric is refused elsewhere
+    for name, metric in named.items():
+        if name in of_units:
+            raise ConfigurationError(
+                f"{name!r} is among metrics and sessions.metrics: it scores units or sessions; give one of them another name="
+            )
+        if _MULTI_TURN not in metric.requires:
+            raise ConfigurationError(
+                f"{name!r} cannot score sessions: it takes no conversation (multi_turn), but {_kinds(metric)}"
+            )
+        if name in beside:
+            raise ConfigurationError(
+                f"shadows has {name!r}, which scores sessions; second judges are asked about units alone"
+            )
+    return named
+
+
+def bounds_of(sessions: Sessions) -> SessionBounds:
+    """Return what a session is."""
+    bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
+    return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
+
+
+def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | None:
+    """Return what may leave of a conversation's id, as applications name one by its user's address. Fails closed: None."""
+    if redactor is None:
+        return safe_text(session_id)
+    try:
+        return safe_text(box.run(lambda: redacted(session_id, redactor)))
+    except BaseException:  # noqa: BLE001  (SystemExit, too)
+        return None
+
+
+def _kinds(metric: Metric) -> str:
+    return " and ".join(sorted(metric.requires))
+
+
+# --- shadow ---------------------------------------------------------------------------------------------------------
+
+# Second judges: who may be one, how their outcomes are counted, and how their scores compare with the metrics' own.
+
+
+def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Return second judges by the metric that they are asked beside.
+
+    Raises:
+        ConfigurationError: one is no metric, has the name of none here, or is the same as its namesake.
+    """
+    named = by_name(shadows)
+    for name, shadow in named.items():
+        if name not in metrics:
+            raise ConfigurationError(
+                f"shadows has {name!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
+            )
+        if shadow.evaluator_version == metrics[name].evaluator_version and _identify_judge(shadow) == _identify_judge(
+            metrics[name]
+        ):
+            raise ConfigurationError(
+                f"shadows has {name!r} of the evaluator version {shadow.evaluator_version}, as the metric itself: "
+                "give it another judge or prompt"
+            )
+    return named
+
+
+def _identify_judge(metric: Metric) -> tuple[Hashable, Any]:
+    """Return what tells a metric's judge from every other: its account, and how it draws answers."""
+    judge = getattr(metric, "_judge", None)
+    return (None, None) if judge is None else (account_of(judge), getattr(unwrapped(judge), "drawing", None))
+
+
+class Pairs:
+    """Matches the scores of a metric with those of its second judge. Span thread; ``compared`` on any.
+
+    Args:
+        metrics: names of those that have a second judge.
+        ledger: of the second judges: what it does not wait for has no second score to come.
+
+    Attributes:
+        compared: metric → both judges so far.
+        reasons: metric → why its second judge gave no score, the latest.
+    """
+
+    def __init__(self, metrics: Collection[str], ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._metrics = tuple(metrics)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all of them: in a forked child."""
+        self.compared = dict.fromkeys(self._metrics, JudgeComparison())
+        self.reasons: dict[str, str] = {}
+        self._waiting: dict[tuple[UnitKey, str], float | None] = {}
+
+    def settled(self, result: JobResult) -> None:
+        """Note scores of the metrics' own judges; those of a fallback are nobody's to compare with."""
+        key = result.unit.key
+        for score in result.scores:
+            own = score.quality if score.source is None else None
+            if (key, score.metric) in self._waiting:
+                shadow = self._waiting.pop((key, score.metric))
+                self._compare(score.metric, own, shadow, score.probability)
+            elif score.metric in self.compared and self._ledger.is_open(key):
+                self._waiting[key, score.metric] = own
+
+    def settled_beside(self, result: JobResult) -> None:
+        """Note scores of second judges."""
+        key = result.unit.key
+        for score in result.scores:
+            if score.reason:
+                self.reasons[score.metric] = f"{score.outcome}: {score.reason}"
+            if (key, score.metric) in self._waiting:
+                own = self._waiting.pop((key, score.metric))
+                self._compare(score.metric, own, score.quality, score.probability)
+            else:
+                self._waiting[key, score.metric] = score.quality
+
+    def _compare(self, metric: str, own: float | None, shadow: float | None, probability: float | None) -> None:
+        if own is not None and shadow is not None:
+            self.compared[metric] += pair(own, shadow, probability)
+
+
+# --- compare --------------------------------------------------------------------------------------------------------
+
+# What is configured of a comparison → the parts that tell releases apart.
+
+
+def compared_values_of(
+    settings: ScorerSettings,
+    metrics: Mapping[str, Metric],
+    resource: Callable[[], Mapping[str, Any]],
+    shown: Callable[[str], str | None],
+) -> ComparedValues | None:
+    """Return what tells the compared value of units; None where nothing is compared, or nobody would read it.
+
+    Args:
+        resource: gives that of the application.
+        shown: of a value that somebody may have typed, returns what may leave.
+    """
+    if settings.compare is None or not settings.outputs.instruments:
+        return None
+    evaluator_versions = {name: metric.evaluator_version for name, metric in metrics.items()}
+    return ComparedValues(settings.compare.by, resource, evaluator_versions, shown)
+
+
+def ledger_of(metrics: Iterable[str], compared: ComparedValues | None) -> Ledger:
+    """Return a ledger: one that tells losses apart by release where these are compared."""
+    return Ledger(metrics) if compared is None else ComparedLedger(metrics, compared.of_unit, compared.of_loss)
+
+
+# --- boxed ----------------------------------------------------------------------------------------------------------
+
+# Dialects in a box: what reads units, each call of the user's functions among it with a deadline.
+
+
+def dialects_of(settings: ScorerSettings, box: Timebox) -> list[SampleExtractor]:
+    """Return the dialects that are asked, in order: the user's own before the built-in ones."""
+    extract = _within(box, settings.capture.extract or Extract())
+    ends = {"score_abandoned": settings.capture.score_abandoned, "score_failed": settings.capture.score_failed}
+    offered = {"places": extract, **ends}
+    own = [_box(box, dialect) for dialect in DIALECTS.each(settings.units.dialects, **offered)]
+    return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
+
+
+def _within(box: Timebox, extract: Extract) -> Extract:
+    """Return the same places, the functions among them with deadlines."""
+    hooks: dict[str, Any] = {}
+    for name in Extract.model_fields:
+        if callable(place := getattr(extract, name)):
+            hooks[name] = box.hook(place, f"Extract({name}=…)", Outcome.NO_SAMPLE)
+    return extract.model_copy(update=hooks)
+
+
+def _box(box: Timebox, dialect: SampleExtractor) -> Any:
+    kind = type_name(dialect)
+    return SimpleNamespace(
+        accepts=box.hook(dialect.accepts, f"{kind}.accepts", Outcome.NO_SAMPLE),
+        extract=box.hook(dialect.extract, f"{kind}.extract", Outcome.NO_SAMPLE),
+    )

@@ -1,0 +1,237 @@
+"""Options → spans file, case collector, content switch, and the delivery of emitted scores."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spanscore import semconv
+from spanscore.config.collect import Collect
+from spanscore.config.tree import ScorerSettings
+from spanscore.core import loop
+from spanscore.core.printable import did_you_mean, format_count
+from spanscore.core.span import Unit
+from spanscore.errors import ConfigurationError
+from spanscore.outputs.collected_cases import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
+from spanscore.outputs.instruments import Telemetry
+from spanscore.outputs.spans_file import SpansFile
+from spanscore.protocols import DurableQueue, Metric
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+__all__ = [
+    "Delivery",
+    "LastOfUnit",
+    "check_conditions",
+    "collect_rows",
+    "collector_of",
+    "exports_content",
+    "read_collect_state",
+    "spans_file_of",
+]
+
+# --- spans file -----------------------------------------------------------------------------------------------------
+
+# Configuration → the file that gets the spans of a scorer, where one is asked for.
+
+
+def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
+    """Return the file of ``spans_to``; None if there is none. Without ``capture.content`` no text of users gets there."""
+    if settings.outputs.spans_to is None:
+        return None
+    as_line = _line if exports_content(settings.capture.content) else _line_without_texts
+    return SpansFile(Path(settings.outputs.spans_to).expanduser().resolve(), as_line)
+
+
+def _line(spans: Sequence[ReadableSpan]) -> str:
+    from spanscore.core.codecs.otlp import json_line  # imports a second of the SDK: on the thread of the file
+
+    return json_line(spans)
+
+
+def _line_without_texts(spans: Sequence[ReadableSpan]) -> str:
+    from spanscore.core.codecs.sdk import without_texts
+
+    return _line([span if _is_ours(span) else without_texts(span) for span in spans])
+
+
+def _is_ours(span: ReadableSpan) -> bool:
+    """Whether spanscore made a span, which then has texts by the same switch."""
+    scope = span.instrumentation_scope
+    return scope is not None and scope.name in semconv.OWN_SCOPES
+
+
+# --- collecting -----------------------------------------------------------------------------------------------------
+
+# Settings → what collects failing units, where that is asked for; and the row that ``status()`` has of it.
+
+
+def collector_of(
+    collect: Collect | None, metrics: Mapping[str, Metric], telemetry: Telemetry | None
+) -> CaseCollector | None:
+    """Return what collects; None where nothing is to be.
+
+    Raises:
+        ConfigurationError: a condition is of no metric.
+    """
+    if collect is None:
+        return None
+    check_conditions(collect, metrics)
+    requires = {name: metric.requires for name, metric in metrics.items()}
+    if telemetry is None:
+        return CaseCollector(collect, requires)
+    for result in (WRITTEN, FOLDED, LOST):
+        telemetry.count(semconv.COLLECTED_CASES, ((semconv.RESULT, result),), 0)
+    return CaseCollector(
+        collect,
+        requires,
+        counted=lambda result, number: telemetry.count(semconv.COLLECTED_CASES, ((semconv.RESULT, result),), number),
+    )
+
+
+def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
+    """Make sure that each condition is of a metric.
+
+    Raises:
+        ConfigurationError: one is of none.
+    """
+    for condition in collect.conditions:
+        if condition.metric not in metrics:
+            meant = did_you_mean(condition.metric, metrics) or f"there are {', '.join(metrics)}"
+            raise ConfigurationError(f"collect.when names {condition.metric}, which is no metric here: {meant}")
+
+
+def read_collect_state(collector: CaseCollector | None) -> CollectState | None:
+    """Return how it stands; None where nothing is collected."""
+    return None if collector is None else collector.state()
+
+
+def collect_rows(state: CollectState) -> Iterator[str]:
+    """Yield what has been collected, and why it cannot be written now."""
+    written, folded, lost = (state.cases.get(result, 0) for result in (WRITTEN, FOLDED, LOST))
+    parts = [f"collected: {format_count(written, 'case')} to {state.path}"]
+    parts += [f"{folded:,} with a question that is in there"] if folded else []
+    parts += [f"{lost:,} lost"] if lost else []
+    yield "; ".join(parts)
+    if state.fault:
+        yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait, and are tried again"
+
+
+# --- delivery -------------------------------------------------------------------------------------------------------
+
+# Delivery: scores that were emitted → exported → their jobs forgotten.
+#
+# A job is forgotten when a flush of the spans that began after its scores had been emitted is done. Until then a crash has
+# them
+# emitted again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the process
+# that
+# emits their scores again adds them to no sum.
+
+_GATHER_S: Final = 1.0
+"""From the first that waits to the flush: one for each would send batches of one span."""
+
+
+class Delivery:
+    """Tells a queue what it may forget. Any thread.
+
+    Args:
+        queue: it.
+        flush: begins to export what has been emitted; its answer is whether that was done.
+        flush_sums: begins to export the sums, likewise.
+        counted: told of units whose scores are in exported sums, and have not been exported themselves; None = nobody is.
+        later: has something done after so many seconds.
+    """
+
+    def __init__(
+        self,
+        queue: DurableQueue,
+        flush: Callable[[], Future[bool]],
+        *,
+        flush_sums: Callable[[], Future[bool]],
+        counted: Callable[[Sequence[Unit]], None] | None = None,
+        later: Callable[[float, Callable[[], Any]], None] | None = None,
+    ) -> None:
+        self._queue = queue
+        self._flush = flush
+        self._flush_sums, self._counted = flush_sums, counted
+        self._later = later or loop.later
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what waits: in a forked child."""
+        self._lock = threading.Lock()
+        self._waiting: list[Unit] = []
+        self._marked: set[int] = set()  # by id(), of those that wait
+        self._due = False
+
+    def mark_emitted(self, unit: Unit) -> None:
+        """Have a unit's job forgotten with the next flush."""
+        with self._lock:
+            self._waiting.append(unit)
+            due, self._due = self._due, True
+        if not due:
+            self._later(_GATHER_S, self.begin_flush)
+
+    def finish(self, timeout_s: float) -> None:
+        """Have all of them forgotten that can be exported in this time."""
+        if self._waiting:
+            wait([self.begin_flush()], timeout_s)
+
+    def begin_flush(self) -> Future[bool]:
+        """Begin the next flush now, and return what it comes to."""
+        with self._lock:
+            units, self._waiting, self._due = self._waiting, [], False
+        flushed = self._flush()
+        flushed.add_done_callback(lambda done: self._on_flush(units, done))
+        return flushed
+
+    def _on_flush(self, units: list[Unit], done: Future[bool]) -> None:
+        if not units:
+            return
+        if done.exception() is None and done.result():
+            self._queue.mark_exported(units)
+            self._marked.difference_update(map(id, units))
+            return
+        for unit in units:  # the backend is away: they are exported by and by, or emitted again in another life
+            self.mark_emitted(unit)
+        self._count([unit for unit in units if id(unit) not in self._marked])
+
+    def _count(self, units: list[Unit]) -> None:
+        """Export the sums, and have those units marked whose scores are in them."""
+        counted = self._counted
+        if not units or counted is None:
+            return
+
+        def mark(exported: Future[bool]) -> None:
+            if not exported.cancelled() and exported.exception() is None and exported.result():
+                counted(units)
+                self._marked.update(map(id, units))
+
+        self._flush_sums().add_done_callback(mark)
+
+
+@dataclass(frozen=True, slots=True)
+class LastOfUnit:
+    """Stands behind all that leaves of a unit, as a ``PendingSpan`` that is none."""
+
+    unit: Unit
+    delivery: Delivery
+    size: int = 0
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Say that all before it has been emitted."""
+        self.delivery.mark_emitted(self.unit)
+
+
+def exports_content(chosen: bool | None) -> bool:
+    """Whether prompts and answers are exported: as it was chosen, else as the environment says."""
+    if chosen is not None:
+        return chosen
+    setting = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()
+    return setting in {"SPAN_ONLY", "SPAN_AND_EVENT", "TRUE", "1"}

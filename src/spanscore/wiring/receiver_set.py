@@ -1,0 +1,327 @@
+"""Doors: the ways by which units come into one scorer, each made when it is first asked for, as it may need a library."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from spanscore import semconv
+from spanscore.capture.callback.model_metrics import ModelMetrics
+from spanscore.capture.other_scorers import Identity, recorded_by_others
+from spanscore.capture.submitted import SubmittedSamples
+from spanscore.core.job import ReplayState
+from spanscore.core.log import log_once
+from spanscore.core.sample import Annotation
+from spanscore.core.span import UnitKey
+from spanscore.wiring.build import Line
+from spanscore.wiring.feedback import id_of, only_unit
+
+if TYPE_CHECKING:
+    from spanscore.capture.callback.attachment import Attachment
+    from spanscore.capture.callback.runs import RunMemory
+    from spanscore.capture.otlp.external_scores import ExternalScores
+    from spanscore.capture.otlp.spans import OtlpSpans
+    from spanscore.capture.otlp.streams import TableCounts
+    from spanscore.capture.processor.external_spans import ExternalSpans
+    from spanscore.capture.stored import StoredUnits
+    from spanscore.config.units import Units
+
+__all__ = ["Doors"]
+
+
+class Doors:
+    """The receivers of a line.
+
+    Args:
+        ready: called before the first unit of a door; a span is one of the provider by which its like leave.
+        end: ends the line when no run is under way any more, which it is given to find out.
+        holder: what an application refers to as long as units may come; the callback refers to it, too.
+
+    Attributes:
+        models: counts the application's model runs; None = nobody does.
+        submitted: takes samples made by hand.
+        attachment: the callback; None while nobody asked for it.
+        external: takes the spans of others; None likewise.
+        otlp: takes those that arrive over the wire; None likewise.
+        stored: takes whole units that were read from a store; None likewise.
+    """
+
+    def __init__(
+        self, line: Line, *, ready: Callable[[Any], None], end: Callable[[Callable[[], object]], None], holder: object
+    ) -> None:
+        self._line = line
+        self._ready = ready
+        self._end = end
+        self._holder = holder
+        self._identity = Identity(line.name, {name: metric.version for name, metric in line.metrics.items()})
+        self.attachment: Attachment | None = None
+        self.external: ExternalSpans | None = None
+        self.otlp: OtlpSpans | None = None
+        self.stored: StoredUnits | None = None
+        capture = line.settings.capture.enabled and line.settings.capture.metrics
+        self.models = ModelMetrics() if capture else None
+        if self.models is not None:
+            line.prepared.append(partial(_count_models, line, self.models))
+        self._turns = line.sessions.ids if line.of_sessions else None
+        self.submitted = SubmittedSamples(
+            line.event_queue, line.units, line.ledger, tracer=line.tracer, turns=self._turns
+        )
+        line.receivers.append(self.submitted)
+        if line.telemetry is not None:
+            line.telemetry.gauges[semconv.CAPTURE_UNITS] = partial(line.sum_of, "units")
+            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = partial(line.sum_of, "abandoned")
+        self.reset()
+
+    def reset(self) -> None:
+        """Go on in a forked child; the line sees to the receivers."""
+        self._lock = threading.RLock()  # a signal handler may interrupt its holder
+
+    @property
+    def units(self) -> int:
+        """Roots that were let in."""
+        return self._line.sum_of("units")
+
+    def attached(self) -> Attachment:
+        """Return the callback."""
+        if self.attachment is None:
+            with self._lock:
+                if self.attachment is None:
+                    self.attachment = self._attach()
+        return self.attachment
+
+    def spans(self) -> ExternalSpans:
+        """Return what takes the spans of others."""
+        if self.external is None:
+            with self._lock:
+                if self.external is None:
+                    self.external = self._hear_others()
+        return self.external
+
+    def otlp_spans(self, units: Units) -> OtlpSpans:
+        """Return what takes spans that arrive over the wire; the first call says how they become units."""
+        if self.otlp is None:
+            with self._lock:
+                if self.otlp is None:
+                    self.otlp = self._hear_the_wire(units)
+        return self.otlp
+
+    def stored_units(self) -> StoredUnits:
+        """Return what takes whole units that were read from a store."""
+        if self.stored is None:
+            with self._lock:
+                if self.stored is None:
+                    self.stored = self._read_again()
+        return self.stored
+
+    def replayed(self) -> ReplayState | None:
+        """Return how far a replay is; None where there is none."""
+        return None if self.stored is None or self.stored.replayed is None else self.stored.replayed()
+
+    def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:
+        """Return the unit that a caller means; None where only its key says so.
+
+        Raises:
+            ValueError: an id is none, or the unit is not known without one.
+        """
+        if trace_id is None and span_id is None and key is not None:
+            return None
+        trace = id_of("trace_id", trace_id, 128)
+        if span_id is not None:
+            return UnitKey(trace, id_of("span_id", span_id, 64))
+        running = [] if self.attachment is None else self.attachment.handler.memory.units_of(trace)
+        return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
+
+    def label(self, label: Annotation) -> bool:
+        """Take what somebody said; False: there is no room for it. Raises a ``ValueError`` where that is none."""
+        self._ready(None)
+        return self._line.annotation_writer.take(label)
+
+    def notes(self) -> list[str]:
+        """Return what must be known of what came in, for ``status()``."""
+        return [
+            *([] if self.attachment is None else self.attachment.notes()),
+            *self._identity.notes(),
+            *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
+            *([] if self._line.handover is None else self._line.handover.notes()),
+            *self._line.annotation_writer.notes(),
+            *(note for door in (self.external, self.otlp) if door is not None for note in door.notes()),
+        ]
+
+    def _attach(self) -> Attachment:
+        from spanscore.capture.callback.attachment import Attachment, Installation
+        from spanscore.capture.callback.handler import SpanCallbackHandler
+        from spanscore.capture.callback.model_metrics import announce, neighbours
+        from spanscore.capture.callback.recorder import Recorder
+
+        line, capture = self._line, self._line.settings.capture
+        ready, replaced, captures = self._ready, self._on_replaced(), capture.enabled
+
+        def begin() -> None:
+            ready(None)
+            if captures:
+                announce(neighbours())
+
+        handler = SpanCallbackHandler(
+            line.event_queue,
+            line.sampler,
+            line.ledger,
+            tracer=line.tracer,
+            ready=begin,
+            content=line.content,
+            steps=capture.all_runs,
+            turns=self._turns,
+        )
+        handler.attaches_tools = capture.context
+        handler.holder, handler.identity, memory = self._holder, self._identity, handler.memory
+        memory.closed = not captures
+        recorder = Recorder(
+            handler,
+            line.units,
+            redactor=line.hooks.redactor,
+            box=line.box,
+            models=self.models,
+            scores=line.most_scores,
+            metadata=capture.metadata,
+        )
+        installation = Installation(handler, self._identity.name, lambda successor: replaced(successor, memory))
+        made = Attachment(handler, recorder, installation)
+        line.duty.gives_way = True
+        line.let_in(made.recorder)
+        return made
+
+    def _hear_others(self) -> ExternalSpans:
+        from spanscore.capture.processor.external_spans import ExternalSpans
+        from spanscore.capture.scopes import Scopes
+        from spanscore.samples.normalizers.registry import Translator
+
+        line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
+        made = ExternalSpans(
+            line.event_queue,
+            line.units,
+            line.sampler,
+            line.ledger,
+            scopes=Scopes(
+                translator.knows,
+                listed=settings.units.scopes,
+                ignored=settings.units.ignore_scopes,
+                captures=self._is_at_work(),
+            ),
+            translator=translator,
+            ready=self._ready,
+            turns=self._turns,
+            identity=self._identity,
+            spans_file=line.providers.spans_file,
+        )
+        line.duty.gives_way = True
+        line.let_in(made)
+        return made
+
+    def _hear_the_wire(self, units: Units) -> OtlpSpans:
+        from spanscore.capture.otlp.claims import WireClaims
+        from spanscore.capture.otlp.spans import OtlpSpans
+        from spanscore.capture.otlp.streams import bounds_of
+        from spanscore.samples.normalizers.registry import Translator
+
+        line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
+        made = OtlpSpans(
+            line.event_queue,
+            line.units,
+            line.sampler,
+            line.ledger,
+            bounds=bounds_of(units),
+            claims=WireClaims(translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes),
+            translator=translator,
+            metrics=line.of_units,
+            external=self._external_scores() if units.external_scores else None,
+            ready=partial(self._ready, None),
+        )
+        if line.telemetry is not None:
+            line.telemetry.gauges.update(_told_of(made))
+        line.let_in(made)
+        return made
+
+    def _external_scores(self) -> ExternalScores:
+        from spanscore.capture.otlp.external_scores import ExternalScores
+
+        telemetry = self._line.telemetry
+        own = [(name, metric.evaluator_version) for name, metric in self._line.metrics.items()]
+        return ExternalScores(_nowhere if telemetry is None else telemetry.count, own)
+
+    def _read_again(self) -> StoredUnits:
+        from spanscore.capture.stored import StoredUnits
+
+        line = self._line
+
+        def open_units() -> int:
+            return len(line.ledger.open_units()) + len(line.revisions.open_units())
+
+        made = StoredUnits(
+            line.event_queue,
+            line.units,
+            line.sampler,
+            metrics=list(line.of_units.values()),
+            open_units=open_units,
+            ready=partial(self._ready, None),
+        )
+        line.let_in(made)
+        return made
+
+    def _on_replaced(self) -> Callable[[str, RunMemory], None]:
+        """Return what ends the line when another scorer was installed; the line goes on if a processor reports to it, too."""
+        doors, line, end = ref(self), self._line, self._end
+
+        def replaced(successor: str, memory: RunMemory) -> None:
+            memory.why_closed = (
+                f"install() of {successor} has taken over from {line.name}, which records no further run and ends when its"
+                " units are scored. Make one scorer per process: a script, a cell or a page that runs again makes another"
+            )
+            log_once("second installation", memory.why_closed)
+            memory.closed = True
+            found = doors()
+            if found is None or found.external is None:
+                end(lambda: memory.roots)
+
+        return replaced
+
+    def _is_at_work(self) -> Callable[[], bool]:
+        """Return what finds out whether a callback records LangChain's runs, without a reference to this one."""
+        doors, identity = ref(self), self._identity
+
+        def is_at_work() -> bool:
+            attachment = None if (found := doors()) is None else found.attachment
+            is_ours = attachment is not None and attachment.handler.is_at_work
+            return is_ours or identity.is_among(recorded_by_others(identity))
+
+        return is_at_work
+
+
+def _count_models(line: Line, models: ModelMetrics) -> None:
+    if not line.over:
+        models.start(line.tracer(), line.providers)
+
+
+def _nowhere(*_: object) -> None: ...
+
+
+def _told_of(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
+    from spanscore.capture.otlp.requests import OVERLOADS
+
+    counts = spans.counts
+
+    def gathered() -> TableCounts:
+        return spans.streams.gathered(spans.table)
+
+    return {
+        semconv.RECEIVE_REQUESTS: lambda: counts.requests,
+        semconv.RECEIVE_SPANS: lambda: counts.spans,
+        semconv.RECEIVE_BYTES: lambda: counts.bytes,
+        semconv.RECEIVE_REFUSED: lambda: dict.fromkeys(OVERLOADS, 0) | counts.refused.copy(),
+        semconv.RECEIVE_REJECTED: lambda: sum(counts.rejected.copy().values()),
+        semconv.RECEIVE_UNREAD: lambda: sum(counts.unread.copy().values()),
+        semconv.UNITS_OPEN: lambda: gathered().open,
+        semconv.UNITS_ORPHANS: lambda: gathered().orphans,
+        semconv.UNITS_LATE: lambda: gathered().late,
+    }

@@ -1,0 +1,250 @@
+"""SpanThread: the one thread that makes spans, ends them and calls sinks; it notices when a provider is shut down."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from opentelemetry.sdk.trace import SpanProcessor
+
+from spanscore.core.event_queue import DutyCycle, EventQueue, begin_turn, rest_after_turns, steady_ns, yield_gil
+from spanscore.core.log import log_internal_error
+from spanscore.core.span import UnitKey
+from spanscore.core.threads import start_daemon
+from spanscore.pipeline.span_buffer import SpanBuffer
+from spanscore.pipeline.tracker import Units
+from spanscore.protocols import Receiver
+
+__all__ = ["ShutdownWatch", "SpanThread"]
+
+# --- shutdown watch -------------------------------------------------------------------------------------------------
+
+# ShutdownWatch: notices that a provider is shut down. The only thing we ever add to an application's provider.
+
+
+class ShutdownWatch(SpanProcessor):
+    """Does nothing with spans; tells the hold when its provider has gone."""
+
+    def __init__(self, hold: SpanBuffer) -> None:
+        self._hold = hold
+
+    def shutdown(self) -> None:
+        """From here on, what is held cannot be exported any more."""
+        self._hold.provider_closed = True
+
+
+# --- span thread ----------------------------------------------------------------------------------------------------
+
+# SpanThread: the one thread that makes spans, ends them, and calls sinks.
+#
+# So an application's slow exporter stalls neither the application nor the loop.
+
+_SLOW_TICK_S = 10.0
+_AT_ONCE = 500
+"""Events between two looks at what is due: a thread that gives way may take seconds to read a full event queue."""
+
+
+class Beside(Protocol):
+    """What lives by the span thread's time, beside the units. Span thread."""
+
+    def tick(self, now_ns: int) -> None:
+        """Do what has come due."""
+
+    def next_due_ns(self) -> int | None:
+        """Return when there will be something to do, None while nothing waits for a time."""
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the keys of what a flush waits for."""
+
+
+class SpanThread:
+    """Reads the event queue and drives receivers and units. Started on first use; a daemon.
+
+    Args:
+        receivers: whose events are in the event queue.
+        beside: driven after the receivers and the units.
+        duty: how it shares the CPU with the application.
+        prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
+        clock: nanoseconds since the epoch; one that steps would have units wait for as long.
+    """
+
+    def __init__(
+        self,
+        event_queue: EventQueue[Receiver],
+        receivers: Sequence[Receiver],
+        units: Units,
+        *,
+        beside: Beside,
+        duty: DutyCycle,
+        prepare: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = steady_ns,
+    ) -> None:
+        self._event_queue = event_queue
+        self._receivers = receivers
+        self._units = units
+        self._beside = beside
+        self._duty = duty
+        self._prepare = prepare
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, where the thread does not exist."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._markers: list[tuple[set[UnitKey], threading.Event, UnitKey | None]] = []
+
+    def now_ns(self) -> int:
+        """Return the time by the thread's own clock."""
+        return self._clock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def ensure(self) -> None:
+        """Start the thread if it does not run; if that is impossible now, the next event tries again. Any thread; cheap."""
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None and not self._stopping:
+                    self._thread = start_daemon(self._run, "spanscore-spans")
+            if self._thread is None and not self._stopping:
+                self._event_queue.start_with_next(self.ensure)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until every unit whose root has ended by now is out. Not for the span thread itself."""
+        if len(self._event_queue):
+            self.ensure()
+        if not self.alive:
+            return not len(self._event_queue)
+        done = threading.Event()
+        with self._duty.hurried():
+            self._event_queue.post(lambda: self._markers.append((self._in_flight(), done, None)))
+            return done.wait(timeout_s)
+
+    def call(self, work: Callable[[], None], timeout_s: float) -> bool:
+        """Run something on the span thread after all events so far, and wait for it. False: not done in time."""
+        if not self.alive:
+            self._safely(work)
+            return True
+        done = threading.Event()
+        with self._duty.hurried():
+            self._event_queue.post(lambda: _then(work, done))
+            return done.wait(timeout_s)
+
+    def leave(self, work: Callable[[], None]) -> None:
+        """Hand over what is done with the next batch of events, at once where a ``flush`` waits. Any thread."""
+        if self._markers:
+            self._event_queue.post(work)
+        else:
+            self._event_queue.leave(work)
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread after what is in the event queue. False: it is stuck in an exporter or a processor, and is left
+        behind.
+        """
+        self._stopping = True
+        self._event_queue.nudge()
+        if self._thread is None or self._thread is threading.current_thread():
+            return True
+        with self._duty.hurried():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._safely(self._prepare)
+        rest_after_turns(self._duty.turns(self._event_queue.fill).rest_s)
+        while not self._stopping:
+            self._event_queue.wait(self._timeout_s())
+            begin_turn()
+            self.tick()
+
+    def tick(self) -> None:
+        """Do what is to be done now. Span thread (or a test without one)."""
+        posted = [*iter(self._event_queue.take_posted, None)]
+        events = len(self._event_queue)
+        for _ in range(_AT_ONCE, events, _AT_ONCE):
+            self._read(_AT_ONCE)
+            self._see_to_units(self._see_to_receivers())
+            events -= _AT_ONCE
+        self._read(events)
+        now_ns = self._see_to_receivers()
+        for work in posted:
+            self._safely(work)
+            yield_gil()
+        self._see_to_units(now_ns)
+        self._answer_markers()
+
+    def _read(self, events: int) -> None:
+        take, clock = self._event_queue.take, self._clock
+        for _ in range(events):
+            entry = take()
+            if entry is not None:
+                receiver, event, _ = entry
+                try:
+                    receiver.handle(event, clock())
+                except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
+                    log_internal_error("keep track of a unit", error)
+            yield_gil()
+
+    def _see_to_receivers(self) -> int:
+        now_ns = self._clock()
+        for receiver in self._receivers:
+            self._safely(partial(receiver.tick, now_ns))
+        return now_ns
+
+    def _see_to_units(self, now_ns: int) -> None:
+        self._safely(lambda: self._units.tick(now_ns))
+        self._safely(lambda: self._beside.tick(now_ns))
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        """One bad unit must not end the thread that all others need."""
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
+            log_internal_error("keep track of a unit", error)
+
+    def _timeout_s(self) -> float | None:
+        times = [self._units.next_due_ns(), self._beside.next_due_ns()]
+        times += [receiver.next_due_ns() for receiver in self._receivers]
+        due = [time_ns for time_ns in times if time_ns is not None]
+        if due:
+            return min(max(0.001, (min(due) - self._clock()) / 1e9), _SLOW_TICK_S)
+        return _SLOW_TICK_S if self._units.in_flight else None
+
+    def _in_flight(self) -> set[UnitKey]:
+        return self._units.waited_for().union(
+            self._beside.in_flight(), *(receiver.in_flight() for receiver in self._receivers)
+        )
+
+    def _answer_markers(self) -> None:
+        """Tell those who wait for units that these are out; all are looked at only when the last one of somebody's is."""
+        if parts := self._units.take_parts():
+            self._wait_for_parts(parts)
+        ended = self._units.in_flight
+        if all(last in ended for _, _, last in self._markers):
+            return
+        waiting = self._in_flight()
+        left = [(keys & waiting, done) for keys, done, _ in self._markers]
+        for keys, done in left:
+            if not keys:
+                done.set()
+        self._markers = [
+            (keys, done, next((key for key in reversed(ended) if key in keys), None)) for keys, done in left if keys
+        ]
+
+    def _wait_for_parts(self, parts: Mapping[UnitKey, Collection[UnitKey]]) -> None:
+        """Have those who wait for a topmost span wait for the units that its spans make."""
+        for keys, _, _ in self._markers:
+            keys.update(*(parts[key] for key in keys & parts.keys()))
+
+
+def _then(work: Callable[[], None], done: threading.Event) -> None:
+    try:
+        work()
+    finally:
+        done.set()

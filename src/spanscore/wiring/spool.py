@@ -1,0 +1,163 @@
+"""Options → the queue of a scorer and its spool, and the rows that ``status()`` has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from spanscore.config.durable import Spool
+from spanscore.config.tree import ScorerSettings
+from spanscore.core.log import log_once
+from spanscore.core.printable import format_count
+from spanscore.durable.rows import SpoolState
+from spanscore.errors import ConfigurationError
+from spanscore.outputs.providers import Providers
+from spanscore.pipeline.queues import QUEUES, MemoryQueue
+from spanscore.protocols import DurableQueue, Queue
+from spanscore.wiring.outputs import Delivery
+
+if TYPE_CHECKING:
+    from spanscore.durable.spool import SpoolFile
+
+__all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of", "spool_rows"]
+
+# --- spool rows -----------------------------------------------------------------------------------------------------
+
+# SpoolState → the rows that ``status()`` has of it.
+
+_STEPS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_AGES: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def spool_rows(state: SpoolState, since_s: float) -> Iterator[str]:
+    """Yield what is in a spool, and what is wrong with it; ``since_s``: when the counts of this process began at zero."""
+    parts = [f"spool: {format_count(state.depth, 'unit')} on the disk, {_size(state.bytes)}"]
+    parts += [f"oldest {_age(state.oldest_s)}"] if state.depth else []
+    parts += [f"{state.owners:,} process{'' if state.owners == 1 else 'es'}"]
+    parts += (
+        [f"{state.dead_letters:,} put aside as dead letters: spanscore spool FILE tells more"]
+        if state.dead_letters
+        else []
+    )
+    parts += [f"{state.expired:,} older than max_age"] if state.expired else []
+    yield "; ".join(parts)
+    began = datetime.fromtimestamp(since_s, UTC)
+    yield f"process.start {began:%Y-%m-%d %H:%M:%S} UTC: what came before is in no count of this process"
+    if state.fault is not None:
+        yield state.fault
+
+
+def _size(number: int) -> str:
+    return next((f"{number / step:,.1f} {name}" for step, name in _STEPS if number >= step), f"{number} bytes")
+
+
+def _age(seconds: float) -> str:
+    return next((f"{seconds / step:.0f} {name}" for step, name in _AGES if seconds >= 2 * step), f"{seconds:.0f} s")
+
+
+# --- spool ----------------------------------------------------------------------------------------------------------
+
+# Configuration → the queue of a scorer, and with a spool what goes with it.
+
+
+def queue_of(
+    settings: ScorerSettings,
+    unreadable: Callable[[], None],
+    resource: Callable[[], Mapping[str, Any]],
+    metrics: Collection[str],
+) -> Queue:
+    """Return where units wait for their scores.
+
+    Args:
+        resource: gives that of the application.
+        metrics: names of the metrics that are scored here.
+        unreadable: called for each row of a spool of which no job can be made.
+
+    Raises:
+        ConfigurationError: a spool stands beside another queue, or cannot be opened.
+    """
+    if settings.remote_scoring is not None:
+        return RoomOfCopies(settings, None if settings.spool is None else _open(settings.spool))
+    if settings.spool is None:
+        made: Queue = QUEUES.one(
+            settings.limits.job_queue, capacity=settings.limits.queue_size, max_bytes=settings.limits.queue_bytes
+        )
+        return made
+    if settings.limits.job_queue != "memory":
+        raise ConfigurationError(
+            "spool and limits.job_queue are both given: units wait in one place; leave out one of them"
+        )
+    from spanscore.pipeline.spool_queue import SpoolQueue
+
+    file = _open(settings.spool)
+
+    def report(because: str) -> None:
+        log_once(f"spool row {because}", f"a row of the spool {file.path} was put aside: {because}")
+        unreadable()
+
+    return SpoolQueue(
+        file,
+        in_memory=settings.limits.queue_size,
+        max_bytes=settings.limits.queue_bytes,
+        scores_here=settings.spool.score_here,
+        unreadable=report,
+        resource=resource,
+        metrics=metrics,
+    )
+
+
+class RoomOfCopies(MemoryQueue):
+    """The places of units on their way to who scores them.
+
+    Attributes:
+        spool: where their copies wait; None = in memory.
+    """
+
+    def __init__(self, settings: ScorerSettings, spool: SpoolFile | None) -> None:
+        super().__init__(settings.limits.queue_size, settings.limits.queue_bytes)
+        self.spool = spool
+
+
+def spool_of(queue: Queue) -> SpoolFile | None:
+    """Return the file of a queue; None where it has none."""
+    if not hasattr(queue, "spool"):
+        return None
+    from spanscore.durable.spool import SpoolFile
+
+    return queue.spool if isinstance(queue.spool, SpoolFile) else None  # a queue of the user's may call anything so
+
+
+def delivery_of(queue: Queue, providers: Providers) -> Delivery | None:
+    """Return what tells a queue which jobs it may forget; None for one that others have no part in."""
+    if not isinstance(queue, DurableQueue):
+        return None
+    counted = getattr(queue, "mark_counted", None)  # a queue of the user's has none
+    flush_sums = providers.start_flush_of_metrics
+    return Delivery(queue, providers.start_flush_of_spans, flush_sums=flush_sums, counted=counted)
+
+
+def leave_spool(queue: Queue, delivery: Delivery | None, timeout_s: float) -> None:
+    """Forget what has been exported, give back what has not been scored, and close the file."""
+    if delivery is not None:
+        delivery.finish(timeout_s)
+    if (file := spool_of(queue)) is not None:
+        file.close(timeout_s)
+
+
+def _open(settings: Spool) -> SpoolFile:
+    """Return the file of a spool, opened.
+
+    Raises:
+        ConfigurationError: it cannot be.
+    """
+    from spanscore.durable.spool import SpoolFile
+
+    return SpoolFile(
+        settings.path,
+        sync=settings.sync,
+        max_bytes=settings.max_bytes,
+        max_age_s=settings.max_age,
+        lease_s=settings.lease,
+        allow_network_disk=settings.allow_network_disk,
+    )
