@@ -13,7 +13,7 @@ from tests.live import Failing, Trace, a_line, identity_holds, rag
 from spanscore.core.codecs.otlp import json_line, read_spans
 from spanscore.core.score import Outcome
 from spanscore.metrics import AspectCritic
-from spanscore.report.writing import write
+from spanscore.report.page import write
 
 QUESTIONS = (
     "May I have a refund for my ticket?",

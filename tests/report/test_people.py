@@ -14,8 +14,8 @@ from spanscore.core.codecs.sdk import span_data
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData
 from spanscore.report import summary, write
-from spanscore.report.annotations import labels
 from spanscore.report.spans import Spans
+from spanscore.report.story import labels
 
 
 def told(spans: list[SpanData]) -> list[list[tuple[str, str]]]:

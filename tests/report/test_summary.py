@@ -13,8 +13,8 @@ from spanscore.core.score import Kind
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 from spanscore.report import ReportRow, summarize
 from spanscore.report.findings import headline, metric_finding, period, threshold
-from spanscore.report.ranking import as_low, cases, some_of_each
-from spanscore.report.stretch import worst_stretch
+from spanscore.report.rows import as_low, cases, some_of_each
+from spanscore.report.summaries import worst_stretch
 
 GOOD, BAD = [0.9, 0.8, 1.0, 0.7] * 30, [0.3, 0.2, 0.4] * 10
 

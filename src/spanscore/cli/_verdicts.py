@@ -18,9 +18,9 @@ from spanscore.core.score import UNIT_INTERVAL, Scale
 from spanscore.core.span import UnitKey
 from spanscore.dataset.rows import Row, read_rows, row_key
 from spanscore.errors import ConfigurationError
-from spanscore.report.annotations import PersonAnnotation, labels
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
+from spanscore.report.story import PersonAnnotation, labels
 
 _R = TypeVar("_R", Row, ReportRow)
 

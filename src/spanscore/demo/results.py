@@ -14,8 +14,7 @@ from spanscore.core.span import SpanData, UnitKey
 from spanscore.demo.scenario import STRETCHES
 from spanscore.monitoring.estimates import mean_interval
 from spanscore.report import MetricSummary, ReportRow, ReportSummary, summarize
-from spanscore.report.ranking import as_low
-from spanscore.report.rows import unit_name
+from spanscore.report.rows import as_low, unit_name
 from spanscore.report.spans import Spans
 from spanscore.report.story import story_of_spans
 

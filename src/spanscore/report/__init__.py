@@ -1,10 +1,8 @@
 """Scores and units → one HTML page, or a summary that a terminal can print."""
 
-from spanscore.report.funnel import FunnelStep
-from spanscore.report.ranking import Worst
-from spanscore.report.rows import ReportRow
-from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary, summarize
-from spanscore.report.writing import summary, write, write_scores
+from spanscore.report.page import summary, write, write_scores
+from spanscore.report.rows import ReportRow, Worst
+from spanscore.report.summaries import Bucket, FunnelStep, MetricSummary, ReportSummary, summarize
 
 __all__ = [
     "Bucket",

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from spanscore.core.printable import format_count, printable
 from spanscore.core.score import Kind
 from spanscore.report.rows import default_threshold
-from spanscore.report.summaries import MetricSummary, ReportSummary
-from spanscore.report.unscored import Unscored
+from spanscore.report.summaries import MetricSummary, ReportSummary, Unscored
 
 __all__ = [
     "clock",

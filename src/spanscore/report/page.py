@@ -1,32 +1,153 @@
-"""ReportSummary and stories → the values of the page's template, every number as it is read."""
+"""ReportSummary and stories → one HTML file, with a section on what people said."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
+from spanscore import semconv
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.printable import format_count
 from spanscore.core.score import known_sum
+from spanscore.core.span import SpanData
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.registry import COMPARES_WORDS
+from spanscore.monitoring.calibration import SavedCalibration
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.outputs.scope import version
 from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
-from spanscore.report.cells import Chip, chip, comments, cut, cut_contexts, label_chip, rough, score_row, when
-from spanscore.report.conversation_cards import ConversationCard, cards
-from spanscore.report.conversations import Conversation
-from spanscore.report.funnel import FunnelStep
-from spanscore.report.people import people
-from spanscore.report.ranking import Case, Worst, as_low, cases, failing, some_of_each
-from spanscore.report.rows import ReportRow
-from spanscore.report.story import Branch, Story, UnitBook
-from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
-from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
+from spanscore.report.conversations import Conversation, ConversationCard, cards, conversations
+from spanscore.report.rows import Case, ReportRow, Worst, as_low, by_unit, cases, failing, some_of_each
+from spanscore.report.spans import Spans
+from spanscore.report.story import (
+    Branch,
+    Chip,
+    PersonAnnotation,
+    Story,
+    UnitBook,
+    chip,
+    comments,
+    cut,
+    cut_contexts,
+    label_chip,
+    labels,
+    rough,
+    score_row,
+    story_of_rows,
+    story_of_spans,
+    when,
+)
+from spanscore.report.summaries import (
+    MIN_DROP,
+    MIN_EVIDENCE,
+    Bucket,
+    FunnelStep,
+    MetricSummary,
+    ReportSummary,
+    summarize,
+)
 
-__all__ = ["page"]
+__all__ = ["AnnotatedUnit", "People", "page", "people", "summary", "write", "write_scores"]
+
+# --- people ---------------------------------------------------------------------------------------------------------
+
+# Labels beside scores → a section of the page: what people said, and how judges scored the same units.
+
+MOST_UNITS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedUnit:
+    """One unit of which somebody said something; its labels come before its scores."""
+
+    when: str
+    title: str
+    chips: Sequence[Chip]
+    comments: Sequence[str]
+    trace_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """What people said.
+
+    Attributes:
+        metrics: the columns beside a value: those with a score on a labelled unit.
+        values: a row per value of a label: its name, the value, how many units have it, and a mean per metric.
+        units: some of them, the worst first.
+    """
+
+    finding: str
+    note: str
+    metrics: Sequence[str]
+    values: Sequence[Sequence[str]]
+    units: Sequence[AnnotatedUnit]
+
+
+def people(units: UnitBook, summary: ReportSummary) -> People | None:
+    """Return what people said; None where nobody said anything."""
+    labelled = [(unit, label) for unit, labels in units.labels.items() for label in labels]
+    if not labelled:
+        return None
+    scored = {
+        unit: {row.metric: row for row in units.rows.get(unit, ()) if row.value is not None} for unit in units.labels
+    }
+    metrics = sorted({metric for rows in scored.values() for metric in rows})
+    order = sorted(units.labels, key=lambda unit: (_lowest(units.labels[unit]), -units.labels[unit][-1].when_ns))
+    shown = order[:MOST_UNITS]
+    return People(
+        finding=f"People said something of {format_count(len(units.labels), 'unit')}",
+        note=f"Shown: {len(shown)} of {len(order):,} units, the worst label first." if len(shown) < len(order) else "",
+        metrics=[say.readable(metric) for metric in metrics],
+        values=[*_values(labelled, scored, metrics)],
+        units=[_unit(unit, units, scored[unit], summary) for unit in shown],
+    )
+
+
+def _values(
+    labelled: Sequence[tuple[str, PersonAnnotation]],
+    scored: Mapping[str, Mapping[str, ReportRow]],
+    metrics: Sequence[str],
+) -> Iterator[list[str]]:
+    of_value: dict[tuple[str, str], set[str]] = {}
+    for unit, label in sorted(labelled, key=lambda pair: (pair[1].name, _quality(pair[1]), pair[1].told)):
+        of_value.setdefault((label.name, label.told), set()).add(unit)
+    for (name, value), own in of_value.items():
+        yield [say.readable(name), value, f"{len(own):,}", *(_mean(metric, own, scored) for metric in metrics)]
+
+
+def _mean(metric: str, own: set[str], scored: Mapping[str, Mapping[str, ReportRow]]) -> str:
+    values = [row.value for unit in own if (row := scored[unit].get(metric)) and row.value is not None]
+    return f"{say.figure(fmean(values))} ({len(values):,})" if values else "–"
+
+
+def _unit(unit: str, units: UnitBook, rows: Mapping[str, ReportRow], summary: ReportSummary) -> AnnotatedUnit:
+    labels = units.labels[unit]
+    return AnnotatedUnit(
+        when=when(labels[-1].when_ns, summary),
+        title=rough(units.tell(unit).question) or "(question not in this file)",
+        chips=[*map(label_chip, labels), *map(chip, rows.values())],
+        comments=comments(labels),
+        trace_id=unit.partition("/")[0],
+    )
+
+
+def _lowest(labels: Sequence[PersonAnnotation]) -> float:
+    return min(map(_quality, labels))
+
+
+def _quality(label: PersonAnnotation) -> float:
+    return 1.0 if label.quality is None else label.quality
+
+
+# --- page -----------------------------------------------------------------------------------------------------------
+
+# ReportSummary and stories → the values of the page's template, every number as it is read.
 
 MAX_OTHERS = 10
 """Units that failed on the same question as one that is shown."""
@@ -48,7 +169,7 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
     metrics = [metric for metric in summary.metrics if metric.metric]
     every = cases(summary.ranking, lambda worst: units.tell(worst.unit).question)
     shown = some_of_each(every, summary.falls)
-    worst = [_unit(case, units, summary, metrics) for case in shown]
+    worst = [_unit_card(case, units, summary, metrics) for case in shown]
     talks = cards(conversations, units, summary)
     return jinja2_page.render(
         title=safe_text(title),
@@ -284,7 +405,7 @@ class _UnitCard:
         return max((branch.after_ms + branch.took_ms for branch in self.story.branches), default=0.0) or 1.0
 
 
-def _unit(case: Case, units: UnitBook, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> _UnitCard:
+def _unit_card(case: Case, units: UnitBook, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> _UnitCard:
     first, story = case.worst.rows[0], units.tell(case.worst.unit)
     labels = units.labels.get(case.worst.unit, ())
     own = [row for row in case.worst.rows if row.metric]
@@ -357,3 +478,66 @@ def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
 
 def _duration(milliseconds: float) -> str:
     return f"{milliseconds / 1000:,.2f} s" if milliseconds >= 1000 else f"{milliseconds:.1f} ms"  # noqa: PLR2004
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+# Spans or rows → one HTML file that needs no network.
+
+_UNKNOWN = "unknown_service"
+"""OpenTelemetry's name of a service without one, alone or with the process: ``unknown_service:java``."""
+
+
+def summary(spans: Iterable[SpanData]) -> ReportSummary:
+    """Return what there is to say about the scores on spans: means per metric and bucket, outcomes, the worst units."""
+    read = Spans.read(spans)
+    return replace(summarize(read.rows(), read.shadow_rows()), alone=_alone(read))
+
+
+def write(
+    spans: Iterable[SpanData],
+    path: Path,
+    *,
+    title: str | None = None,
+    calibrations: Mapping[str, SavedCalibration] = MappingProxyType({}),
+) -> ReportSummary:
+    """Write the report on the scores that spans carry, and return what it says.
+
+    Args:
+        spans: of applications and evaluations, in any order; each score counts once.
+        path: replaced where it exists.
+        title: None = the names of the services.
+        calibrations: metric → what human labels say of its judge: its pass rate is told as they would have it, too.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+        OSError: the file cannot be written.
+    """
+    read = Spans.read(spans)
+    rows = read.rows()
+    summary = replace(summarize(rows, read.shadow_rows(), calibrations), alone=_alone(read))
+    units = UnitBook(by_unit([*rows, *read.feedback_rows()]), labels(read), lambda unit: story_of_spans(unit, read))
+    html = page(summary, units, title=title or _services(read), conversations=conversations(read))
+    path.write_text(html, encoding="utf-8")
+    return summary
+
+
+def write_scores(rows: Iterable[ReportRow], path: Path, *, title: str = "Scores of a data set") -> ReportSummary:
+    """Write the report on scores that come from no spans, and return what it says. Raises as ``write`` does."""
+    rows = list(rows)
+    summary, of_unit = summarize(rows), by_unit(rows)
+    units = UnitBook(of_unit, {}, lambda unit: story_of_rows(of_unit[unit]))
+    path.write_text(page(summary, units, title=title), encoding="utf-8")
+    return summary
+
+
+def _alone(read: Spans) -> int:
+    return sum(span.operation in semconv.MODEL_OPERATIONS for span in read.units.values())
+
+
+def _services(read: Spans) -> str:
+    """Return the names of the services, without the name that an SDK gives to a service that has none."""
+    held = ((span.resource or {}).get(semconv.SERVICE_NAME) for span in read.units.values())
+    names = dict.fromkeys(safe_text(str(name)) for name in held if name is not None)
+    services = [name for name in names if not name.startswith(_UNKNOWN)]
+    return ", ".join(services) or "Scores of live traces"

@@ -12,9 +12,8 @@ from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.monitoring.estimates import moments
 from spanscore.monitoring.releases import ReleasePair, ReleaseScores, Steps
 from spanscore.outputs.aggregates import UNTOLD, ComparedValues
-from spanscore.report.population import lost_units
 from spanscore.report.rows import ReportRow, name_within
-from spanscore.report.spans import Spans
+from spanscore.report.spans import Spans, lost_units
 
 __all__ = ["release_pair", "release_scores", "rows_by_value"]
 

@@ -1,14 +1,8 @@
-"""Spans → rows: sorted into units, their evaluations and their descendants, and each score counted once.
-
-A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation, range,
-judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span: its
-outcome is what the unit's span says of the metric (``spanscore.outcome.…``), or else ``pending``, ``delegated`` or
-``not_sampled``, by its ``spanscore.status``.
-"""
+"""Spans → rows: sorted into units, evaluations and descendants, with the sums of the population."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, TypeVar
@@ -17,10 +11,64 @@ from spanscore import semconv
 from spanscore.core.codecs.text import as_text, plain_number, safe_text
 from spanscore.core.score import Label, Outcome, Scale
 from spanscore.core.span import SessionEnd, SpanData, UnitKey
+from spanscore.monitoring.estimates import Moments, moments
+from spanscore.monitoring.health import Applicability, applicability
 from spanscore.pipeline.sampling import decode_threshold, probability
 from spanscore.report.rows import PENDING, ReportRow, name_within, unit_name
 
-__all__ = ["Spans", "turns_of"]
+__all__ = ["Spans", "lost_units", "population_applicability", "population_sums", "turns_of"]
+
+# --- population -----------------------------------------------------------------------------------------------------
+
+# Rows of one metric → the sums of the population that they are a sample of: what was scored, and what the mean lacks.
+
+_LOST = frozenset(outcome.value for outcome in Outcome if outcome.missing)
+
+
+def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Moments:
+    """Return the sums; what was lost, and what a fallback judged, is excluded.
+
+    Args:
+        rows: of a metric that has a quality.
+        fallback: of the same metric, those that another judge than the configured one gave.
+    """
+    pairs = [(row.quality, 1.0 / row.weight) for row in rows if row.quality is not None]
+    return moments(pairs, [probability for _, probability in lost_units(rows, fallback)])
+
+
+def lost_units(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> list[tuple[ReportRow, float]]:
+    """Return the units that a metric's mean lacks, each with its probability; arguments as of ``population_sums``.
+
+    A unit whose probability its span does not tell stands for as many as a score does.
+    """
+    scored = [row for row in rows if row.quality is not None]
+    lost = _find_lost(rows) + [row for row in fallback if row.value is not None] + _find_lost(fallback)
+    typical = len(scored) / sum(row.weight for row in scored) if scored else 1.0
+    return [(row, row.probability or typical) for row in lost]
+
+
+def population_applicability(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Applicability | None:
+    """Return to how much of traffic a metric applies; what is missing as in its sums. None where nobody said."""
+    decided = [(row.applies, 1.0 / row.weight) for row in rows if row.applies is not None]
+    if not decided:
+        return None
+    typical = len(decided) / sum(1.0 / probability for _, probability in decided)
+    missing = [*_find_lost(rows), *_find_lost(fallback), *(row for row in fallback if row.applies is not None)]
+    return applicability(decided, [row.probability or typical for row in missing])
+
+
+def _find_lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    return [row for row in rows if {*row.outcome.split(" or ")} & _LOST]
+
+
+# --- spans ----------------------------------------------------------------------------------------------------------
+
+# Spans → rows: sorted into units, their evaluations and their descendants, and each score counted once.
+#
+# A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation, range,
+# judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span: its
+# outcome is what the unit's span says of the metric (``spanscore.outcome.…``), or else ``pending``, ``delegated`` or
+# ``not_sampled``, by its ``spanscore.status``.
 
 _K = TypeVar("_K")
 _N = TypeVar("_N")

@@ -1,4 +1,4 @@
-"""Story: what happened in one unit, as a person reads it: question, answer, contexts, and the tree of its spans."""
+"""Story: one unit as a person reads it, with annotations, words and figures cut to what a page can hold."""
 
 from __future__ import annotations
 
@@ -7,14 +7,173 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spanscore import semconv
-from spanscore.core.codecs.text import safe_text
+from spanscore.core.codecs.text import as_text, plain_number, safe_text
 from spanscore.core.span import SpanData, SpanStatus, Unit, UnitKey
-from spanscore.report.annotations import PersonAnnotation
-from spanscore.report.rows import ReportRow
+from spanscore.report import findings as say
+from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
+from spanscore.report.summaries import ReportSummary
 from spanscore.samples.genai import GenAIExtractor
 
-__all__ = ["Branch", "Story", "UnitBook", "story_of_rows", "story_of_spans"]
+__all__ = [
+    "Branch",
+    "Chip",
+    "PersonAnnotation",
+    "Story",
+    "UnitBook",
+    "chip",
+    "comments",
+    "cut",
+    "cut_contexts",
+    "label_chip",
+    "labels",
+    "rough",
+    "score_row",
+    "story_of_rows",
+    "story_of_spans",
+    "when",
+]
+
+# --- annotations ----------------------------------------------------------------------------------------------------
+
+# Spans → labels: what people said of units, the last word of each.
+
+
+@dataclass(frozen=True, slots=True)
+class PersonAnnotation:
+    """What somebody said of a unit.
+
+    Attributes:
+        told: the value as it was given: a word of the label's scale, or a figure.
+        quality: 0…1, 1 good; None where no scale tells.
+        comment: None where there is none, or it was not exported.
+        when_ns: since 1970.
+    """
+
+    name: str
+    told: str
+    quality: float | None
+    annotator: str
+    comment: str | None
+    when_ns: int
+
+
+def labels(spans: Spans) -> Mapping[str, tuple[PersonAnnotation, ...]]:
+    """Return unit, by its name → its labels, in the order of time."""
+    return {
+        unit_name(key): tuple(
+            sorted((_label(*who, span) for who, span in by_person.items()), key=lambda label: label.when_ns)
+        )
+        for key, by_person in spans.labels.items()
+    }
+
+
+def _label(name: str, annotator: str, span: SpanData) -> PersonAnnotation:
+    held = span.attributes
+    value = plain_number(held.get(semconv.EVALUATION_SCORE_VALUE))
+    quality = plain_number(held.get(semconv.QUALITY, value))
+    word, comment = held.get(semconv.EVALUATION_SCORE_LABEL), held.get(semconv.EVALUATION_EXPLANATION)
+    return PersonAnnotation(
+        name=safe_text(name),
+        told=safe_text(as_text(word)) if word is not None else say.figure(value),
+        quality=None if quality is None else float(quality),
+        annotator=safe_text(annotator),
+        comment=None if comment is None else safe_text(as_text(comment)),
+        when_ns=span.end_ns,
+    )
+
+
+# --- cells ----------------------------------------------------------------------------------------------------------
+
+# ReportRow → the words and figures of a page's cells, cut to what a page can hold.
+
+MAX_CHARS = 4_000
+"""Of a question, an answer or a context; what is longer is cut, and says so."""
+MAX_CONTEXTS = 20
+_ROUGH_CHARS = 140
+_COMMENT_CHARS = 600
+_MIDDLE = 0.5
+"""Quality of a label that is neither good nor bad."""
+
+
+def when(time_ns: int | None, summary: ReportSummary) -> str:
+    """Return a time as the page's other times are told; empty where it is not known."""
+    return "" if time_ns is None else f"{say.clock(time_ns, summary)} UTC"
+
+
+class Chip(NamedTuple):
+    """A score or a label in few words.
+
+    Attributes:
+        label: ``pass`` or ``fail``, which is its colour; empty where neither is known. ``person`` beside it: no judge said so.
+    """
+
+    text: str
+    label: str
+
+
+def chip(row: ReportRow) -> Chip:
+    """Return a score in few words."""
+    return Chip(f"{say.readable(row.metric)} {_format_score(row)}", row.label or "")
+
+
+def label_chip(label: PersonAnnotation) -> Chip:
+    """Return what a person said in few words."""
+    good = "" if label.quality in (None, _MIDDLE) else "pass" if (label.quality or 0.0) > _MIDDLE else "fail"
+    by = "" if label.annotator == semconv.ANNOTATOR_HUMAN else f" ({label.annotator})"
+    return Chip(f"{say.readable(label.name)}: {label.told}{by}", f"{good} person".strip())
+
+
+def comments(labels: Sequence[PersonAnnotation]) -> list[str]:
+    """Return what people wrote beside their labels, and who it was where that is known."""
+    return [f"{_who(label)}{cut(label.comment, _COMMENT_CHARS)}" for label in labels if label.comment]
+
+
+def _who(label: PersonAnnotation) -> str:
+    return "" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: "
+
+
+def score_row(row: ReportRow) -> dict[str, str]:
+    """Return a metric's row of a table: its name, the score or what there is instead, and why."""
+    score = say.outcome_name(row.outcome) if row.value is None else _format_score(row)
+    if row.label:
+        score += f" ({row.label})"
+    if row.value is not None and row.quality is not None and abs(row.quality - row.value) > 1e-9:  # noqa: PLR2004
+        score += f", quality {say.figure(row.quality)}"
+    why = row.explanation or row.reason or ("not captured" if row.value is not None else "–")
+    return {"metric": say.readable(row.metric), "score": score, "explanation": safe_text(why)}
+
+
+def cut_contexts(contexts: Sequence[str] | None) -> list[str] | None:
+    """Return contexts, long ones cut and many left out."""
+    if contexts is None:
+        return None
+    shown = [cut(text) or "" for text in contexts[:MAX_CONTEXTS]]
+    left_out = len(contexts) - len(shown)
+    return [*shown, f"… and {left_out:,} more"] if left_out else shown
+
+
+def cut(text: str | None, most: int = MAX_CHARS) -> str | None:
+    """Return a text with what is too long cut off, and said to be."""
+    if text is None:
+        return None
+    text = safe_text(text)
+    return text if len(text) <= most else f"{text[:most]}… (cut; {len(text):,} characters in all)"
+
+
+def rough(text: str | None, most: int = _ROUGH_CHARS) -> str:
+    """Return a text's beginning on one line; empty for none."""
+    line = " ".join(safe_text(text or "").split())
+    return line if len(line) <= most else f"{line[:most]}…"
+
+
+def _format_score(row: ReportRow) -> str:
+    return say.format_score(row.value, row.quality, row.pass_at)
+
+
+# --- story ----------------------------------------------------------------------------------------------------------
+
+# Story: what happened in one unit, as a person reads it: question, answer, contexts, and the tree of its spans.
 
 MAX_BRANCHES = 200
 MAX_DEPTH = 12

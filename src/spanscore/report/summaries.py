@@ -1,29 +1,281 @@
-"""Rows → ReportSummary: what there is to say about a file of scores, before anything is drawn."""
+"""Rows → ReportSummary: means, bad stretches, corrected pass rates, missing scores, the funnel."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, combinations_with_replacement, pairwise
+from math import sqrt
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from spanscore import semconv
+from spanscore.core.codecs.text import safe_text
 from spanscore.core.score import MOSTLY_LEFT_OUT, Direction, Kind, known_sum
 from spanscore.monitoring import estimates
-from spanscore.monitoring.calibration import SavedCalibration
+from spanscore.monitoring.calibration import Estimated, SavedCalibration
+from spanscore.monitoring.estimates import mean, moments
 from spanscore.monitoring.health import Applicability
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
-from spanscore.report.corrected import CorrectedRate, corrected_rate
-from spanscore.report.funnel import FunnelStep, funnel
-from spanscore.report.population import population_applicability, population_sums
-from spanscore.report.ranking import Fall, Worst, rank_failures
-from spanscore.report.rows import ReportRow, name_within
-from spanscore.report.stretch import Stretch, worst_stretch
-from spanscore.report.unscored import TURNED_AWAY, Unscored, explain_unscored
+from spanscore.report.rows import Fall, ReportRow, Worst, name_within, rank_failures
+from spanscore.report.spans import population_applicability, population_sums
 
-__all__ = ["Bucket", "MetricSummary", "ReportSummary", "summarize"]
+__all__ = [
+    "Bucket",
+    "CorrectedRate",
+    "FunnelStep",
+    "MetricSummary",
+    "ReportSummary",
+    "Stretch",
+    "Unscored",
+    "corrected_rate",
+    "explain_unscored",
+    "funnel",
+    "summarize",
+    "worst_stretch",
+]
+
+# --- stretch --------------------------------------------------------------------------------------------------------
+
+# Stretch: the run of buckets in which a metric was worse than in all others, where there is one beyond chance.
+#
+# A scan over every run of neighbouring buckets. The evidence is the difference of the two weighted means in standard errors,
+# with the variance of all scores together (that of "nothing happened"): pass/fail metrics at 0 or 1 have none of their own.
+
+MIN_DROP = 0.1
+"""On the quality scale: a smaller one is not worth a headline."""
+MIN_EVIDENCE = 4.5
+"""Standard errors. 48 buckets have 1,176 runs: chance alone passes this in fewer than 1 of 100 reports."""
+MIN_SCORES = 5
+"""In the run, and outside it."""
+
+_Sums = npt.NDArray[np.float64]  # n, Σw, Σwy, Σw²
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A run of buckets, first and last included.
+
+    Attributes:
+        inside: weighted mean of quality in the run.
+        outside: of all other buckets.
+        usual: of the buckets before the run, which is what it fell from; of all others where those hold too few scores.
+        evidence: the difference in standard errors.
+    """
+
+    first: int
+    last: int
+    inside: float
+    outside: float
+    usual: float
+    evidence: float
+
+
+def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch | None:
+    """Return the run that stands out most; None where none does.
+
+    Args:
+        buckets: neighbours in time, each with its (weight, quality) pairs; an empty one is no evidence either way.
+    """
+    filled = [at for at, bucket in enumerate(buckets) if bucket]
+    if not filled:
+        return None
+    upto = np.array([np.zeros(4), *map(_sums, buckets)]).cumsum(axis=0)
+    weights, qualities = np.array([*chain.from_iterable(buckets)]).T
+    variance = float(np.cov(qualities, aweights=weights, bias=True))
+    compared = (_compare(upto, at, variance) for at in combinations_with_replacement(filled, 2))
+    return max(filter(None, compared), key=lambda run: run.evidence, default=None)
+
+
+def _sums(bucket: Sequence[tuple[float, float]]) -> _Sums:
+    pairs = np.array(bucket, dtype=np.float64).reshape(-1, 2)
+    weights, qualities = pairs[:, 0], pairs[:, 1]
+    return np.array([len(pairs), weights.sum(), (weights * qualities).sum(), (weights**2).sum()])
+
+
+def _compare(upto: _Sums, at: tuple[int, int], variance: float) -> Stretch | None:
+    """Compare a run with the rest.
+
+    Args:
+        upto: shape (buckets + 1, 4): the sums of all buckets before each border.
+    """
+    before, run = upto[at[0]], upto[at[1] + 1] - upto[at[0]]
+    rest = upto[-1] - run
+    if min(run[0], rest[0]) < MIN_SCORES or variance == 0.0:
+        return None
+    inside, outside = run[2] / run[1], rest[2] / rest[1]
+    error = sqrt(variance * (run[3] / run[1] ** 2 + rest[3] / rest[1] ** 2))  # 1 / Kish's effective size, twice
+    evidence = (outside - inside) / error
+    if outside - inside < MIN_DROP or evidence < MIN_EVIDENCE:
+        return None
+    usual = before[2] / before[1] if before[0] >= MIN_SCORES else outside
+    return Stretch(*at, float(inside), float(outside), float(usual), float(evidence))
+
+
+# --- corrected ------------------------------------------------------------------------------------------------------
+
+# Scores and what labels say of their judge → the pass rate as humans would tell it; of the one evaluator version of which
+# that
+# holds.
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRate:
+    """What there is to say of a metric's pass rate by its calibration.
+
+    Attributes:
+        rate: corrected; None where the labels are of another evaluator version than the last score.
+        raw: as the judge says, of the same scores; None likewise.
+        by: of which evaluator version the labels are, and how many there are.
+        evaluator_version: of the last score; None = the spans do not tell.
+    """
+
+    rate: Estimated | None
+    raw: float | None
+    by: SavedCalibration
+    evaluator_version: str | None
+
+    @property
+    def line(self) -> str:
+        """What the metric's tile says."""
+        return f"corrected by labels: {_percent(self.rate)} pass" if self.rate else "not calibrated"
+
+    @property
+    def sentence(self) -> str:
+        """What stands below the metric's finding."""
+        of = self.by.calibration
+        if self.rate is None or self.raw is None:
+            now = (
+                "do not tell theirs"
+                if self.evaluator_version is None
+                else f"are of {safe_text(self.evaluator_version)}"
+            )
+            own = safe_text(self.by.evaluator_version)
+            return f"Not calibrated: the labels are of evaluator version {own}, and the last scores {now}"
+        assumed = ", assumed to be drawn at random" if of.assumed_random else ""
+        error = of.annotator_error.rate
+        wrong = f", of which {_share(error)} are taken to be wrong" if error else ""
+        passes, fails = of.sensitivity.value, of.specificity.value
+        return (
+            f"Pass rate corrected by {of.labels:,} human labels{assumed}{wrong}: {_percent(self.rate)}; as the judge says "
+            f"{_share(self.raw)}. Of what humans pass it passes {_share(passes)}, of what they fail it fails {_share(fails)}"
+        )
+
+
+def _percent(of: Estimated) -> str:
+    return f"{_share(of.value)} ({_share(of.low)} to {_share(of.high)})"
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.0f}\u00a0%"
+
+
+def corrected_rate(scored: Sequence[ReportRow], by: SavedCalibration | None) -> CorrectedRate | None:
+    """Return the corrected pass rate of a metric's scores; None where it has no calibration, or no score that passes or fails.
+
+    Only scores of the evaluator version that was calibrated count; where the last score is of another one, none do.
+    """
+    judged = [row for row in scored if row.label]
+    if by is None or not judged:
+        return None
+    last = max(judged, key=lambda row: row.time_ns or 0).evaluator_version
+    if last != by.evaluator_version:
+        return CorrectedRate(None, None, by, last)
+    own = moments((float(row.label == "pass"), 1.0 / row.weight) for row in judged if row.evaluator_version == last)
+    return CorrectedRate(by.calibration.corrected(own), mean(own), by, last)
+
+
+# --- unscored -------------------------------------------------------------------------------------------------------
+
+# Rows without a score → why, how many for each reason, and one of them to open.
+
+TURNED_AWAY = frozenset({"not_sampled", "filtered", "trace_not_sampled", "delegated"})
+"""Nobody asked for these scores here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """Why evaluations of a metric have no score.
+
+    Attributes:
+        outcome: one of ``Outcome``, ``pending``, or several joined by " or ".
+        reason: what is known beside it: an error's type, a field; empty where nothing is.
+        units: how many.
+        latest: trace id of the latest; its unit's own name where it has none.
+    """
+
+    outcome: str
+    reason: str
+    units: int
+    latest: str
+
+
+def explain_unscored(rows: Iterable[ReportRow]) -> tuple[Unscored, ...]:
+    """Return why rows of one metric have no score, the most frequent reason first."""
+    alike: dict[tuple[str, str], list[ReportRow]] = {}
+    for row in rows:
+        if row.value is None and not {*row.outcome.split(" or ")} <= TURNED_AWAY:
+            alike.setdefault((row.outcome, row.reason or ""), []).append(row)
+    reasons = (Unscored(*why, len(those), _latest(those)) for why, those in alike.items())
+    return tuple(sorted(reasons, key=lambda reason: -reason.units))
+
+
+def _latest(rows: Iterable[ReportRow]) -> str:
+    last = max(rows, key=lambda row: row.time_ns or 0)
+    return last.trace_id or last.name or last.unit
+
+
+# --- funnel ---------------------------------------------------------------------------------------------------------
+
+# Rows → the funnel: how many evaluations came how far, and what was lost on the way.
+
+_NOT_CHOSEN = TURNED_AWAY | {"event_queue_full"}
+_NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete"})
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelStep:
+    """One step of the funnel.
+
+    Attributes:
+        name: what the evaluations that came this far have.
+        left: how many came this far.
+        lost: outcome → how many ended just before.
+    """
+
+    name: str
+    left: int
+    lost: Mapping[str, int]
+
+
+def funnel(rows: Sequence[ReportRow]) -> tuple[FunnelStep, ...]:
+    """Return what became of all (unit × metric), step by step."""
+    ended = Counter(row.outcome for row in rows if row.value is None)
+    failed = {"failed the metric's threshold": sum(row.label == "fail" for row in rows)}
+    left = len(rows)
+    steps = [FunnelStep("came in", left, {})]
+    for name, lost in (
+        ("chosen by sampling", _only(ended, lambda outcome: outcome in _NOT_CHOSEN)),
+        ("had what the metric needs", _only(ended, lambda outcome: outcome in _NO_SAMPLE)),
+        ("scored", _only(ended, lambda outcome: outcome not in _NOT_CHOSEN | _NO_SAMPLE)),
+        ("passed", {key: count for key, count in failed.items() if count}),
+    ):
+        left -= sum(lost.values())
+        steps.append(FunnelStep(name, left, lost))
+    return tuple(steps if any(row.label for row in rows) else steps[:-1])
+
+
+def _only(counts: Mapping[str, int], wanted: Callable[[str], bool]) -> dict[str, int]:
+    return {outcome: count for outcome, count in sorted(counts.items()) if wanted(outcome)}
+
+
+# --- summaries ------------------------------------------------------------------------------------------------------
+
+# Rows → ReportSummary: what there is to say about a file of scores, before anything is drawn.
 
 MAX_BUCKETS = 48
 SCORES_PER_BUCKET = 5
