@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from spanscore.core.sample import ToolMessage as ToolMessage
     from spanscore.core.score import Outcome as Outcome
     from spanscore.core.score import Score as Score
-    from spanscore.dataset import evaluate as evaluate
-    from spanscore.dataset import evaluate_sync as evaluate_sync
     from spanscore.errors import ConfigurationError as ConfigurationError
     from spanscore.errors import JudgeError as JudgeError
     from spanscore.errors import SampleError as SampleError
     from spanscore.errors import SpanscoreError as SpanscoreError
     from spanscore.judges import judge as judge
     from spanscore.metrics.function import metric as metric
-    from spanscore.replay.explaining import explain as explain
     from spanscore.scorer import OnlineScorer as OnlineScorer
+    from spanscore.stored.evaluation import evaluate as evaluate
+    from spanscore.stored.evaluation import evaluate_sync as evaluate_sync
+    from spanscore.stored.explaining import explain as explain
 
 _PUBLIC = {
     "AIMessage": "spanscore.core.sample",
@@ -55,10 +55,10 @@ _PUBLIC = {
     "SpanscoreError": "spanscore.errors",
     "ToolCall": "spanscore.core.sample",
     "ToolMessage": "spanscore.core.sample",
-    "evaluate": "spanscore.dataset",
-    "evaluate_sync": "spanscore.dataset",
+    "evaluate": "spanscore.stored.evaluation",
+    "evaluate_sync": "spanscore.stored.evaluation",
     "references": "spanscore.core.context",
-    "explain": "spanscore.replay.explaining",
+    "explain": "spanscore.stored.explaining",
     "judge": "spanscore.judges",
     "metric": "spanscore.metrics.function",
     "sample_from_messages": "spanscore.core.codecs.langchain",

@@ -165,9 +165,8 @@ def test_in_the_process_a_log_record_processor_joins_them(form: Callable[[], lis
 @pytest.mark.parametrize("form", FORMS)
 def test_in_a_file_lines_of_logs_are_joined(form: Callable[[], list[Record]], in_memory: bool, tmp_path: Path) -> None:
     from spanscore.config.tree import ScorerSettings
-    from spanscore.replay.reading import UnitReader
-    from spanscore.sources.files import OtlpFiles
-    from spanscore.sources.stored import StoredTrace
+    from spanscore.stored.traces import OtlpFiles, StoredTrace
+    from spanscore.stored.unit_reading import UnitReader
 
     application = Application()
     application.call(form())

@@ -14,8 +14,8 @@ from tests.capture.processor.traced import SCOPE, TURN, Exported, scoring
 from spanscore import semconv
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.codecs.otlp_request import WireSpan, taken_apart
-from spanscore.replay.reading import UnitReader
-from spanscore.sources.stored import StoredTrace
+from spanscore.stored.traces import StoredTrace
+from spanscore.stored.unit_reading import UnitReader
 
 OPERATIONS = ["invoke_agent", "chat", "chat", "execute_tool", "retrieval", "embeddings", "create_agent", None]
 OWN = "my.app"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.replay.test_explaining import CHAT, TALK, span
+from tests.stored.test_explaining import CHAT, TALK, span
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.replay.live_runs import FEW, LiveRuns, configuration, live_runs
+from tests.stored.live_runs import FEW, LiveRuns, configuration, live_runs
 from typer.testing import CliRunner
 
 from spanscore.cli import _preview_run
 from spanscore.cli.main import app
-from spanscore.replay.reading import UnitReader
+from spanscore.stored.unit_reading import UnitReader
 
 NO_RULES = "metrics: [faithfulness]\njudge: {model: lexical}\n"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spanscore.dataset import evaluate_sync
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness
+from spanscore.stored.evaluation import evaluate_sync
 from spanscore.testing import ScriptedJudge, assert_quality
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from spanscore.errors import ConfigurationError
-from spanscore.sources.named import time_of
+from spanscore.stored.trace_stores import time_of
 
 __all__ = ["between"]
 

@@ -28,10 +28,18 @@ from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.collected_cases import CollectedCase
 from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
 from spanscore.protocols import Redactor
-from spanscore.replay.cases import CaseCounts, drawn, folded, found
-from spanscore.replay.reading import NO_CONTENT, StoredUnit, UnitReader, reading_settings
-from spanscore.sources.named import store_of
-from spanscore.sources.stored import TraceStore, Unread
+from spanscore.stored.trace_stores import store_of
+from spanscore.stored.traces import TraceStore, Unread
+from spanscore.stored.unit_reading import (
+    NO_CONTENT,
+    CaseCounts,
+    StoredUnit,
+    UnitReader,
+    drawn,
+    folded,
+    found,
+    reading_settings,
+)
 from spanscore.wiring.metrics import dialects_of
 
 __all__ = ["CollectRun"]

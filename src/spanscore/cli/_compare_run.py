@@ -30,7 +30,7 @@ from spanscore.protocols import Metric
 from spanscore.report.releases import release_pair, release_scores, rows_by_value
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
-from spanscore.sources.named import time_of
+from spanscore.stored.trace_stores import time_of
 
 __all__ = ["TOO_LITTLE", "WORSE", "CompareRun"]
 

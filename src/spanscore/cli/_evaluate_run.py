@@ -32,10 +32,6 @@ from spanscore.config.reading import AsWritten
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.score import Outcome
 from spanscore.core.terminal import Terminal
-from spanscore.dataset import Result, Scoring, read_samples
-from spanscore.dataset.gate import GateResult, QualityBounds
-from spanscore.dataset.reading import Bad, none_is_a_sample
-from spanscore.dataset.reporting import check_report, write_report
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
@@ -44,6 +40,11 @@ from spanscore.metrics.catalog.configured import embedder_of, entries, judge_nam
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric, Redactor
+from spanscore.stored.dataset import Bad, none_is_a_sample, read_samples
+from spanscore.stored.evaluation import Scoring
+from spanscore.stored.evaluation_report import check_report, write_report
+from spanscore.stored.evaluation_result import Result
+from spanscore.stored.quality_gate import GateResult, QualityBounds
 from spanscore.wiring.accounts import Accounts, purse_for
 
 __all__ = ["ScoreRun", "WhoIsAway", "named_clocks"]

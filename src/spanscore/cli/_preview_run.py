@@ -21,12 +21,10 @@ from spanscore.errors import ConfigurationError
 from spanscore.outputs.collected_cases import FoundScore
 from spanscore.pipeline.sampling import PreviewTally
 from spanscore.protocols import Metric
-from spanscore.replay.planning import UnitPlan
-from spanscore.replay.reading import StoredUnit, UnitReader
-from spanscore.replay.run import ReplayBounds, units_between
-from spanscore.replay.tally import ReplayTally
-from spanscore.sources.named import store_of
-from spanscore.sources.stored import TraceStore
+from spanscore.stored.replay import ReplayBounds, ReplayTally, units_between
+from spanscore.stored.trace_stores import store_of
+from spanscore.stored.traces import TraceStore
+from spanscore.stored.unit_reading import StoredUnit, UnitPlan, UnitReader
 from spanscore.wiring.preview import Preview, UnitCost, preview_of, tally_of
 
 __all__ = ["PreviewRun"]

@@ -11,11 +11,17 @@ from rich.table import Table
 from spanscore.cli._to_be_written import refuse_unwritable
 from spanscore.core.printable import printable
 from spanscore.core.terminal import Terminal
-from spanscore.dataset import Result
-from spanscore.dataset.gate import LEAVE_OUT, CaseChange, GateResult, MetricGate, QualityBounds, checked
-from spanscore.dataset.junit import write_junit
-from spanscore.dataset.rows import Row, read_rows, write_rows
 from spanscore.errors import ConfigurationError
+from spanscore.stored.evaluation_result import Result, Row, read_rows, write_rows
+from spanscore.stored.quality_gate import (
+    LEAVE_OUT,
+    CaseChange,
+    GateResult,
+    MetricGate,
+    QualityBounds,
+    checked,
+    write_junit,
+)
 
 __all__ = ["FELL", "INCOMPLETE", "QualityGate", "exit_code"]
 

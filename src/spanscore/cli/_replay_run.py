@@ -22,15 +22,19 @@ from spanscore.cli._traffic import requests_per_day_in
 from spanscore.core.score import Outcome
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, SampleError, writing
-from spanscore.replay.evaluated import EvaluatedUnits
-from spanscore.replay.journal import Journal
-from spanscore.replay.reading import UnitReader
-from spanscore.replay.run import Replay, ReplayBounds
-from spanscore.replay.scorer import ReplayScorer, refuse_unready, replay_scorer
-from spanscore.replay.tally import ReplayTally
 from spanscore.report import write
-from spanscore.sources.named import store_of
-from spanscore.sources.stored import TraceStore
+from spanscore.stored.replay import (
+    Journal,
+    Replay,
+    ReplayBounds,
+    ReplayScorer,
+    ReplayTally,
+    refuse_unready,
+    replay_scorer,
+)
+from spanscore.stored.trace_stores import store_of
+from spanscore.stored.traces import TraceStore
+from spanscore.stored.unit_reading import EvaluatedUnits, UnitReader
 
 __all__ = ["ReplayRun"]
 

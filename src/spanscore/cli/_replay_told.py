@@ -16,10 +16,9 @@ from spanscore.cli._sizes import Sizes
 from spanscore.cli._source_told import not_read
 from spanscore.core.printable import Fitting
 from spanscore.core.terminal import Terminal
-from spanscore.replay.reading import NO_CONTENT, UnitReader
-from spanscore.replay.scorer import ReplayScorer
-from spanscore.replay.tally import ReplayTally
-from spanscore.sources.stored import TraceStore
+from spanscore.stored.replay import ReplayScorer, ReplayTally
+from spanscore.stored.traces import TraceStore
+from spanscore.stored.unit_reading import NO_CONTENT, UnitReader
 from spanscore.wiring.preview import UnitCost
 
 __all__ = ["PlannedCost", "describe_traces", "of_store", "plan_costs", "show_progress", "summary", "unit_costs"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spanscore.sources.stored import Unread
+from spanscore.stored.traces import Unread
 
 __all__ = ["not_read", "nothing_in"]
 

@@ -16,11 +16,11 @@ from spanscore.core.printable import names_listed
 from spanscore.core.sample import AnnotatedSample, Annotation, JudgeResult
 from spanscore.core.score import UNIT_INTERVAL, Scale
 from spanscore.core.span import UnitKey
-from spanscore.dataset.rows import Row, read_rows, row_key
 from spanscore.errors import ConfigurationError
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
 from spanscore.report.story import PersonAnnotation, labels
+from spanscore.stored.evaluation_result import Row, read_rows, row_key
 
 _R = TypeVar("_R", Row, ReportRow)
 

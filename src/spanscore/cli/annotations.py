@@ -12,7 +12,7 @@ from rich.progress import track
 from spanscore.core.codecs.annotation_file import annotations_in
 from spanscore.core.sample import Annotation
 from spanscore.core.terminal import Terminal
-from spanscore.line.annotation_import import AnnotationImport
+from spanscore.stored.annotation_import import AnnotationImport
 
 __all__ = ["annotations"]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spanscore.cli._source_options import SourceOfReplay, TracesSince, TracesUntil
-from spanscore.sources.stored import StoredTrace, Unread
+from spanscore.stored.traces import StoredTrace, Unread
 
 if TYPE_CHECKING:
-    from spanscore.replay.explaining import TraceExplainer
-    from spanscore.sources.stored import TraceStore
+    from spanscore.stored.explaining import TraceExplainer
+    from spanscore.stored.traces import TraceStore
 
 __all__ = ["explain"]
 
@@ -49,7 +49,7 @@ def explain(
     from spanscore.cli._source_told import not_read, nothing_in
     from spanscore.core.terminal import Terminal
     from spanscore.errors import ConfigurationError
-    from spanscore.sources.named import store_of
+    from spanscore.stored.trace_stores import store_of
 
     since_s, until_s = between(since, until)
     store, unread = store_of(source, since_s=since_s, until_s=until_s), list[Unread]()
@@ -82,7 +82,7 @@ def _explainer(config: Path | None, *, texts: bool) -> TraceExplainer:
     from spanscore.cli._config_report import valid
     from spanscore.cli._session_plan import session_metrics_in
     from spanscore.config.tree import ScorerSettings
-    from spanscore.replay.explaining import TraceExplainer
+    from spanscore.stored.explaining import TraceExplainer
 
     if config is None:
         return TraceExplainer(ScorerSettings(), texts=texts)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from spanscore.core.printable import printable
-from spanscore.dataset import Result, Row, evaluate_sync
-from spanscore.dataset.gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, checked
-from spanscore.dataset.rows import read_rows
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
+from spanscore.stored.evaluation import evaluate_sync
+from spanscore.stored.evaluation_result import Result, Row, read_rows
+from spanscore.stored.quality_gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, checked
 
 __all__ = ["assert_quality"]
 

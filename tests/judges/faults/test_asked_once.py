@@ -10,9 +10,9 @@ from tests.servers.faulty_openai import FaultyOpenAI
 
 from spanscore import evaluate
 from spanscore.core.sample import SingleTurnSample
-from spanscore.dataset import Result
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
+from spanscore.stored.evaluation_result import Result
 
 SAMPLE = SingleTurnSample(user_input="Where is Rome?", response="In Italy.")
 NUMBER = 1_000

@@ -1,1 +1,0 @@
-"""Where spans are kept → whole traces, still the bytes of OTLP: one file per store."""

@@ -1,0 +1,368 @@
+"""Samples → Result: each metric with its deadline, a failure as a value; and a hash of each metric's setup."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from types import CellType, CodeType, FunctionType
+from typing import Any, Final, TypeAlias
+
+from spanscore.core import loop
+from spanscore.core.codecs.stored_sample import KNOWN, content_hash
+from spanscore.core.job import Decision, Job
+from spanscore.core.printable import did_you_mean
+from spanscore.core.sample import Sample, Samples
+from spanscore.core.span import Unit, UnitKey
+from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
+from spanscore.judges.effects.middleware import unwrapped
+from spanscore.judges.langchain.models import account_of_model
+from spanscore.judges.lexical.judge import is_offline
+from spanscore.metrics.catalog.registry import by_name, create, offline_notes
+from spanscore.metrics.kit.base import plain_parameter
+from spanscore.pipeline.evaluation import Evaluation
+from spanscore.pipeline.jobs import Hooks
+from spanscore.protocols import Metric, Redactor
+from spanscore.stored.dataset import Bad, Read, none_is_a_sample, read_record, read_samples, records_of
+from spanscore.stored.evaluation_result import Result, Row, RowFile, row_key
+
+__all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync", "made_by"]
+
+# --- made by --------------------------------------------------------------------------------------------------------
+
+# A metric → a hash of all that its evaluator version leaves out: where and with which parameters it asks, and the user's own
+# code.
+#
+# By it a later run takes over only rows that it would make itself. The evaluator version, and with it every mean of live
+# traffic,
+# stays the same when an address or a comment changes.
+
+_ASKED: Final = ("ask", "embed", "ainvoke", "aembed_documents")
+"""Methods by which judges, embedders and models are asked."""
+_PARAMETERS: Final = ("temperature", "top_p", "seed")
+"""Attributes of a judge or model that says nothing of how it draws its answers."""
+_BYTES: Final = 8
+
+
+def made_by(metric: Metric) -> str:
+    """Return 16 hex digits; an empty text for a metric of ours that asks nobody."""
+    held = vars(metric).values() if hasattr(metric, "__dict__") else ()
+    parts = [*filter(None, map(_way, held)), *(_source(function) for function in _own_code(metric))]
+    if not parts:
+        return ""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return blake2b(text.encode("utf-8", "replace"), digest_size=_BYTES).hexdigest()
+
+
+def _way(value: Any) -> Any:
+    """Return address and parameters of what a metric asks; None for anything else, and for the offline judge."""
+    asked = getattr(value, "asked", value)  # of embeddings: the judge that asks for them
+    if isinstance(value, type) or is_offline(asked) or not any(callable(getattr(asked, name, None)) for name in _ASKED):
+        return None
+    inner = unwrapped(asked)
+    account = getattr(inner, "account", None) or account_of_model(inner)
+    told = {name: getattr(inner, name, None) for name in _PARAMETERS}
+    return [type(inner).__qualname__, account.address, _plain(getattr(inner, "drawing", told))]
+
+
+def _own_code(metric: Metric) -> Iterator[FunctionType]:
+    """Yield the functions that a metric holds or inherits, but for those of the library."""
+    held = [*vars(metric).values()] if hasattr(metric, "__dict__") else []
+    held += [value for kind in type(metric).__mro__ for value in vars(kind).values()]
+    functions = (getattr(value, "__func__", getattr(value, "fget", None)) or value for value in held)
+    for function in functions:
+        if isinstance(function, FunctionType) and not f"{function.__module__}.".startswith("spanscore."):
+            yield function
+
+
+def _source(function: FunctionType) -> Any:
+    """Return a function's text, or its code if there is no text, with the values that it has enclosed."""
+    inner = inspect.unwrap(function)
+    try:
+        text: Any = inspect.getsource(inner)
+    except (OSError, TypeError):
+        text = _compiled(inner.__code__)
+    return [text, _plain(inner.__defaults__), [*map(_enclosed, inner.__closure__ or ())]]
+
+
+def _enclosed(cell: CellType) -> Any:
+    try:
+        return _plain(cell.cell_contents)
+    except ValueError:  # empty
+        return None
+
+
+def _compiled(code: CodeType) -> Any:
+    constants = [_compiled(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return [code.co_code.hex(), [*code.co_names], constants]
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return plain_parameter(value)
+    except Exception:  # noqa: BLE001  (whatever a user's object does when it is looked at)
+        return type(value).__qualname__
+
+
+# --- scoring --------------------------------------------------------------------------------------------------------
+
+# Samples → Result: some at once, each metric with its deadline, every failure a value.
+#
+# The parts are those of live scoring (``Evaluation``, the judges' limits); what is missing is the sampling: every sample
+# counts.
+# Samples are asked for one by one as places become free, so that a data set of any length takes no memory but its rows'.
+
+Progress: TypeAlias = Callable[[int, int | None], None]
+"""Called with the samples done and their number (None: not known), after each; must not block."""
+Source: TypeAlias = Iterable[Any] | str | Path
+CONCURRENCY = 32
+TIMEOUT_S = 60.0
+_MOST_AT_ONCE = 10_000
+"""Each is a task of the loop, made at the start."""
+_ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
+_COLUMNS_NAMED = 8
+_LAST_ROWS_S = 5.0
+"""An interrupted run gets so long to write its rows."""
+
+
+async def evaluate(
+    samples: Source,
+    metrics: Sequence[Metric | str],
+    *,
+    concurrency: int = CONCURRENCY,
+    timeout: float = TIMEOUT_S,  # noqa: ASYNC109  (of each score, not of this call)
+    progress: Progress | None = None,
+    out: str | Path | None = None,
+    cache: bool = True,
+) -> Result:
+    """Score stored samples and return the rows with their means.
+
+    Failures are rows with an outcome and without a value; they are in no mean. A record that is no sample is counted and
+    named in ``Result.bad``.
+
+    Args:
+        samples: samples; records with the field names of ragas, today's (``user_input`` …) or the former (``question`` …); a
+            data set of ragas or Hugging Face; a data frame; or the path of a file of records (JSON lines, JSON, CSV, parquet).
+            Asked for one by one.
+        metrics: no two with the same name; a name stands for a built-in that needs no judge.
+        concurrency: samples at once, all metrics of each side by side. Judges keep to their own limit.
+        timeout: seconds for one metric on one sample.
+        progress: called after each sample with (done, total or None).
+        out: a ``.jsonl`` or ``.csv`` file to which rows are written as they come. What stands there of the same sample, metric
+            version and judge, at the same address with the same parameters, is taken over and not paid for again, except
+            failures. A function or class of your own counts by its text.
+        cache: a chat model is asked equal questions once in this call. False asks every one, also of a judge that has a cache
+            of its own: to see how much its answers differ.
+
+    Raises:
+        ConfigurationError: no metrics, two of one name, or a file that cannot be read or written.
+        SampleError: there are records, and none is a sample.
+    """
+    scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out, cache=cache)
+    if loop.on_loop():
+        await scoring.run(samples)
+    else:
+        await asyncio.wrap_future(loop.submit(scoring.run(samples)))
+    return scoring.result()
+
+
+def evaluate_sync(
+    samples: Source,
+    metrics: Sequence[Metric | str],
+    *,
+    concurrency: int = CONCURRENCY,
+    timeout: float = TIMEOUT_S,
+    progress: Progress | None = None,
+    out: str | Path | None = None,
+    cache: bool = True,
+) -> Result:
+    """``evaluate``, blocking; also inside a running loop (Jupyter). Interrupted, what was scored is in ``out``."""
+    scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out, cache=cache)
+    scoring.block(samples)
+    return scoring.result()
+
+
+class Scoring:
+    """One pass over a data set; ``result()`` tells at any time what there is.
+
+    Args:
+        metrics: as of ``evaluate``; likewise the others.
+        fresh: score anew what ``out`` holds already.
+        redactor: applied to every text before a judge sees it; where it fails, the sample's scores do (``redaction_error``).
+        purse: budgets from which judges are paid; once they are spent, scores end ``budget_exhausted``. None = no budget.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric | str],
+        *,
+        concurrency: int = CONCURRENCY,
+        timeout: float = TIMEOUT_S,
+        progress: Progress | None = None,
+        out: str | Path | None = None,
+        fresh: bool = False,
+        cache: bool = True,
+        redactor: Redactor | None = None,
+        purse: Purse | None = None,
+    ) -> None:
+        if not 1 <= concurrency <= _MOST_AT_ONCE:
+            raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {_MOST_AT_ONCE:,}")
+        if timeout <= 0:
+            raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
+        self._metrics = _made(metrics)
+        self._made_by = {name: made_by(metric) for name, metric in self._metrics.items()}
+        self._evaluation = Evaluation(self._metrics, timeout_s=timeout, purse=purse)
+        self._hooks = Hooks(redactor)
+        self._concurrency = concurrency
+        self._progress = progress
+        self._file = None if out is None else RowFile(out, fresh=fresh)
+        self._answers = MemoryAnswers() if cache else None
+        self._seen: Counter[bytes] = Counter()
+        self._rows: dict[int, dict[str, Row]] = {}
+        self._done = 0
+        self._bad: list[Bad] = []
+        self._unread: dict[Any, None] = {}
+        self._taken_over = 0
+        self._whole = False
+        self._ended = threading.Event()
+        self._total: int | None = None
+        self.left_in_file = 0
+
+    async def run(self, samples: Source) -> None:
+        """Score all. On spanscore's loop."""
+        self._total = len(samples) if isinstance(samples, Sequence) and not isinstance(samples, str) else None
+        records = _Records(samples)
+        with answers_kept(self._answers):
+            workers = [asyncio.ensure_future(self._work(records)) for _ in range(self._concurrency)]
+        try:
+            await asyncio.gather(*workers)
+            self._whole = True
+        finally:
+            for worker in workers:
+                worker.cancel()
+            if self._file is not None:
+                self.left_in_file = self._file.close(self.result().rows)
+            self._ended.set()
+        if self._bad and not self._rows:
+            raise none_is_a_sample(self._bad)
+
+    def block(self, samples: Source) -> None:
+        """Score all, blocking. Cut short by an exception in the caller's thread (Ctrl-C), it stops the questions, too."""
+        future = loop.submit(self.run(samples))
+        try:
+            future.result()
+        except BaseException:
+            future.cancel()
+            self._ended.wait(_LAST_ROWS_S)
+            raise
+
+    def result(self) -> Result:
+        """Return what there is."""
+        begun = [rows for _, rows in sorted(self._rows.items()) if rows]
+        return Result(
+            rows=[rows[name] for rows in begun for name in self._metrics if name in rows],
+            samples=len(begun),
+            bad=sorted(self._bad, key=lambda bad: bad.line),
+            taken_over=self._taken_over,
+            interrupted=not self._whole,
+            scales={name: metric.scale for name, metric in self._metrics.items()},
+            notes=[*offline_notes(self._metrics.values()), *_not_read([*self._unread])],
+        )
+
+    async def _work(self, records: _Records) -> None:
+        while (found := await records.next()) is not None:
+            place, read = found
+            self._unread |= dict.fromkeys(read.unread)
+            if isinstance(read.sample, Bad):
+                self._bad.append(read.sample)
+            else:
+                await self._score(read, read.sample, self._rows.setdefault(place, {}))
+                self._done += 1
+            if self._progress is not None:
+                self._progress(self._done + len(self._bad), self._total)
+            await asyncio.sleep(0)  # a data set that is taken over as a whole never waits for anything
+
+    async def _score(self, read: Read, sample: Sample, rows: dict[str, Row]) -> None:
+        """Add each row as it comes: what was paid for is kept, also where the sample's other metrics are cut short."""
+        content = content_hash(sample)
+        digest = bytes.fromhex(content)
+        occurrence = self._seen[digest]  # equal samples that came before
+        self._seen[digest] += 1
+        keys = {
+            name: row_key(content, occurrence, name, metric.evaluator_version) for name, metric in self._metrics.items()
+        }
+        earlier = {} if self._file is None else self._earlier(self._file, keys)
+        rows |= {name: replace(row, line=read.line, id=read.id) for name, row in earlier.items() if row is not None}
+        self._taken_over += len(rows)
+        wanted = [name for name in keys if name not in rows]
+        samples = await self._redacted(sample) if wanted else Samples.of(sample)
+        async with aclosing(self._evaluation.each(_job(samples, content, occurrence, wanted))) as scores:
+            async for score in scores:
+                name = score.metric
+                row = Row.of(score, line=read.line, key=keys[name], own_id=read.id, made_by=self._made_by[name])
+                if self._file is not None:
+                    self._file.add([row])
+                rows[score.metric] = row
+
+    def _earlier(self, file: RowFile, keys: Mapping[str, str]) -> dict[str, Row | None]:
+        return {name: file.settled(key, self._made_by[name]) for name, key in keys.items()}
+
+    async def _redacted(self, sample: Sample) -> Samples:
+        if self._hooks.redactor is None:
+            return Samples.of(sample)
+        return await asyncio.to_thread(self._hooks.apply, Samples.of(sample))  # it may compute, and holds up no judge
+
+
+def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
+    made = [create(metric) if isinstance(metric, str) else metric for metric in metrics]
+    if not made:
+        raise ConfigurationError("give at least one metric: evaluate(samples, [Faithfulness(llm)])")
+    return by_name(made)
+
+
+def _not_read(columns: Sequence[Any]) -> Iterator[str]:
+    """Yield the line that names columns without a field, those first whose name is near that of a field."""
+    hints = {name: did_you_mean(str(name), KNOWN) for name in columns}
+    named = [f"{name!r}{hint and f' ({hint})'}" for name, hint in sorted(hints.items(), key=lambda pair: not pair[1])]
+    more = f" and {len(named) - _COLUMNS_NAMED} more" if len(named) > _COLUMNS_NAMED else ""
+    if named:
+        yield f"Columns not read: {', '.join(named[:_COLUMNS_NAMED])}{more}."
+
+
+class _Records:
+    """Samples with their place and line, one by one, for several workers. Standard input is waited for on a thread: on the
+    loop it would hold up the judges' answers."""
+
+    def __init__(self, samples: Source) -> None:
+        self._records = enumerate(_records(samples))
+        self._waits = str(samples) == "-" if isinstance(samples, str | Path) else False
+        self._turn = asyncio.Lock()
+
+    async def next(self) -> tuple[int, Read] | None:
+        """Return the next one with its place; None when there is no more."""
+        if self._waits:
+            async with self._turn:
+                return await asyncio.to_thread(next, self._records, None)
+        return next(self._records, None)
+
+
+def _records(samples: Source) -> Iterator[Read]:
+    if isinstance(samples, str | Path):
+        yield from read_samples(samples)
+        return
+    yield from (read_record(place, record) for place, record in enumerate(records_of(samples), 1))
+
+
+def _job(samples: Samples, content: str, occurrence: int, metrics: Sequence[str]) -> Job:
+    """Return a job whose unit is named after the content, so that score ids are the same in every run."""
+    key = UnitKey(int(content, 16), occurrence + 1)
+    return Job(Unit(key, ()), samples, dict.fromkeys(metrics, _ALWAYS))

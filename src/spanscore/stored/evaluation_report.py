@@ -1,0 +1,99 @@
+"""Result → the page that ``spanscore report`` makes of live traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from spanscore.core.sample import Sample, Samples
+from spanscore.errors import ConfigurationError, MissingExtraError, writing
+from spanscore.pipeline.jobs import Hooks
+from spanscore.protocols import Redactor
+from spanscore.report import ReportRow, write_scores
+from spanscore.report.rows import name_within
+from spanscore.stored.dataset import Bad, read_samples
+from spanscore.stored.evaluation_result import Result
+
+__all__ = ["check_report", "write_report"]
+
+
+def check_report(path: Path) -> None:
+    """Find out whether a page can be written there, before anything is paid for it.
+
+    Raises:
+        ConfigurationError: there is no such folder, or a library is missing.
+    """
+    if find_spec("jinja2") is None:
+        raise MissingExtraError("jinja2", "report")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ConfigurationError(f"{path} cannot be written: it is a folder, or its folder does not exist")
+
+
+def write_report(
+    result: Result,
+    path: Path,
+    *,
+    source: str | Path | None = None,
+    title: str | None = None,
+    redactor: Redactor | None = None,
+) -> None:
+    """Write one HTML page of a result that needs no network.
+
+    Args:
+        result: of a run.
+        path: replaced where it exists.
+        source: the file of the samples, for questions, answers and contexts of the worst; None, or ``-``: without them.
+        title: of the page; the file's name when None.
+        redactor: that of the run; a sample of which it fails is not shown.
+
+    Raises:
+        ConfigurationError: the page cannot be written, or a library is missing.
+    """
+    samples = () if source is None or str(source) == "-" else read_samples(source)
+    hooks = Hooks(redactor)
+    texts = {read.line: _shown(hooks, read.sample) for read in samples if not isinstance(read.sample, Bad)}
+    with writing(path):
+        write_scores(
+            _rows(result, texts), path, title=title or (Path(source).name if source else "Scores of a data set")
+        )
+
+
+def _shown(hooks: Hooks, sample: Sample) -> dict[str, Any]:
+    clean = hooks.apply(Samples.of(sample))
+    if clean.multi_turn is not None:
+        return {"question": clean.multi_turn.pretty()}
+    if clean.single_turn is None:
+        return {}
+    contexts = clean.single_turn.retrieved_contexts
+    return {
+        "question": clean.single_turn.user_input,
+        "answer": clean.single_turn.response,
+        "contexts": None if contexts is None else tuple(contexts),
+    }
+
+
+def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[ReportRow]:
+    for row in result.rows:
+        scale = result.scales[row.metric]
+        yield ReportRow(
+            unit=f"line {row.line}",
+            name=f"line {row.line}" if row.id is None else f"{row.id} (line {row.line})",
+            metric=name_within(row.metric, row.source),
+            outcome=row.outcome.value,
+            value=row.value,
+            quality=row.quality,
+            label=row.label,
+            reason=row.reason,
+            explanation=row.explanation,
+            kind=scale.kind,
+            range=scale.range,
+            direction=scale.direction,
+            pass_at=None if scale.range is None else scale.pass_at,
+            judge_model=row.judge_model,
+            input_tokens=row.input_tokens,
+            output_tokens=row.output_tokens,
+            cost_usd=row.cost_usd,
+            **texts.get(row.line, {}),
+        )

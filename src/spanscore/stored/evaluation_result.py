@@ -1,0 +1,515 @@
+"""Result and Row: what came of scoring a data set, and the file of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from hashlib import blake2b
+from itertools import repeat
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Self, TextIO, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from spanscore.core.codecs.text import json_in, wire_value
+from spanscore.core.files import whole_file
+from spanscore.core.printable import format_count, printable
+from spanscore.core.score import Label, Outcome, Scale, Score, known_sum
+from spanscore.errors import ConfigurationError, writing
+from spanscore.monitoring.estimates import mean_interval
+from spanscore.stored.dataset import WIDEST_CELL, Bad
+
+__all__ = ["COLUMNS", "Result", "Row", "RowFile", "Summary", "read_rows", "row_key", "write_rows"]
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+# Row: one (sample × metric) of a data set; and the file of them, which is also the memory of what was paid for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One metric on one sample.
+
+    Attributes:
+        line: of the sample: its line in the file, or its place, from 1.
+        id: the sample's own, where its record has one under ``id``.
+        key: 32 hex digits, the same for the same sample, metric version, judge model and votes; of equal samples each has
+            its own. By it a later run knows what was paid for.
+        value: on the metric's own scale; None unless ``outcome`` is ``scored``.
+        quality: 0…1, 1 good; None for an open scale.
+        evaluator_version: metric version, judge model and votes; empty in a file of an earlier release.
+        made_by: hash of the judge's address and parameters and of the user's own code, of which the evaluator version tells
+            nothing; empty for a metric of ours without a judge, and in a file of an earlier release.
+        reason: for every other outcome, what happened, without content.
+        explanation: the judge's words or the counts behind the value; may quote the sample.
+        source: ``fallback``, where another judge than the one configured was asked; None otherwise.
+        cached_calls: of ``judge_calls``, those that were answered without a request: no draws of their own.
+        cost_usd: None when no price is known.
+    """
+
+    line: int
+    id: str | int | None = None
+    key: str
+    metric: str
+    version: str
+    evaluator_version: str = ""
+    made_by: str = ""
+    outcome: Outcome
+    value: float | None = None
+    quality: float | None = None
+    label: Label | None = None
+    reason: str | None = None
+    explanation: str | None = None
+    error_type: str | None = None
+    judge_model: str | None = None
+    source: str | None = None
+    judge_calls: int = 0
+    cached_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    duration_s: float = 0.0
+
+    @classmethod
+    def of(cls, score: Score, *, line: int, key: str, own_id: str | int | None = None, made_by: str = "") -> Self:
+        """Return the row of a score."""
+        usage = score.usage
+        return cls(
+            line=line,
+            id=own_id,
+            key=key,
+            metric=score.metric,
+            version=score.version,
+            evaluator_version=score.evaluator_version,
+            made_by=made_by,
+            outcome=score.outcome,
+            value=score.value,
+            quality=score.quality,
+            label=score.label,
+            reason=score.reason,
+            explanation=score.explanation,
+            error_type=score.error_type,
+            judge_model=score.judge_model,
+            source=score.source,
+            judge_calls=len(usage.calls),
+            cached_calls=usage.cached_calls,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost_usd=usage.cost_usd,
+            duration_s=round(usage.duration_s, 6),
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether asking again would only cost again: a failed evaluation may succeed another time, a judge be back."""
+        return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN and self.source is None
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+_ROW = TypeAdapter(Row)
+
+
+def row_key(content: str, occurrence: int, metric: str, evaluator_version: str) -> str:
+    """Return the key of a row.
+
+    Args:
+        content: hash of the sample.
+        occurrence: how many equal samples came before it.
+        metric: its name.
+        evaluator_version: metric version, judge model and votes: a score of another one is another score.
+    """
+    text = f"{content}/{occurrence}/{metric}/{evaluator_version}"
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+class _Lines:
+    def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
+        for line in stream:
+            try:
+                found = json_in(line)
+            except ValueError:
+                found = None
+            yield found if isinstance(found, dict) else None
+
+    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], object]:
+        return lambda row: stream.write(json.dumps(asdict(row), allow_nan=False) + "\n")
+
+
+class _Cells:
+    def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
+        csv.field_size_limit(WIDEST_CELL)
+        for row in csv.DictReader(stream):
+            yield {name: cell or None for name, cell in row.items() if name}
+
+    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], object]:
+        cells = csv.DictWriter(stream, COLUMNS)
+        if opening:
+            cells.writeheader()
+
+        return lambda row: cells.writerow({name: wire_value(value) for name, value in asdict(row).items()})
+
+
+_Format: TypeAlias = _Lines | _Cells
+
+
+def _format(path: Path, ending: str | None = None) -> _Format:
+    ending = ending or path.suffix.lower()
+    if ending == ".csv":
+        return _Cells()
+    if ending in (".jsonl", ".ndjson"):
+        return _Lines()
+    raise ConfigurationError(f"{path}: results are written as .jsonl or .csv")
+
+
+def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = None) -> None:
+    """Write rows, as JSON lines or CSV, for their owner alone. Whole or not at all: a file that is there stays until then.
+
+    Args:
+        path: the file.
+        rows: in their order.
+        ending: ``.jsonl`` or ``.csv``; the file's own when None.
+
+    Raises:
+        ConfigurationError: another ending, or the file cannot be written.
+    """
+    file = Path(path)
+    form = _format(file, ending)
+    with writing(path), whole_file(file, mode=0o600) as stream:
+        write = form.writer(stream, opening=True)
+        for row in rows:
+            write(row)
+
+
+class RowFile:
+    """The file of a run's rows, written as they come: what was paid for is on disk, also when the process is killed.
+
+    Args:
+        path: ``.jsonl`` or ``.csv``. Rows that stand in it are taken over.
+        fresh: begin anew: what stands in it is lost.
+
+    Raises:
+        ConfigurationError: another ending, no rows of ours in it, or it cannot be written.
+    """
+
+    def __init__(self, path: str | Path, *, fresh: bool = False) -> None:
+        self.path = Path(path)
+        self._form = _format(self.path)
+        self._known = {} if fresh else {row.key: row for row in _read(self.path, self._form)}
+        write_rows(self.path, self._known.values())  # without a line that was cut off, and proof that it can be written
+        self._stream = self.path.open("a", encoding="utf-8", newline="")
+        self._write = self._form.writer(self._stream, opening=False)
+
+    def settled(self, key: str, made_by: str) -> Row | None:
+        """Return the row of an earlier run; None if there is none, if it failed, or if another judge or code made it."""
+        row = self._known.get(key)
+        return row if row is not None and row.settled and row.made_by == made_by else None
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Append rows; they are in the file when this returns.
+
+        Raises:
+            ConfigurationError: the file cannot be written.
+        """
+        with writing(self.path):
+            for row in rows:
+                self._write(row)
+            self._stream.flush()
+
+    def close(self, rows: Iterable[Row]) -> int:
+        """Write the run's rows in their order, and return how many of other samples, metrics or versions stay behind them."""
+        self._stream.close()
+        mine = list(rows)
+        keys = {row.key for row in mine}
+        others = [row for key, row in self._known.items() if key not in keys]
+        write_rows(self.path, [*mine, *others])
+        return len(others)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a file, ``.jsonl`` or ``.csv``; of one that is not there none.
+
+    Raises:
+        ConfigurationError: another ending, or no rows of ours in it.
+    """
+    yield from _read(path, _format(path))
+
+
+def _read(path: Path, form: _Format) -> Iterator[Row]:
+    if not path.exists():
+        return
+    strange = read = 0
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            for found in form.read(stream):
+                row = None if found is None else _row(found)
+                read, strange = read + (row is not None), strange + (row is None)
+                if row is not None:
+                    yield row
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeError, csv.Error) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    if strange > 1 or (strange and not read):  # one may be cut off, where a run was killed
+        raise ConfigurationError(f"{path} holds other lines than rows that spanscore has written; name another file")
+
+
+def _row(found: Mapping[str, Any]) -> Row | None:
+    """Return the row that a line or a row of cells holds, None when it holds none, or was cut off before its last column."""
+    if found.get(COLUMNS[-1]) is None:
+        return None
+    try:
+        return _ROW.validate_python({name: value for name, value in found.items() if value is not None})
+    except ValidationError:
+        return None
+
+
+# --- result ---------------------------------------------------------------------------------------------------------
+
+# Result: what came of scoring a data set. ``print`` it for a table.
+
+T = TypeVar("T")
+
+_NAMED = 5
+"""Bad lines that are printed one by one."""
+_WIDEST_NAME = 22
+"""Characters of a metric's name on one line of the table."""
+_LOWER = "↓: a lower mean is better; quality and its 95 % interval are 1 where it is good."
+_REASONS = 3
+"""Different reasons of one outcome that are printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One metric over a data set, as the configured judge sees it: what a fallback judged is counted apart.
+
+    Attributes:
+        mean: of the values, on the metric's own scale; None where nothing was scored.
+        quality: mean quality, 0…1, 1 good; None where nothing was scored, or the scale is open.
+        low: lower end of the 95 % interval of ``quality``.
+        high: upper end.
+        passed: share of the scored with label ``pass``, 0…1; None where there is no label.
+        outcomes: outcome → rows; what was not scored is in no mean.
+        fallback: rows that a fallback judged; in none of the other numbers, but tokens and cost.
+        failed: rows whose evaluation failed; whatever they would have been, they are in no mean.
+        cost_usd: of the rows with a known price; None where none is known.
+    """
+
+    metric: str
+    rows: int
+    scored: int
+    mean: float | None = None
+    quality: float | None = None
+    low: float | None = None
+    high: float | None = None
+    passed: float | None = None
+    direction: str = "higher"
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
+    fallback: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The rows of a scored data set, in the order of the samples and metrics.
+
+    Attributes:
+        rows: one per sample and metric that was come to.
+        samples: how many were come to.
+        bad: records that are not samples.
+        taken_over: rows of an earlier run that were not paid for again.
+        interrupted: whether samples are missing because it was stopped.
+        scales: metric → the scale of its values; its keys are all the metrics.
+        notes: what must be known of the numbers, a sentence each.
+    """
+
+    rows: Sequence[Row]
+    samples: int = 0
+    bad: Sequence[Bad] = ()
+    taken_over: int = 0
+    interrupted: bool = False
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def mean(self, metric: str) -> float | None:
+        """Return the mean of a metric's values, on its own scale; None where nothing was scored.
+
+        Raises:
+            KeyError: no such metric was asked for.
+        """
+        return self.summary(metric).mean
+
+    def summary(self, metric: str) -> Summary:
+        """Return what came of one metric.
+
+        Raises:
+            KeyError: no such metric was asked for.
+        """
+        if metric not in self.scales:
+            raise KeyError(f"{metric!r} was not scored; the metrics are {', '.join(self.scales)}")
+        rows = [row for row in self.rows if row.metric == metric]
+        own = [row for row in rows if row.source is None]
+        return replace(_summary(metric, own, self.scales[metric]), fallback=len(rows) - len(own), **_spent(rows))
+
+    def summaries(self) -> list[Summary]:
+        """Return what came of each metric."""
+        return [self.summary(metric) for metric in self.scales]
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write the rows as JSON lines, whatever the file's ending."""
+        write_rows(path, self.rows, ending=".jsonl")
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the rows as CSV, whatever the file's ending."""
+        write_rows(path, self.rows, ending=".csv")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the summaries and counts as plain values, for another program."""
+        return {
+            "samples": self.samples,
+            "rows": len(self.rows),
+            "taken_over": self.taken_over,
+            "interrupted": self.interrupted,
+            "notes": list(self.notes),
+            "bad": [asdict(bad) for bad in self.bad],
+            "metrics": {summary.metric: asdict(summary) for summary in self.summaries()},
+        }
+
+    def __str__(self) -> str:
+        from spanscore.core.terminal import Terminal
+
+        console = Terminal(width=110, color_system=None)
+        with console.capture() as capture:
+            console.print(self)
+        return capture.get()
+
+    def __rich__(self) -> Any:
+        """Return the table, and below it what a mean alone would hide."""
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(self._table(), *(Text(printable(line)) for line in self._lines()))
+
+    def _table(self) -> Any:
+        from rich.table import Table
+
+        summaries = self.summaries()
+        two = any(_digits(summary.mean) != _digits(summary.quality) for summary in summaries)
+        table = Table(title=format_count(self.samples, "sample"), title_justify="left")
+        table.add_column("metric", overflow="fold")
+        for title in ("mean", *(("quality",) if two else ()), "95 %", "passed", "scored"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for summary in summaries:
+            table.add_row(*_cells(summary, two=two))
+        return table
+
+    def _lines(self) -> list[str]:
+        summaries = self.summaries()
+        lines = [_LOWER] if any(summary.direction == "lower" for summary in summaries) else []
+        lines += self.notes
+        lines += [line for summary in summaries for line in self._reasons(summary)]
+        lines += [f"Not read, {bad}" for bad in self.bad[:_NAMED]]
+        if len(self.bad) > _NAMED:
+            lines.append(f"Not read: {len(self.bad) - _NAMED} more lines.")
+        if self.taken_over:
+            lines.append(f"{format_count(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
+        if self.interrupted:
+            lines.append(f"Interrupted after {format_count(self.samples, 'sample')}: the means are of these.")
+        return [*lines, *self._price()]
+
+    def _reasons(self, summary: Summary) -> list[str]:
+        """Return how often each outcome came, by reason; the last line of an outcome is for all that the others do not tell.
+
+        And how many rows are the configured judge's no more.
+        """
+        metric = summary.metric
+        lines = []
+        for outcome, rows in summary.outcomes.items():
+            why = Counter(
+                row.reason
+                for row in self.rows
+                if (row.metric, row.outcome.value, row.source) == (metric, outcome, None) and row.reason
+            )
+            told = why.most_common(_REASONS)
+            lines += [f"{metric}: {outcome} ×{times}: {reason}" for reason, times in told]
+            rest = rows - sum(times for _, times in told)
+            if rest and outcome != Outcome.SCORED.value:
+                lines.append(f"{metric}: {outcome} ×{rest}" + (", for other reasons" if told else ""))
+        if summary.fallback:
+            lines.append(f"{metric}: {format_count(summary.fallback, 'row')} judged by a fallback, in no mean.")
+        return lines
+
+    def _price(self) -> list[str]:
+        tokens = sum(row.input_tokens for row in self.rows), sum(row.output_tokens for row in self.rows)
+        calls = sum(row.judge_calls for row in self.rows)
+        if not calls:
+            return []
+        cost_usd = known_sum(row.cost_usd for row in self.rows)
+        price = ("" if cost_usd is None else f", {cost_usd:.4f} USD") + (", in all" if self.taken_over else "")
+        cached = sum(row.cached_calls for row in self.rows)
+        asked = format_count(calls, "judge call") + (f", {cached:,} of them answered before" if cached else "")
+        return [f"{asked}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
+
+
+def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
+    values = _known(row.value for row in rows)
+    labels = _known(row.label for row in rows)
+    every = zip(_known(row.quality for row in rows), repeat(1.0), strict=False)  # all were taken
+    quality, low, high = mean_interval(every) or (None, None, None)
+    return Summary(
+        metric=metric,
+        rows=len(rows),
+        scored=len(values),
+        mean=fmean(values) if values else None,
+        quality=quality,
+        low=low,
+        high=high,
+        passed=labels.count("pass") / len(labels) if labels else None,
+        direction=scale.direction,
+        outcomes=dict(Counter(row.outcome.value for row in rows)),
+        failed=sum(row.outcome.failed for row in rows),
+    )
+
+
+def _spent(rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "input_tokens": sum(row.input_tokens for row in rows),
+        "output_tokens": sum(row.output_tokens for row in rows),
+        "cost_usd": known_sum(row.cost_usd for row in rows),
+    }
+
+
+def _known(values: Iterable[T | None]) -> list[T]:
+    return [value for value in values if value is not None]
+
+
+def _cells(summary: Summary, *, two: bool) -> list[str]:
+    ends = "–" if summary.low is None or summary.high is None else f"{summary.low:.2f}…{summary.high:.2f}"
+    arrow = "" if summary.direction == "higher" else " ↓"
+    return [
+        _broken(summary.metric) + arrow,
+        _digits(summary.mean),
+        *([_digits(summary.quality)] if two else []),
+        ends,
+        "–" if summary.passed is None else f"{100 * summary.passed:.0f} %",
+        f"{summary.scored} of {summary.rows}",
+    ]
+
+
+def _broken(name: str) -> str:
+    """Return a long name over lines that end at an underscore: a table of 80 columns would cut it anywhere."""
+    lines = [""]
+    for part in name.split("_"):
+        lines[-1:] = [lines[-1], part] if len(lines[-1]) + len(part) > _WIDEST_NAME else [lines[-1] + part]
+        lines[-1] += "_"
+    return "\n".join(filter(None, lines)).removesuffix("_")
+
+
+def _digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

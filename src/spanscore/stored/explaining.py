@@ -1,0 +1,247 @@
+"""Stored traces → traces that explain themselves: ``spanscore explain`` and ``spanscore.explain``. No judge is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from spanscore import semconv
+from spanscore.capture.scopes import Role
+from spanscore.config.tree import ScorerSettings
+from spanscore.core.codecs.otlp import json_line
+from spanscore.core.codecs.otlp_request import UnreadableRequest, WireSpan, span_data_of
+from spanscore.core.log import type_name
+from spanscore.core.span import NoContent, SpanData
+from spanscore.errors import SampleError
+from spanscore.pipeline.assembly import RootRole
+from spanscore.protocols import Metric
+from spanscore.samples.normalizers.genai import conventional
+from spanscore.stored.traces import GatheredTraces, StoredTrace, take_line
+from spanscore.stored.unit_reading import StoredUnit, UnitReader, reading_settings
+from spanscore.wiring.explained import ExplainedSpan, ExplainedTrace, ExplainedUnit, UnitExplainer
+from spanscore.wiring.from_config import override
+
+__all__ = ["TraceExplainer", "explain"]
+
+_MOST_NAMES: Final = 5
+_NOTHING: Final = NoContent("no content", "")
+_NO_TEXT: Final = (
+    "trace the calls of the model with an instrumentation (OpenTelemetry GenAI, OpenInference, OpenLLMetry …), and have it"
+    f" write content ({semconv.CAPTURE_CONTENT_ENV}=SPAN_ONLY)"
+)
+
+_NO_ROOT: Final = (
+    "send all spans of the trace: a sampler or a filter of the writer or the Collector has dropped one; in spanscore serve,"
+    " units.orphan_wait is how much later it may come"
+)
+
+
+def explain(
+    spans: Iterable[str | bytes | ReadableSpan | WireSpan | StoredTrace],
+    *,
+    config: str | Path | None = None,
+    texts: bool = True,
+    **options: Any,
+) -> list[ExplainedTrace]:
+    """Return an explanation of each trace among the spans: its tree, its units, and what would have them scored.
+
+    No judge is asked, and no scorer is made. ``print`` an explanation for its tree.
+
+    Args:
+        spans: lines of OTLP-JSON (of spans, or of logs with content), ended spans of OpenTelemetry's SDK, or what a store of
+            ``spanscore replay`` yields; mixed, in any order.
+        config: file of a configuration whose keys are in force; None = the defaults are.
+        texts: whether question, answer, contexts and calls have their texts, redacted; else they have their places alone.
+        options: arguments of ``OnlineScorer`` on how spans are read: ``extract``, ``units``, ``capture`` and ``redactor``. They
+            replace the keys of ``config``.
+
+    Returns:
+        One per trace, in the order of their first spans.
+
+    Raises:
+        ConfigurationError: the configuration or an option is wrong.
+        SampleError: a line is not OTLP-JSON, or a span is not valid.
+    """
+    chosen = override(reading_settings(None if config is None else Path(config)), options)
+    explainer = TraceExplainer(chosen, texts=texts)
+    with GatheredTraces() as gathered:
+        for number, span in enumerate(spans, 1):
+            _gather(gathered, span, f"item {number}")
+        return [explainer.trace(trace) for trace in gathered.traces()]
+
+
+def _gather(gathered: GatheredTraces, span: str | bytes | ReadableSpan | WireSpan | StoredTrace, name: str) -> None:
+    if isinstance(span, WireSpan):
+        gathered.add([span])
+    elif isinstance(span, StoredTrace):
+        gathered.add(span.spans)
+    else:
+        line = json_line([span]) if isinstance(span, ReadableSpan) else span
+        encoded = line.encode("utf-8", "replace") if isinstance(line, str) else line
+        for unread in take_line(gathered, name, encoded) if encoded.strip() else ():
+            raise SampleError(f"{unread.name}: {unread.because}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A span of a trace, and how it is claimed.
+
+    Attributes:
+        wire: as it came.
+        data: the same, decoded.
+        role: of its scope.
+        claimed: whether it may be of a unit.
+        by: name of the translation that reads it; None = none does.
+        raised: what a translation raised on it; empty = nothing.
+    """
+
+    wire: WireSpan
+    data: SpanData
+    role: Role
+    claimed: bool
+    by: str | None
+    raised: str
+
+    @property
+    def note(self) -> str:
+        """Why it is not read; empty if it is, or if it has no content under other names."""
+        if self.role is Role.OURS:
+            return "an evaluation"
+        if self.role is Role.IGNORED:
+            return "ignored"
+        return self.raised or ("unknown writer" if self.by is None and _other_names(self.data) else "")
+
+
+class TraceExplainer:
+    """Explains one trace after the other. One thread.
+
+    Args:
+        settings: which spans are read, and how.
+        metrics: whose fields are looked for; empty = question and answer alone.
+        texts: whether parts have their texts.
+
+    Attributes:
+        reader: makes the units.
+    """
+
+    def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
+        self.reader = UnitReader(settings)
+        self._unit_explainer = UnitExplainer(settings, metrics, texts=texts)
+        self._ignored = tuple(settings.units.ignore_scopes)
+
+    def trace(self, trace: StoredTrace) -> ExplainedTrace:
+        """Return a whole trace with its explanation."""
+        seen = {entry.data.span_id: entry for entry in sorted(self._seen(trace), key=lambda entry: entry.data.start_ns)}
+        stored = self.reader.units(trace)
+        members = {span.span_id: (span, entry.unit.key) for entry in stored for span in entry.unit.spans}
+        spans = list[ExplainedSpan]()
+        for span_id, entry in seen.items():
+            member, root = members.get(span_id, (None, None))
+            spans.append(ExplainedSpan.of(entry.data, entry.by, member, root, entry.note))
+        reason, change = (None, _of_several(stored, seen)) if stored else self._without_unit([*seen.values()])
+        return ExplainedTrace(
+            trace_id=trace.trace_id.hex(),
+            spans=spans,
+            units=[self._unit(entry, seen) for entry in stored],
+            reason=reason,
+            change=[*change],
+        )
+
+    def _seen(self, trace: StoredTrace) -> Iterator[_Seen]:
+        claims = self.reader.claims
+        for wire in {span.span_id: span for span in reversed(trace.spans)}.values():  # the first of two stays
+            try:
+                data = span_data_of(wire)
+            except UnreadableRequest:
+                continue
+            role, claimed = claims.of(wire.origin).role, claims.claims(wire)
+            by, raised = None, ""
+            if claimed and role is not Role.OURS:
+                try:
+                    by = self.reader.translator.reads(data)
+                except Exception as error:  # noqa: BLE001  (a translation of the user's; its message may quote)
+                    raised = f"raised {type_name(error)}"
+            yield _Seen(wire, data, role, claimed, by, raised)
+
+    def _unit(self, stored: StoredUnit, seen: Mapping[int, _Seen]) -> ExplainedUnit:
+        unit = stored.unit
+        raw = {span.span_id: seen[span.span_id].data for span in unit.spans if span.span_id in seen}
+        root = seen.get(unit.key.span_id)
+        return self._unit_explainer.unit(unit, "" if root is None else _above(root, seen), raw)
+
+    # --- why there is no unit ------------------------------------------------------------------------------------------
+
+    def _without_unit(self, seen: Sequence[_Seen]) -> tuple[str, list[str]]:
+        """Return why a trace makes no unit, and what would have it make some."""
+        others = [entry for entry in seen if entry.role is not Role.OURS]
+        if not others:
+            return "it holds evaluations alone", ["explain the file that has the spans of the application"]
+        reasons = [*self._why_none(others)]
+        if not reasons:
+            names = _listed({entry.data.name for entry in others})
+            return f"no span can hold a question and an answer: {names}", [_NO_TEXT]
+        return "; ".join(reason for reason, _ in reasons), [change for _, changes in reasons for change in changes]
+
+    def _why_none(self, seen: Sequence[_Seen]) -> Iterator[tuple[str, list[str]]]:
+        """Yield the reasons for which spans make no unit, with what changes each."""
+        ignored = {entry.data.scope for entry in seen if entry.role is Role.IGNORED}
+        if ignored:
+            yield f"ignored scopes: {_listed(ignored)}", [*self._of_ignored(ignored)]
+        others = (entry for entry in seen if entry.by is None and entry.role is not Role.IGNORED)
+        unknown = {entry.data.scope: remedy for entry in others if (remedy := _other_names(entry.data))}
+        if unknown:
+            changes = [f"{scope}: {remedy}" for scope, remedy in sorted(unknown.items())]
+            yield f"unknown writer: {_listed(unknown)}", changes
+        if top := self._orphan(seen):
+            yield f"the root is not there: a span is missing above {top.data.name}", [_NO_ROOT]
+
+    def _orphan(self, seen: Sequence[_Seen]) -> _Seen | None:
+        """Return a span that is of a unit whose root never came; None if there is none."""
+        here = {entry.wire.span_id for entry in seen}
+        tops = (entry for entry in seen if entry.by and entry.wire.parent_id and entry.wire.parent_id not in here)
+        return next((entry for entry in tops if self.reader.claims.role(entry.wire) is not RootRole.NEVER), None)
+
+    def _of_ignored(self, scopes: Iterable[str]) -> Iterator[str]:
+        unheard = self.reader.claims.unheard
+        for scope in sorted(scopes):
+            if scope.startswith(self._ignored):
+                yield f"units.ignore_scopes leaves out {scope}: take it from there"
+            else:
+                yield f"units.ignore_scopes: [{unheard.get(scope, semconv.CAPTURE_SCOPE)}] has {scope} read in its place"
+
+
+def _other_names(span: SpanData) -> str:
+    """Return what to do about texts under names that no translation reads; empty if the span has none."""
+    lacking = conventional(span, nothing=lambda: _NOTHING).no_content
+    return "" if lacking is None else lacking.hint
+
+
+def _above(root: _Seen, seen: Mapping[int, _Seen]) -> str:
+    """Return a clause on the parent of a root."""
+    if root.wire.parent_is_remote:
+        return "its parent is in another process"
+    above = seen.get(root.data.parent_id or 0)
+    if above is None:
+        return "its parent is not among these spans"
+    return "it began when the run above it had ended" if above.by else "no span above it is read"
+
+
+def _of_several(stored: Sequence[StoredUnit], seen: Mapping[int, _Seen]) -> Iterator[str]:
+    """Yield how several units of a trace are made one: by the scope of a span of the application above all of them."""
+    tops = [
+        entry
+        for entry in seen.values()
+        if entry.data.parent_id not in seen and entry.role is Role.UNKNOWN and not entry.claimed
+    ]
+    if len(stored) > 1 and len(tops) == 1:
+        top = tops[0].data
+        yield f"units.scopes: [{top.scope}] makes one unit of these {len(stored)}, with {top.name} as its root"
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = sorted(name or "no scope" for name in names)
+    return ", ".join(known[:_MOST_NAMES]) + (" …" if len(known) > _MOST_NAMES else "")

@@ -1,0 +1,264 @@
+"""Stored spans in any order → whole traces; files of OTLP-JSON lines are one such store."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple, Protocol
+
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore.core.codecs.otlp_request import (
+    Origin,
+    UnreadableRequest,
+    WireSpan,
+    from_json,
+    logs_from_json,
+    request_of,
+    taken_apart,
+)
+from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs, event_bytes
+from spanscore.errors import ConfigurationError
+
+__all__ = ["GatheredTraces", "OtlpFiles", "StoredTrace", "TraceStore", "Unread", "take_line"]
+
+# --- stored ---------------------------------------------------------------------------------------------------------
+
+# What every store gives: whole traces, and what of it could not be had.
+
+
+class StoredTrace(NamedTuple):
+    """All that a store has of one trace.
+
+    Attributes:
+        trace_id: 16 bytes.
+        spans: valid ones, in any order; a store may have one twice.
+    """
+
+    trace_id: bytes
+    spans: Sequence[WireSpan]
+
+
+class Unread(NamedTuple):
+    """Something that could not be read, and was passed over.
+
+    Attributes:
+        name: of it: a trace's id, a line of a file, a stretch of time.
+        because: why, without content.
+    """
+
+    name: str
+    because: str
+
+
+class TraceStore(Protocol):
+    """Reads a store once, from the beginning. Blocks; one thread.
+
+    Attributes:
+        lost: what the store does not keep of a span, and what that means here, a sentence each; empty while nothing is known.
+    """
+
+    lost: Sequence[str]
+
+    def traces(self) -> Iterator[StoredTrace | Unread]:
+        """Yield each trace once, whole.
+
+        Raises:
+            ConfigurationError: there is no such store, or it refuses. Raised when the first trace is asked for.
+        """
+
+
+# --- gathering ------------------------------------------------------------------------------------------------------
+
+# GatheredTraces: spans in any order → whole traces, in bounded memory.
+#
+# What is more than the bound goes to files of a temporary folder, by a hash of its trace: each of these is small enough to be
+# read as a whole. They hold what the spans hold, for their owner alone, and are removed at the end.
+
+_MOST_BYTES: Final = 64_000_000
+"""Of spans in memory; with what Python takes beside them some 100 MB."""
+_PARTS: Final = 256
+_SPAN_BYTES: Final = 400
+"""What a span takes beside its own bytes."""
+_LENGTH: Final = Struct(">Q")
+_LOG_RECORD: Final = "spanscore.log_record"
+_FRAGMENT: Final = Origin(b"", InstrumentationScope(name=_LOG_RECORD).SerializeToString(), _LOG_RECORD)
+
+
+class GatheredTraces:
+    """Spans by trace. A context manager: at its end nothing is left on the disk.
+
+    Args:
+        most_bytes: of spans that are kept in memory.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._spans: dict[bytes, list[WireSpan]] = {}
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> GatheredTraces:
+        """Return it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what is on the disk."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def add(self, spans: Iterable[WireSpan]) -> None:
+        """Take spans in."""
+        for span in spans:
+            self._spans.setdefault(span.trace_id, []).append(span)
+            self._bytes += len(span.raw) + _SPAN_BYTES
+        if self._bytes > self._most_bytes:
+            self._put_away()
+
+    def add_logs(self, records: Iterable[ContentRecord]) -> None:
+        """Take content in that stands in log records, for spans that came, or will."""
+        self.add([_fragment(record) for record in records])
+
+    def traces(self) -> Iterator[StoredTrace]:
+        """Yield each trace once, in the order of their first spans; where some are on the disk, of those of one file."""
+        if self._folder is None:
+            yield from _each(self._spans)
+            return
+        self._put_away()
+        for file in sorted(Path(self._folder.name).iterdir()):
+            spans: dict[bytes, list[WireSpan]] = {}
+            for span in _read(file):
+                spans.setdefault(span.trace_id, []).append(span)
+            file.unlink()
+            yield from _each(spans)
+
+    def _put_away(self) -> None:
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="spanscore-replay-")  # of mode 0700
+        parts: dict[int, list[WireSpan]] = defaultdict(list)
+        for trace_id, spans in self._spans.items():
+            parts[hash(trace_id) % _PARTS] += spans
+        for part, spans in parts.items():
+            request = request_of((span.origin, span.raw) for span in spans)
+            with (Path(self._folder.name) / f"{part:03}").open("ab") as file:
+                file.write(_LENGTH.pack(len(request)) + request)
+        self._spans, self._bytes = {}, 0
+
+
+def _each(spans: dict[bytes, list[WireSpan]]) -> Iterator[StoredTrace]:
+    for trace_id in [*spans]:
+        if whole := _joined(spans.pop(trace_id)):
+            yield StoredTrace(trace_id, whole)
+
+
+def _fragment(record: ContentRecord) -> WireSpan:
+    """Return a record as a span that has its ids and its event alone, so that it is gathered, and put away, as spans are."""
+    trace_id, span_id = record.ids[0].to_bytes(16), record.ids[1].to_bytes(8)
+    ids = Span(trace_id=trace_id, span_id=span_id, name=_LOG_RECORD, start_time_unix_nano=1, end_time_unix_nano=1)
+    return WireSpan(trace_id, span_id, b"", False, ids.SerializeToString() + event_bytes(record.event), _FRAGMENT)
+
+
+def _joined(spans: list[WireSpan]) -> list[WireSpan]:
+    """Return the spans of a trace, each with the events that came in log records."""
+    records = [span for span in spans if span.origin.scope_name == _LOG_RECORD]
+    if not records:
+        return spans
+    events: dict[bytes, bytes] = defaultdict(bytes)
+    for record in records:
+        events[record.span_id] += Span(events=Span.FromString(record.raw).events).SerializeToString()
+    whole = [span for span in spans if span.origin.scope_name != _LOG_RECORD]
+    return [span._replace(raw=span.raw + events[span.span_id]) if span.span_id in events else span for span in whole]
+
+
+def _read(file: Path) -> Iterator[WireSpan]:
+    with file.open("rb") as opened:
+        while length := opened.read(_LENGTH.size):
+            yield from taken_apart(opened.read(_LENGTH.unpack(length)[0])).spans
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+# OtlpFiles: files of OTLP-JSON lines, as the Collector's ``file`` exporter writes and rotates them → whole traces.
+
+_LOGS: Final = b'"resourceLogs"'
+_ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
+
+
+class OtlpFiles:
+    """A file, or all of a folder: a trace may be spread over them. Whatever a line has no use for is passed over and named.
+
+    Args:
+        path: of the file or folder.
+        most_bytes: of spans in memory; what is more waits on the disk.
+
+    Raises:
+        ConfigurationError: there is nothing to read.
+    """
+
+    lost: Sequence[str] = ()
+
+    def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
+        self._files = _files_of(path)
+        self._most_bytes = most_bytes
+
+    def traces(self) -> Iterator[StoredTrace | Unread]:
+        """Read all, then yield each trace once."""
+        bound = {} if self._most_bytes is None else {"most_bytes": self._most_bytes}
+        with GatheredTraces(**bound) as gathered:
+            for file in self._files:
+                yield from _read_into(gathered, file)
+            yield from gathered.traces()
+
+
+def _files_of(path: Path) -> Sequence[Path]:
+    if not path.is_dir():
+        if not path.is_file():
+            raise ConfigurationError(
+                f"{path} is no file or folder; a source is one, or jaeger:http://host:16686?service=NAME, or "
+                "tempo:http://host:3200?q={…}"
+            )
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS) and file.is_file())
+    if not files:
+        raise ConfigurationError(f"{path} holds no file that ends with {', '.join(_ENDINGS)}")
+    return files
+
+
+def _read_into(gathered: GatheredTraces, file: Path) -> Iterator[Unread]:
+    number = 0
+    try:
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield from take_line(gathered, f"{file.name} line {number}", line)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        yield Unread(f"{file.name} after line {number}", "the compressed file is damaged or not whole")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def take_line(gathered: GatheredTraces, name: str, line: bytes) -> Iterator[Unread]:
+    """Take in the spans, or the log records, of one line of OTLP-JSON; yield what of it cannot be read.
+
+    Args:
+        gathered: gets them.
+        name: of the line, for what cannot be read.
+        line: one export request.
+    """
+    try:
+        if _LOGS in line:
+            gathered.add_logs(content_in_logs(logs_from_json(line)))
+            return
+        taken = taken_apart(from_json(line))
+    except UnreadableRequest as error:
+        yield Unread(name, f"no OTLP trace request ({error.because})")
+        return
+    gathered.add(taken.spans)
+    for because, spans in taken.rejected.items():
+        yield Unread(name, f"{spans:,} spans with {because}" if spans > 1 else because)

@@ -1,0 +1,83 @@
+"""Units are handed over at the pace that is asked for, and while few are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.core.codecs.requests import make_span, sent
+from tests.live import Grounded
+
+from spanscore.config.tree import ScorerSettings
+from spanscore.core.codecs.otlp_request import taken_apart
+from spanscore.core.job import Decision
+from spanscore.core.span import Unit
+from spanscore.stored.replay import Replay, ReplayBounds, ReplayTally
+from spanscore.stored.traces import StoredTrace
+from spanscore.stored.unit_reading import UnitReader
+
+
+class Store:
+    """Holds so many traces of one unit each."""
+
+    lost: Sequence[str] = ()
+
+    def __init__(self, traces: int) -> None:
+        self._traces = traces
+
+    def traces(self) -> Iterator[StoredTrace]:
+        for number in range(1, self._traces + 1):
+            trace_id = number.to_bytes(16)
+            root = make_span(trace_id=trace_id, parent_span_id=b"")
+            yield StoredTrace(trace_id, taken_apart(sent(root.SerializeToString())).spans)
+
+
+class Door:
+    """Takes every unit; each is settled when somebody waits."""
+
+    def __init__(self) -> None:
+        self.metrics = [Grounded()]
+        self.under_way = self.most = 0
+        self.came: list[Unit] = []
+
+    def decisions(self, unit: Unit) -> Mapping[str, Decision]:
+        return {"grounded": Decision(True, 1.0, 0)}
+
+    def put(self, unit: Unit) -> None:
+        self.came.append(unit)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+
+
+def replay(door: Door, units: int, **bounds: Any) -> list[float]:
+    """Hand so many units over; return how long was waited each time, by a clock that only waiting moves."""
+    now_s, waited = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        now_s[0] += seconds
+        door.under_way = max(0, door.under_way - 1)
+
+    reader, tally = UnitReader(ScorerSettings()), ReplayTally()
+    made: Any = door
+    Replay(Store(units), reader, made, ReplayBounds(**bounds), tally=tally, clock=lambda: now_s[0], sleep=sleep).score()
+    return waited
+
+
+def test_so_many_a_second_and_no_more() -> None:
+    door = Door()
+
+    waited = replay(door, 21, per_second=10.0)
+
+    assert len(door.came) == 21
+    assert sum(wait for wait in waited if wait > 0.05) == pytest.approx(2.0)
+
+
+def test_who_hands_over_waits_while_many_are_under_way() -> None:
+    door = Door()
+
+    replay(door, 300)
+
+    assert (len(door.came), door.under_way) == (300, 0)
+    assert 0 < door.most <= 129
