@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from spanscore import OnlineScorer
 from spanscore.config.reading import read_settings
 from spanscore.core.codecs.otlp_request import taken_apart
-from spanscore.service.topic import Topic
+from spanscore.service.kafka_topic import Topic
 
 UNITS = (1_000, 2_000, 4_000, 8_000)
 SPANS = 50

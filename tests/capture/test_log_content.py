@@ -31,7 +31,7 @@ from spanscore.capture.log_content import LogContent
 from spanscore.config import Units
 from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs
 from spanscore.metrics import Finding
-from spanscore.service.door import LOGS, Door, ExportRequest
+from spanscore.service.otlp_endpoint import LOGS, Door, ExportRequest
 
 GENAI = "opentelemetry.instrumentation.openai_v2"
 OPENINFERENCE = "openinference.instrumentation.langchain"

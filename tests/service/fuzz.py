@@ -12,7 +12,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from spanscore.service.door import GZIP, LOGS, METRICS, TRACES, ExportRequest
+from spanscore.service.otlp_endpoint import GZIP, LOGS, METRICS, TRACES, ExportRequest
 
 __all__ = ["a_bad_request"]
 

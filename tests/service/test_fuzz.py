@@ -22,8 +22,8 @@ from tests.service.metrics import Answered
 from spanscore import OnlineScorer
 from spanscore.config import Units
 from spanscore.core.codecs.otlp_request import Taken
-from spanscore.service.answers import JSON, Answer
-from spanscore.service.door import Door, ExportRequest
+from spanscore.service.otlp_endpoint import Door, ExportRequest
+from spanscore.service.requests import JSON, Answer
 
 DEFINED = {200, 400, 404, 413}
 ROOM = 64 * 2**20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spanscore.service.guard import BearerToken
+from spanscore.service.auth import BearerToken
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from functools import partial
 
 import pytest
 
-from spanscore.service import limits, zlib_ng
-from spanscore.service.limits import NotCompressedError, TooLargeError, gunzipped
+from spanscore.service import requests as limits
+from spanscore.service import zlib_ng
+from spanscore.service.requests import NotCompressedError, TooLargeError, gunzipped
 
 compress = partial(gzip.compress, mtime=0)  # the same in every process that collects the tests
 LONG = bytes(range(256)) * 1_000

@@ -24,11 +24,9 @@ from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, l
 
 from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
-from spanscore.service.answers import Answer, accepted
-from spanscore.service.door import GZIP, SMALL, TRACES, Door, ExportRequest
-from spanscore.service.http import answered
-from spanscore.service.limits import NotCompressedError, gunzipped
 from spanscore.service.listeners import stop_s_of
+from spanscore.service.otlp_endpoint import GZIP, SMALL, TRACES, Door, ExportRequest, answered
+from spanscore.service.requests import Answer, NotCompressedError, accepted, gunzipped
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
@@ -178,7 +176,7 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
         inside.discard(get_ident())
         return b""
 
-    monkeypatch.setattr("spanscore.service.limits.gunzipped", slow)
+    monkeypatch.setattr("spanscore.service.requests.gunzipped", slow)
     door = Door(Taker(), inflated=1_000)  # type: ignore[arg-type]
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(door.traces, bytes(100_000), encoding="gzip") for _ in range(8)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanscore.service.offsets import PartitionOffsets, ranges_in, ranges_of
+from spanscore.service.kafka_topic import PartitionOffsets, ranges_in, ranges_of
 
 
 def test_the_oldest_open_trace_holds_back_all_after_it() -> None:

@@ -21,9 +21,9 @@ from spanscore.capture.otlp.requests import Exit, Looked
 from spanscore.config.serving import ForwardSettings
 from spanscore.core.codecs.otlp_request import Taken, WireSpan, from_json, taken_apart
 from spanscore.outputs.exporters import send_by_default_to
-from spanscore.service.answers import JSON, PROTOBUF, Answer
-from spanscore.service.door import GZIP, ExportRequest
+from spanscore.service.otlp_endpoint import GZIP, ExportRequest
 from spanscore.service.proxy import Proxy
+from spanscore.service.requests import JSON, PROTOBUF, Answer
 
 PARTLY = ExportTraceServiceResponse(
     partial_success=ExportTracePartialSuccess(rejected_spans=2, error_message="no")

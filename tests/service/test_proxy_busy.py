@@ -8,8 +8,8 @@ import pytest
 from tests.service.listening import Running, a_request, listening
 
 from spanscore.core.codecs.otlp_request import Taken
-from spanscore.service.answers import Answer, accepted
-from spanscore.service.door import ExportRequest
+from spanscore.service.otlp_endpoint import ExportRequest
+from spanscore.service.requests import Answer, accepted
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 THREADS = 32

@@ -8,7 +8,7 @@ from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
 from spanscore.config.serving import ForwardSettings
-from spanscore.service.forward import Forwarder
+from spanscore.service.proxy import Forwarder
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from spanscore.capture.otlp.requests import HeldWireSpan
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, request_of
 from spanscore.durable.outbox import BATCH, BATCH_BYTES, Outbox, OutboxCounts
 from spanscore.outputs.otlp_client import BackendAnswer
-from spanscore.service.answers import PROTOBUF
-from spanscore.service.courier import Courier
+from spanscore.service.proxy import Courier
+from spanscore.service.requests import PROTOBUF
 
 ORIGIN = Origin(b"", b"", "app")
 NO_HEADERS: Mapping[str, str] = {}

@@ -5,7 +5,7 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from spanscore.core.codecs.otlp_request import taken_apart
-from spanscore.service.split import rest_of
+from spanscore.service.proxy import rest_of
 
 UNKNOWN = b"\xfa\x3e\x03new"
 """Field 1007, of a message from a later OTLP."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from spanscore.service.read_deadline import ReadDeadline, TaskDeadline
+from spanscore.service.requests import ReadDeadline, TaskDeadline
 
 SOON, NEVER = 0.01, 3_600.0
 

@@ -32,7 +32,7 @@ from tests.service.test_serve import asked
 from spanscore import semconv
 from spanscore.capture.otlp.external_scores import ExternalScores
 from spanscore.core.job import ExternalCount
-from spanscore.service.answers import Answer, accepted, refusal
+from spanscore.service.requests import Answer, accepted, refusal
 
 LOGS = "/v1/logs"
 EXPORT_LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"

@@ -9,7 +9,7 @@ from tests.capture.otlp.builders import taken
 from tests.capture.otlp.test_units import S, Served, agent, tool
 
 from spanscore.core.codecs.otlp_request import request_of
-from spanscore.service.topic import Topic
+from spanscore.service.kafka_topic import Topic
 
 
 def a_message(trace: int) -> bytes:

@@ -16,8 +16,8 @@ from tests.topic.worker import Worker, configured, working
 
 from spanscore.config.reading import read_settings
 from spanscore.errors import SourceUnavailable
-from spanscore.service.commit_note import CommitNote
 from spanscore.service.confluent_kafka_member import GroupMember, Hearing
+from spanscore.service.kafka_topic import CommitNote
 
 pytestmark = pytest.mark.server
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from spanscore.config.durable import KafkaSettings, ValueInFile, confluent_config
 from spanscore.config.kinds import duration
 from spanscore.errors import ConfigurationError, SourceUnavailable
-from spanscore.service.commit_note import CommitNote
+from spanscore.service.kafka_topic import CommitNote
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition

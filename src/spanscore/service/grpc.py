@@ -15,11 +15,9 @@ import grpc
 
 from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
-from spanscore.service.door import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door, ExportRequest
-from spanscore.service.guard import BearerToken
-from spanscore.service.http import answered
-from spanscore.service.limits import GZIP_MAGIC, READ_S, STOP_S
-from spanscore.service.read_deadline import TaskDeadline
+from spanscore.service.auth import BearerToken
+from spanscore.service.otlp_endpoint import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door, ExportRequest, answered
+from spanscore.service.requests import GZIP_MAGIC, READ_S, STOP_S, TaskDeadline
 
 __all__ = ["GrpcListener"]
 

@@ -25,11 +25,10 @@ from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
 from spanscore.errors import MissingExtraError, SourceUnavailable
 from spanscore.outputs.aggregates import Point
 from spanscore.scorer import OnlineScorer
-from spanscore.service.commit_note import CommitNote, fingerprint_of
 from spanscore.service.confluent_kafka_logs import LogsTopic
 from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Hearing, Trouble
+from spanscore.service.kafka_topic import CommitNote, Left, Topic, fingerprint_of
 from spanscore.service.rekeyed_topic import RekeyedTopic
-from spanscore.service.topic import Left, Topic
 from spanscore.service.worker_plan import is_keyed_by_conversation
 
 __all__ = ["KafkaSource"]

@@ -12,12 +12,11 @@ from typing import Final
 from spanscore.config.serving import ListenAddress, ServeSettings
 from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
-from spanscore.service.door import Door
+from spanscore.service.auth import certificate, token_of
 from spanscore.service.grpc import GrpcListener
-from spanscore.service.guard import certificate, token_of
-from spanscore.service.http import OtlpHttp
-from spanscore.service.limits import READ_S, STOP_S
+from spanscore.service.otlp_endpoint import Door, OtlpHttp
 from spanscore.service.plan import addresses
+from spanscore.service.requests import READ_S, STOP_S
 from spanscore.service.uvicorn_server import HttpListener, loop_factory
 
 __all__ = ["Listeners", "stop_s_of"]

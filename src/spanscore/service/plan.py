@@ -11,7 +11,7 @@ from spanscore import semconv
 from spanscore.config.serving import ListenAddress, ServeSettings, listen_address
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.outputs.exporters import own_endpoints
-from spanscore.service.guard import certificate, token_of
+from spanscore.service.auth import certificate, token_of
 
 __all__ = ["addresses", "mode_told", "problems", "refuse_own_endpoint", "told"]
 

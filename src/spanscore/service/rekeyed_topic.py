@@ -24,8 +24,7 @@ from spanscore.core.codecs.text import as_text
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
-from spanscore.service.offsets import PartitionOffsets
-from spanscore.service.topic import Left, read_message
+from spanscore.service.kafka_topic import Left, PartitionOffsets, read_message
 
 __all__ = ["RekeyedTopic"]
 

@@ -18,9 +18,9 @@ from spanscore.config.units import Units
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer
-from spanscore.service.door import Door
-from spanscore.service.guard import token_of
+from spanscore.service.auth import token_of
 from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
+from spanscore.service.otlp_endpoint import Door
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: Units, say: Say) 
 
     def started(signals: Signals) -> None:
         open_pages(scorer, signals, lambda: _unready(door))
-        for line in (*_listening(listeners, chosen), mode_told(chosen), *scores_told(scorer)):
+        for line in (*_listener_lines(listeners, chosen), mode_told(chosen), *scores_told(scorer)):
             say(line)
 
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
@@ -121,7 +121,7 @@ def _unready(door: Door) -> str:
     return "units.bytes are full" if door.overloaded() == "bytes" else ""
 
 
-def _listening(listeners: Listeners, chosen: ServeSettings) -> Iterator[str]:
+def _listener_lines(listeners: Listeners, chosen: ServeSettings) -> Iterator[str]:
     scheme = "plain text" if chosen.tls is None else "TLS"
     return (f"{_NAMES[name]} on {address} ({scheme})" for name, address in listeners.where.items())
 

@@ -18,9 +18,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from spanscore.config.serving import TlsSettings
-from spanscore.service.guard import BearerToken
-from spanscore.service.limits import FIRST_BYTE_S, READ_S, STOP_S
-from spanscore.service.read_deadline import ReadDeadline
+from spanscore.service.auth import BearerToken
+from spanscore.service.requests import FIRST_BYTE_S, READ_S, STOP_S, ReadDeadline
 
 __all__ = ["HttpListener", "loop_factory"]
 

@@ -19,8 +19,7 @@ from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError, SourceUnavailable
 from spanscore.scorer import OnlineScorer
 from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
-from spanscore.service.source import StreamSource
-from spanscore.service.worker_plan import problems, spool_of
+from spanscore.service.worker_plan import StreamSource, problems, spool_of
 from spanscore.wiring.spool import spool_of as file_of
 
 __all__ = ["checked", "environment_of", "wait_for_disk", "worker"]

@@ -17,7 +17,7 @@ from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.core.job import Decision
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
-from spanscore.service.door import TRACES, Door, ExportRequest
+from spanscore.service.otlp_endpoint import TRACES, Door, ExportRequest
 from spanscore.service.proxy import Proxy
 
 ENDLESS = Units(idle_timeout=3_600)

@@ -1,18 +1,12 @@
-"""Topic: the partitions that a worker reads, between who reads messages and the scorer: what is taken, settled, handed on.
-
-    read ─▶ taken apart ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
-                                                                     ├ in a spool: durable ──────────────▶ committed
-                                                                     └ the partition goes: handed over, uncommitted
-
-It knows nothing of Kafka: offsets are numbers that grow. One thread reads and calls it; what is open is looked at on the span
-thread, to which the offsets belong.
-"""
+"""Topic: the partitions that a worker reads, and the offsets up to which all is settled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
+from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, Self
 
 from spanscore.capture.otlp.requests import DoorCounts, StreamRead
@@ -21,11 +15,175 @@ from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, taken_a
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
-from spanscore.protocols import DurableQueue
-from spanscore.service.offsets import PartitionOffsets
+from spanscore.protocols import DurableQueue, Metric
 from spanscore.wiring.build import Line
 
-__all__ = ["Left", "Topic", "read_message"]
+__all__ = [
+    "CommitNote",
+    "Left",
+    "PartitionOffsets",
+    "Topic",
+    "fingerprint_of",
+    "ranges_in",
+    "ranges_of",
+    "read_message",
+]
+
+# --- offsets --------------------------------------------------------------------------------------------------------
+
+# PartitionOffsets: messages read from one partition, in their order → up to where all of them are settled.
+#
+# A message is settled when no trace of it is open any more. What is committed is the oldest that is not: a process that dies
+# loses nothing, and the next one reads again what came after it. Where a partition is handed on in good order, the commit's
+# metadata say which of those are settled all the same, as in Confluent's Parallel Consumer, and they are not scored twice.
+
+_LONGEST: Final = 3_000
+"""Characters of ranges: the broker takes 4,096 bytes of metadata. What does not fit is read again."""
+_MOST: Final = 1_000_000
+"""Offsets that ranges may tell: anybody of the group may have written them."""
+
+
+class PartitionOffsets:
+    """The messages of one partition that were read and are not known to be settled. Owned by one thread.
+
+    Attributes:
+        position: the offset after the last message that was read; None = none was.
+    """
+
+    def __init__(self) -> None:
+        self._open: deque[tuple[int, Collection[bytes], int]] = deque()
+        self.position: int | None = None
+
+    def __len__(self) -> int:
+        """Messages that are not known to be settled."""
+        return len(self._open)
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """When the oldest that is not known to be settled was written; None = all are. Any thread."""
+        waiting = self._open
+        try:
+            return waiting[0][2]
+        except IndexError:
+            return None
+
+    def read(self, offset: int, traces: Collection[bytes], log_ns: int) -> None:
+        """Note a message; offsets come in their order, and may leave some out.
+
+        Args:
+            offset: its own.
+            traces: of which it has spans; none = it is settled with those before it.
+            log_ns: when it was written.
+        """
+        self._open.append((offset, traces, log_ns))
+        self.position = offset + 1
+
+    def advance(self, is_open: Callable[[bytes], bool]) -> int | None:
+        """Forget what is settled at the front, and return the offset that may be committed; None = nothing was read.
+
+        Each message is forgotten once, and only the first that stays is looked at again: O(1) for each that is read.
+
+        Args:
+            is_open: whether something of a trace is to come.
+        """
+        waiting = self._open
+        while waiting and not any(map(is_open, waiting[0][1])):
+            waiting.popleft()
+        return waiting[0][0] if waiting else self.position
+
+    def settled_beyond(self, is_open: Callable[[bytes], bool]) -> list[int]:
+        """Return the offsets of settled messages that a commit would not tell, in their order."""
+        return [offset for offset, traces, _ in self._open if not any(map(is_open, traces))]
+
+    def traces(self) -> set[bytes]:
+        """Return the traces of all messages that are not settled."""
+        return {trace for _, traces, _ in self._open for trace in traces}
+
+
+def ranges_of(offsets: Collection[int], base: int) -> str:
+    """Return ascending offsets as ``0-4,7``, from a base; of too many, the first."""
+    told = ",".join(
+        f"{first - base}-{last - base}" if first < last else f"{first - base}" for first, last in _runs(offsets)
+    )
+    return told if len(told) <= _LONGEST else told[:_LONGEST].rpartition(",")[0]
+
+
+def ranges_in(text: str, base: int) -> set[int]:
+    """Return the offsets that such a text tells; none of one that is none."""
+    found = set[int]()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdigit() and (last.isdigit() or not last)):
+            return set()
+        if len(found) + int(last or first) - int(first) >= _MOST:
+            return set()
+        found.update(range(base + int(first), base + int(last or first) + 1))
+    return found
+
+
+def _runs(offsets: Collection[int]) -> Iterator[tuple[int, int]]:
+    first = last = None
+    for offset in offsets:
+        if first is None or last is None:
+            first = last = offset
+        elif offset == last + 1:
+            last = offset
+        else:
+            yield first, last
+            first = last = offset
+    if first is not None and last is not None:
+        yield first, last
+
+
+# --- commit note ----------------------------------------------------------------------------------------------------
+
+# CommitNote: what the metadata of a commit tell the next worker of a partition: ``spanscore 1 <configuration> <ranges>``.
+
+_KIND: Final = "spanscore"
+_VERSION: Final = "1"
+
+
+class CommitNote(NamedTuple):
+    """One note.
+
+    Attributes:
+        configuration: fingerprint of the metrics by which the partition was read; empty = not known.
+        settled: offsets behind the committed one that are settled.
+    """
+
+    configuration: str
+    settled: Collection[int] = ()
+
+    def text(self, offset: int) -> str:
+        """Return it as metadata of a commit of that offset; fewer than 4,096 bytes."""
+        return f"{_KIND} {_VERSION} {self.configuration} {ranges_of(self.settled, offset)}"
+
+    @classmethod
+    def of(cls, text: str | None, offset: int) -> Self:
+        """Return what the metadata of a commit of that offset tell; nothing where they are another's, or of another version."""
+        words = (text or "").split(" ")
+        if len(words) != len(cls._fields) + 2 or words[:2] != [_KIND, _VERSION]:
+            return cls("")
+        return cls(words[2], ranges_in(words[3], offset))
+
+
+def fingerprint_of(metrics: Iterable[Metric]) -> str:
+    """Return what tells configurations apart whose scores are not the same: 8 hex digits of names and versions."""
+    told = sorted(f"{metric.name} {metric.version}" for metric in metrics)
+    return blake2b("\n".join(told).encode(), digest_size=4).hexdigest()
+
+
+# --- topic ----------------------------------------------------------------------------------------------------------
+
+# Topic: the partitions that a worker reads, between who reads messages and the scorer: what is taken, settled, handed on.
+#
+#     read ─▶ taken apart ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
+#                                                                      ├ in a spool: durable ──────────────▶ committed
+#                                                                      └ the partition goes: handed over, uncommitted
+#
+# It knows nothing of Kafka: offsets are numbers that grow. One thread reads and calls it; what is open is looked at on the
+# span
+# thread, to which the offsets belong.
 
 _ROOM: Final = 2
 """Reading goes on when half of the queue is free again."""
