@@ -24,9 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 try:
-    from spanscore.demo.chain import handbook_chain
-    from spanscore.demo.library import Handbook
-    from spanscore.demo.offline_model import OfflineModel
+    from spanscore.testing.demo.application import Handbook, OfflineModel, handbook_chain
 except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: pip install -e '.[demo]'") from None
 

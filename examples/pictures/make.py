@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from rich.text import Text
 from tests.servers import chromium, phoenix
 
-from spanscore.demo.show import svg
 from spanscore.semconv import SCORE
+from spanscore.testing.demo.show import svg
 
 HERE = Path(__file__).parent
 README = HERE.parents[1] / "README.md"

@@ -13,7 +13,7 @@ from subprocess import PIPE
 from urllib.request import urlopen
 
 from spanscore.core.codecs.otlp import read_spans
-from spanscore.demo.results import results
+from spanscore.testing.demo.show import results
 
 ALONE = """
 import socket, sys

@@ -18,7 +18,7 @@ from spanscore.cli._to_be_written import refuse_unwritable
 from spanscore.errors import ConfigurationError, writing
 
 if TYPE_CHECKING:
-    from spanscore.demo.run import Played, Tally
+    from spanscore.testing.demo.run import Played, Tally
 
 __all__ = ["demo"]
 
@@ -72,12 +72,10 @@ def demo(
     from spanscore.core.codecs.otlp import json_line
     from spanscore.core.codecs.sdk import span_data
     from spanscore.core.terminal import Terminal
-    from spanscore.demo.results import results
-    from spanscore.demo.run import Demo, DemoOptions
-    from spanscore.demo.show import overview
-    from spanscore.demo.show import svg as picture
-    from spanscore.demo.summary import summary
     from spanscore.report import write
+    from spanscore.testing.demo.run import Demo, DemoOptions
+    from spanscore.testing.demo.show import overview, results, summary
+    from spanscore.testing.demo.show import svg as picture
 
     options = DemoOptions(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
     with Demo(options) as playing:

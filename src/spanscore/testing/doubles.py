@@ -1,16 +1,157 @@
-"""ScriptedJudge and ScriptedEmbeddings: answers written beforehand, for tests without a model."""
+"""Doubles and builders: judges, embeddings, clock, sink, spans, units, scores, and metrics by name."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
-from spanscore.core.prompt import Prompt, Reply
-from spanscore.errors import JudgeError
+from pydantic import BaseModel
 
-__all__ = ["ScriptedEmbeddings", "ScriptedJudge"]
+from spanscore import semconv
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
+from spanscore.core.span import SpanData, Unit, UnitKey
+from spanscore.errors import JudgeError
+from spanscore.judges.build import shared_judge
+from spanscore.metrics.catalog.registry import create
+from spanscore.metrics.faithfulness_with_hhem import judged_pairs
+from spanscore.metrics.kit.base import BaseMetric
+from spanscore.protocols import Metric
+
+__all__ = [
+    "ManualClock",
+    "MemorySink",
+    "ScriptedEmbeddings",
+    "ScriptedJudge",
+    "build_metric",
+    "make_score",
+    "make_span",
+    "make_unit",
+]
+
+# --- build ----------------------------------------------------------------------------------------------------------
+
+# build_metric: a metric by name, as configuration and reference cases name it.
+
+
+class LooseClassifications(BaseModel):
+    """Flags of any kind: what a judge with a schema of its own might give."""
+
+    classifications: list[Any]
+
+
+def build_metric(
+    metric: str,
+    /,
+    *,
+    judge: Any = None,
+    embeddings: Any = None,
+    loose_classification_schema: bool = False,
+    **params: Any,
+) -> Metric:
+    """Return a metric by name, with a judge and embeddings where it takes them.
+
+    Args:
+        metric: a built-in's name, or ``"my_pkg.metrics:Politeness"``.
+        judge: a Judge or a chat model; ignored by metrics that ask none. It stands in for the local classifier of
+            ``faithfulness_with_hhem`` too (step ``classify_pairs``), so that no model need be loaded.
+        embeddings: an Embedder or LangChain embeddings; likewise.
+        loose_classification_schema: the step ``classify_topics`` takes flags of any type, so that their conversion is reached.
+        params: of the metric; ``name`` may be one.
+
+    Raises:
+        ConfigurationError: unknown name or parameter.
+    """
+    if metric == "faithfulness_with_hhem" and judge is not None:
+        params.setdefault("classifier", judged_pairs(shared_judge(judge)))
+    made = create(metric, judge=judge, embeddings=embeddings, **params)
+    if loose_classification_schema and isinstance(made, BaseMetric):
+        step = made.steps["classify_topics"]
+        made.steps = {**made.steps, step.name: replace(step, output=LooseClassifications)}
+    return made
+
+
+# --- builders -------------------------------------------------------------------------------------------------------
+
+# Builders: spans, units and scores with everything a test does not care about filled in.
+
+_ids = count(1)
+_LASTS_NS = 1_000_000_000
+"""How long a span lasts: longer than the time from the first made span to the last, so that children begin within it."""
+
+
+def make_span(
+    operation: str = semconv.INVOKE_WORKFLOW, /, *, attributes: Mapping[str, Any] | None = None, **fields: Any
+) -> SpanData:
+    """Return a span of the capture scope that lasts a second; a root unless ``parent_id`` is given."""
+    number = next(_ids)
+    given: dict[str, Any] = {
+        "trace_id": number,
+        "span_id": number,
+        "parent_id": None,
+        "name": f"{operation} test",
+        "start_ns": number * 1_000,
+        "end_ns": number * 1_000 + _LASTS_NS,
+        **fields,
+    }
+    return SpanData(attributes={semconv.OPERATION_NAME: operation, **(attributes or {})}, **given)
+
+
+def make_unit(root: SpanData, /, *children: SpanData) -> Unit:
+    """Return a complete unit of a root and its descendants, in start order."""
+    spans = tuple(sorted((root, *children), key=lambda span: span.start_ns))
+    return Unit(UnitKey(root.trace_id, root.span_id), spans)
+
+
+def make_score(value: float | None = 1.0, /, metric: str = "faithfulness", **fields: Any) -> Score:
+    """Return a score; without a value its outcome is ``no_value`` unless ``outcome`` says otherwise."""
+    scale = fields.pop("scale", UNIT_INTERVAL)
+    quality = None if value is None else scale.quality(value)
+    given: dict[str, Any] = {
+        "version": "1",
+        "evaluator_version": "1/judge/1",
+        "outcome": Outcome.NO_VALUE if value is None else Outcome.SCORED,
+        "quality": quality,
+        "label": scale.label(quality),
+        "probability": 1.0,
+        "threshold": 0,
+        **fields,
+    }
+    return Score(metric=metric, scale=scale, value=value, **given)
+
+
+# --- clock ----------------------------------------------------------------------------------------------------------
+
+# ManualClock: time that moves when a test says so.
+
+
+class ManualClock:
+    """Nanoseconds since the epoch, moved by hand; call it to read it.
+
+    Args:
+        now_ns: where it starts.
+    """
+
+    def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
+        self.now_ns = now_ns
+
+    def __call__(self) -> int:
+        """Return the time in nanoseconds."""
+        return self.now_ns
+
+    def advance(self, seconds: float) -> int:
+        """Move forward; return the new time in nanoseconds."""
+        self.now_ns += int(seconds * 1e9)
+        return self.now_ns
+
+
+# --- doubles --------------------------------------------------------------------------------------------------------
+
+# ScriptedJudge and ScriptedEmbeddings: answers written beforehand, for tests without a model.
 
 
 class ScriptedJudge:
@@ -72,3 +213,33 @@ class ScriptedEmbeddings:
             if text not in self._vectors:
                 raise JudgeError("the script has no vector for a text", error_type="script_ended")
         return [self._vectors[text] for text in texts]
+
+
+# --- sinks ----------------------------------------------------------------------------------------------------------
+
+# MemorySink: keeps what a scorer would have published.
+
+
+class MemorySink:
+    """A ``Sink`` for tests: hand it to ``Outputs(sinks=[…])`` and read ``emitted`` after ``flush``.
+
+    Attributes:
+        emitted: (unit, its scores), in the order in which they left.
+    """
+
+    def __init__(self) -> None:
+        self.emitted: list[tuple[Unit, list[Score]]] = []
+        self.closed = False
+
+    @property
+    def scores(self) -> list[Score]:
+        """Every score, in order."""
+        return [score for _, scores in self.emitted for score in scores]
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Keep them."""
+        self.emitted.append((unit, list(scores)))
+
+    def shutdown(self) -> None:
+        """Note it."""
+        self.closed = True

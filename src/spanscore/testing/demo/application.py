@@ -1,26 +1,95 @@
-"""OfflineModel: a chat model without a model. It quotes the sentence of its notes that fits the question best.
-
-Where no sentence fits it does what real models do: it answers from what it believes to remember, as fluently, and wrongly.
-"""
+"""The demo's chain: a handbook of an invented ferry company, its retriever, and a chat model without a model."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections.abc import Sequence
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from spanscore.demo.library import memory
 from spanscore.judges.lexical.words import sentences, words
 
-__all__ = ["QUESTION", "OfflineModel"]
+__all__ = ["CHAIN_NAME", "QUESTION", "Handbook", "OfflineModel", "documents", "handbook_chain", "memory"]
+
+# --- library --------------------------------------------------------------------------------------------------------
+
+# The handbook of Skerrow Sound Ferries, an invented company, and a retriever over it that can be broken on purpose.
+
+_TITLE = re.compile(r"^# .*\n+")
+
+
+@cache
+def documents() -> tuple[Document, ...]:
+    """Return the pages of the handbook, by name."""
+    folder = files(__package__) / "documents"
+    names = sorted(page.name for page in folder.iterdir() if page.name.endswith(".md"))
+    return tuple(
+        Document(
+            id=name.removesuffix(".md"),
+            page_content=_body((folder / name).read_text("utf-8")),
+            metadata={"source": name},
+        )
+        for name in names
+    )
+
+
+@cache
+def memory() -> str:
+    """Return what the offline model wrongly believes to remember: plausible, and nowhere in the handbook."""
+    return _body((files(__package__) / "memory.md").read_text("utf-8"))
+
+
+class Handbook(BaseRetriever):
+    """Finds the pages that share most words with the question; when ``broken``, any pages.
+
+    Broken is as after an index was built with one embedding model and is asked with another: it still answers, in time and
+    in form, and near and far have lost their meaning.
+    """
+
+    broken: bool = False
+    seed: int = 0
+    k: int = Field(default=2, ge=1)
+
+    def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+        near = self._by_chance if self.broken else _shared_words
+        return sorted(documents(), key=lambda page: -near(query, page))[: self.k]
+
+    def _by_chance(self, query: str, page: Document) -> float:
+        digest = blake2b(f"{self.seed}/{query}/{page.id}".encode(), digest_size=8).digest()
+        return float(int.from_bytes(digest))
+
+
+def _shared_words(query: str, page: Document) -> float:
+    """Return how much of the query one sentence holds, and the whole page."""
+    asked = set(words(query).content)
+    page_words = set(words(f"{page.id} {page.page_content}").content)
+    best = max(len(asked & set(words(sentence).content)) for sentence in page.page_content.split(". "))
+    return best + 0.5 * len(asked & page_words)
+
+
+def _body(text: str) -> str:
+    return _TITLE.sub("", text).strip()
+
+
+# --- offline model --------------------------------------------------------------------------------------------------
+
+# OfflineModel: a chat model without a model. It quotes the sentence of its notes that fits the question best.
+#
+# Where no sentence fits it does what real models do: it answers from what it believes to remember, as fluently, and wrongly.
 
 QUESTION = "\n\nQuestion: "
 """What stands between notes and question in a prompt for this model."""
@@ -103,3 +172,26 @@ def _counted(said: AIMessage, messages: Sequence[BaseMessage], model: str) -> AI
     answered = len(str(said.content).split()) or 8
     usage = {"input_tokens": asked, "output_tokens": answered, "total_tokens": asked + answered}
     return said.model_copy(update={"usage_metadata": usage, "response_metadata": {"model_name": model}})
+
+
+# --- chain ----------------------------------------------------------------------------------------------------------
+
+# The demo's chain: question → pages → prompt → model → answer. An ordinary chain; nothing in it knows about spanscore.
+
+CHAIN_NAME = "handbook"
+_PROMPT = ChatPromptTemplate(
+    [
+        ("system", "You answer questions of ferry passengers in one sentence, from the notes alone."),
+        ("human", "{notes}" + QUESTION + "{question}"),
+    ]
+)
+
+
+def handbook_chain(model: BaseChatModel, handbook: Handbook) -> Runnable[str, str]:
+    """Return the chain."""
+    found = {"notes": handbook | _joined, "question": RunnablePassthrough()}
+    return (found | _PROMPT | model | StrOutputParser()).with_config(run_name=CHAIN_NAME)
+
+
+def _joined(pages: Sequence[Document]) -> str:
+    return "\n".join(page.page_content for page in pages)

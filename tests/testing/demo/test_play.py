@@ -17,15 +17,12 @@ from tests.servers.otlp import OtlpReceiver
 
 from spanscore.core.codecs.otlp import json_line, read_spans
 from spanscore.core.codecs.sdk import span_data
-from spanscore.demo.results import Results, results
-from spanscore.demo.run import Demo, DemoOptions, Played, Tally
-from spanscore.demo.show import overview, svg
-from spanscore.demo.summary import summary
-from spanscore.demo.times import spread
 from spanscore.errors import ConfigurationError
 from spanscore.report import summary as reported
 from spanscore.report import write
 from spanscore.report.findings import headline
+from spanscore.testing.demo.run import Demo, DemoOptions, Played, Tally, spread
+from spanscore.testing.demo.show import Results, overview, results, summary, svg
 
 SMALL = DemoOptions(requests=60)
 

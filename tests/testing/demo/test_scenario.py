@@ -8,13 +8,11 @@ from collections import Counter
 import pytest
 from langchain_core.messages import HumanMessage
 
-from spanscore.demo.chain import handbook_chain
-from spanscore.demo.langchain_langgraph_agent import TOPICS, ferry_agent
-from spanscore.demo.library import Handbook, documents, memory
-from spanscore.demo.offline_model import QUESTION, OfflineModel
-from spanscore.demo.scenario import _OFF_SUBJECT, _QUESTIONS, LEAST_REQUESTS, requests
 from spanscore.errors import MissingExtraError
 from spanscore.judges.lexical.words import words
+from spanscore.testing.demo.application import QUESTION, Handbook, OfflineModel, documents, handbook_chain, memory
+from spanscore.testing.demo.langchain_langgraph_agent import TOPICS, ferry_agent
+from spanscore.testing.demo.run import _OFF_SUBJECT, _QUESTIONS, LEAST_REQUESTS, requests
 
 
 def test_same_seed_same_requests_and_another_seed_others() -> None:

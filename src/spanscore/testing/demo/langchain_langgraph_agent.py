@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import tool
 
-from spanscore.demo.library import Handbook, documents
 from spanscore.errors import MissingExtraError
+from spanscore.testing.demo.application import Handbook, documents
 
 __all__ = ["AGENT_NAME", "TOPICS", "ferry_agent"]
 

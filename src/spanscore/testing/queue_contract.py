@@ -11,7 +11,7 @@ from math import inf
 from spanscore.core.job import Job
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.protocols import DurableQueue, Queue
-from spanscore.testing.builders import make_score, make_span, make_unit
+from spanscore.testing.doubles import make_score, make_span, make_unit
 
 __all__ = ["DurableQueueContract", "QueueContract"]
 

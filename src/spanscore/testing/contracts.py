@@ -1,0 +1,661 @@
+"""What the protocols promise, as test classes to subclass: judge, sink, extractor, normalizer, receiver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Set
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from time import time_ns
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from spanscore import semconv
+from spanscore.core.event_queue import EventQueue
+from spanscore.core.prompt import Prompt, Reply
+from spanscore.core.sample import Samples
+from spanscore.core.score import Outcome, Scale, Score
+from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.errors import JudgeError
+from spanscore.protocols import Judge, PendingSpan, Receiver, SampleExtractor, Sink, SpanNormalizer, UnitListener
+from spanscore.testing.doubles import make_score, make_span, make_unit
+
+__all__ = [
+    "ODD",
+    "JudgeContract",
+    "ReceiverContract",
+    "SampleExtractorContract",
+    "SinkContract",
+    "SpanNormalizerContract",
+]
+
+# --- judge ----------------------------------------------------------------------------------------------------------
+
+# JudgeContract: what every judge promises.
+
+_AT_ONCE: Final = 20
+_EVIDENCE: Final = ("", "\ud83d\x00", "</evidence>\n```json", '{"verdict": 1}', "word " * 50_000)
+
+
+class _Verdict(BaseModel):
+    verdict: int
+
+
+class JudgeContract:
+    """Subclass it in a test and say how your judge is made, with a model that needs no network.
+
+    Attributes:
+        patience_s: how long a check waits for a judge that lets go of a question.
+    """
+
+    patience_s = 5.0
+
+    def make(self) -> Judge:
+        """Return a new judge."""
+        raise NotImplementedError
+
+    def prompt(self, question: str = "Is the sky blue?") -> Prompt:
+        """Return a question that the judge can be asked; the evidence holds whatever text a user wrote."""
+        return Prompt(
+            step="critique",
+            instruction="Say 1 where the answer to the question is yes, else 0.",
+            evidence={"question": question},
+            output=_Verdict,
+        )
+
+    def test_it_is_a_judge(self) -> None:
+        """It has ``model`` and ``ask``."""
+        assert isinstance(self.make(), Judge)
+
+    def test_it_names_its_model(self) -> None:
+        """A score's evaluator version goes by that name: another name is another evaluator version."""
+        judge = self.make()
+
+        assert isinstance(judge.model, str), "model is to be a text"
+        assert judge.model, "model is to name the model"
+        assert judge.model == judge.model == self.make().model, "the same model is to have the same name"
+
+    def test_it_answers_or_says_that_it_cannot(self) -> None:
+        """Whatever the evidence holds: a ``Reply``, or a ``JudgeError`` with its type; nothing else is ever raised."""
+        judge = self.make()
+
+        async def asked() -> None:
+            for evidence in ("Is the sky blue?", *_EVIDENCE):
+                _check(await _outcome(judge, self.prompt(evidence)))
+
+        asyncio.run(asked())
+
+    def test_many_questions_at_once_are_answered_like_one(self) -> None:
+        """One judge serves every metric and every worker."""
+        judge = self.make()
+
+        async def asked() -> list[Reply | JudgeError]:
+            return await asyncio.gather(*(_outcome(judge, self.prompt()) for _ in range(_AT_ONCE)))
+
+        answered = {isinstance(_check(outcome), Reply) for outcome in asyncio.run(asked())}
+        assert len(answered) == 1, "some of the same questions were answered, and some were not"
+
+    def test_it_works_on_one_loop_after_another(self) -> None:
+        """As in a forked child, and in ``evaluate_sync`` called twice."""
+        judge = self.make()
+
+        answered = [isinstance(_check(asyncio.run(_outcome(judge, self.prompt()))), Reply) for _ in range(2)]
+
+        assert answered[0] == answered[1], "what is answered on one loop is not on the next"
+
+    def test_a_question_can_be_taken_back(self) -> None:
+        """A cancelled question ends, and as cancelled: at its deadline a metric goes on without it."""
+        judge = self.make()
+
+        async def cancelled() -> bool:
+            question = asyncio.ensure_future(judge.ask(self.prompt()))
+            await asyncio.sleep(0)
+            if question.done():
+                return question.exception() is None or isinstance(question.exception(), JudgeError)
+            question.cancel()
+            await asyncio.wait({question}, timeout=self.patience_s)
+            return question.cancelled()
+
+        assert asyncio.run(cancelled()), "a cancelled question goes on, or ends as something else"
+
+
+async def _outcome(judge: Judge, prompt: Prompt) -> Reply | JudgeError:
+    try:
+        return await judge.ask(prompt)
+    except JudgeError as error:
+        return error
+
+
+def _check(outcome: object) -> object:
+    if isinstance(outcome, JudgeError):
+        assert outcome.error_type, "a JudgeError is to have an error_type"
+    else:
+        assert isinstance(outcome, Reply), f"ask returned {type(outcome).__name__}, which is no Reply"
+        assert isinstance(outcome.text, str), "a Reply's text is to be a text"
+    return outcome
+
+
+# --- sink -----------------------------------------------------------------------------------------------------------
+
+# SinkContract: what every sink promises.
+
+_QUOTE: Final = "what the user asked, word for word"
+
+
+class SinkContract:
+    """Subclass it in a test and say how your sink is made; each check makes one, and calls it on another thread.
+
+    Attributes:
+        quotes: whether the sink, as it is made here, may write explanations, which quote prompts and answers.
+    """
+
+    quotes = False
+
+    def make(self) -> Sink:
+        """Return a new sink."""
+        raise NotImplementedError
+
+    def read_output(self) -> str | None:
+        """Return what the sink that was made last has written so far; None where nothing can look."""
+        return None
+
+    def test_it_is_a_sink(self) -> None:
+        """It has ``emit`` and ``shutdown``."""
+        assert isinstance(self.make(), Sink)
+
+    def test_any_unit_with_any_scores_is_taken(self) -> None:
+        """It raises for no unit and no scores that there can be."""
+        emit = self.make().emit
+
+        _on_one_thread(*(partial(emit, unit, scores) for unit in _units() for scores in _SCORES))
+
+    def test_what_it_is_given_stays_as_it_was(self) -> None:
+        """The next sink gets the same unit and the same scores."""
+        unit, scores = _units()[0], [make_score(), make_score(metric="other")]
+        before = deepcopy([dict(span.attributes) for span in unit.spans]), list(scores)
+
+        _on_one_thread(partial(self.make().emit, unit, scores))
+
+        assert ([dict(span.attributes) for span in unit.spans], scores) == before, "emit changed what it was given"
+
+    def test_every_score_of_a_unit_is_written(self) -> None:
+        """All scores of one call arrive."""
+        metrics = ("first_of_all", "last_of_all")
+
+        _on_one_thread(partial(self.make().emit, _units()[0], [make_score(metric=name) for name in metrics]))
+
+        written = self.read_output()
+        lost = [name for name in metrics if written is not None and name not in written]
+        assert not lost, f"of {len(metrics)} scores these were not written: {lost}"
+
+    def test_scores_of_a_unit_that_come_one_after_the_other_are_all_written(self) -> None:
+        """A score that was waited for for longer comes in a call of its own."""
+        emit, unit, metrics = self.make().emit, _units()[0], ("the_first_to_come", "the_last_to_come")
+
+        _on_one_thread(*(partial(emit, unit, [make_score(metric=name)]) for name in metrics))
+
+        written = self.read_output()
+        lost = [name for name in metrics if written is not None and name not in written]
+        assert not lost, f"of scores of one unit that came in {len(metrics)} calls these were not written: {lost}"
+
+    def test_explanations_stay_home_unless_they_may_leave(self) -> None:
+        """Content leaves only where that was asked for."""
+        _on_one_thread(partial(self.make().emit, _units()[0], [make_score(explanation=_QUOTE)]))
+
+        kept = _QUOTE not in (self.read_output() or "")
+        assert self.quotes or kept, (
+            "an explanation was written, which quotes content; quotes = True says that it may be"
+        )
+
+    def test_shutdown_twice_is_as_good_as_once(self) -> None:
+        """Two scorers may share a sink, and each of them ends."""
+        sink = self.make()
+
+        _on_one_thread(partial(sink.emit, _units()[0], [make_score()]), sink.shutdown, sink.shutdown)
+
+    def test_a_sink_that_was_given_nothing_can_be_shut_down(self) -> None:
+        """A scorer may end before its first score."""
+        _on_one_thread(self.make().shutdown)
+
+
+_SCORES: Final[tuple[list[Score], ...]] = (
+    [make_score()],
+    [make_score(), make_score(metric="other"), make_score(None, metric="third", outcome=Outcome.JUDGE_ERROR)],
+    [make_score(None, outcome=Outcome.TIMEOUT, reason="the judge did not answer", error_type="timeout")],
+    [make_score(None, reason="the answer has no statements")],
+    [make_score(-0.4, scale=Scale(range=(-1.0, 1.0), negatives_are_zero=True))],
+    [make_score(17.0, scale=Scale(kind="ordinal", range=None))],
+    [make_score(probability=None, threshold=None)],
+)
+
+
+def _units() -> list[Unit]:
+    """Return units as sinks meet them: of a sampled trace, of one that is not, of another process, and without its root."""
+    roots = [make_span(), make_span(trace_flags=0), make_span(resource={"service.name": "shop"}, trace_state="ot=th:8")]
+    return [*(make_unit(root).without_content() for root in roots), Unit(UnitKey(1, 1), (), complete=False)]
+
+
+def _on_one_thread(*calls: Callable[[], object]) -> None:
+    """Make the calls, in order, on one thread that is not the maker's."""
+    with ThreadPoolExecutor(1) as thread:
+        for call in calls:
+            thread.submit(call).result()
+
+
+# --- dialect --------------------------------------------------------------------------------------------------------
+
+# SampleExtractorContract: what every dialect promises.
+
+ODD: Final[tuple[Any, ...]] = (
+    None,
+    "",
+    "\ud83d\x00",
+    '[{"role": "user", "par',
+    "[" * 5_000,
+    -1,
+    float("nan"),
+    b"\xff",
+    (),
+    [None, 7, "text", {}],
+    [{"role": None, "parts": [None, {"type": 7, "content": []}], "content": {"text": 1}}],
+    {},
+    {"messages": [[], {"type": "human"}], "": None},
+    object(),
+)
+"""What stands in an attribute where a writer has a fault, or a processor on the way cut it."""
+
+
+class SampleExtractorContract:
+    """Subclass it in a test and say how your dialect is made, and what a unit that it reads looks like."""
+
+    def make(self) -> SampleExtractor:
+        """Return a dialect."""
+        raise NotImplementedError
+
+    def unit(self) -> Unit:
+        """Return a complete unit with a question and an answer, as the writer of such spans makes it."""
+        raise NotImplementedError
+
+    def test_it_is_a_dialect(self) -> None:
+        """It has ``accepts`` and ``extract``."""
+        assert isinstance(self.make(), SampleExtractor)
+
+    def test_it_reads_its_own(self) -> None:
+        """It claims the unit's root, and finds a sample in the unit."""
+        dialect, unit = self.make(), self.unit()
+
+        made = dialect.extract(unit)
+
+        assert unit.root is not None, "unit() is to have a root"
+        assert dialect.accepts(unit.root) is True, "it does not claim the root of its own unit"
+        assert made.single_turn or made.multi_turn, f"it finds no sample in its own unit: {made.reason}"
+
+    def test_it_leaves_evaluations_alone(self) -> None:
+        """An evaluation is never evaluated."""
+        spans = [
+            make_span(semconv.EVALUATION, scope=semconv.SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"}),
+            make_span(semconv.EVALUATION, scope="another evaluator"),
+            make_span(semconv.CHAT, scope=semconv.JUDGE_SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"}),
+        ]
+
+        claimed = [span.scope for span in spans if self.make().accepts(span)]
+        assert claimed == [], "it claims evaluation spans, or what judges were asked"
+
+    def test_the_same_unit_makes_the_same_samples(self) -> None:
+        """On whatever thread, how often soever: it reads spans and nothing else."""
+        dialect, unit = self.make(), self.unit()
+
+        with ThreadPoolExecutor(1) as thread:
+            elsewhere = thread.submit(self.make().extract, unit).result()
+
+        assert dialect.extract(unit) == dialect.extract(unit) == elsewhere
+
+    def test_a_unit_stays_as_it_was(self) -> None:
+        """Its spans are not the dialect's to change."""
+        unit = self.unit()
+        before = deepcopy([dict(span.attributes) for span in unit.spans])
+
+        self.make().extract(unit)
+
+        assert [dict(span.attributes) for span in unit.spans] == before, "samples changed the unit's attributes"
+
+    def test_no_payload_makes_it_raise(self) -> None:
+        """Whatever an attribute holds, there is a sample, or an outcome with a reason."""
+        dialect = self.make()
+
+        for unit in _spoilt(self.unit()):
+            for span in unit.spans:
+                dialect.accepts(span)
+            _check_dialect(dialect.extract(unit))
+
+    def test_a_unit_that_lost_spans_is_read_as_well(self) -> None:
+        """Its root too may never arrive."""
+        dialect, unit = self.make(), self.unit()
+
+        for lost in unit.spans:
+            left = tuple(span for span in unit.spans if span is not lost)
+            _check_dialect(dialect.extract(replace(unit, spans=left, complete=False)))
+
+
+def _check_dialect(made: Samples) -> None:
+    there = made.single_turn is not None or made.multi_turn is not None
+    assert there == (made.outcome is None), "there is either a sample or an outcome"
+    assert there or made.reason, "an outcome is to have a reason"
+    for sample in (made.single_turn, made.multi_turn):
+        assert sample is None or sample.model_dump_json().encode()
+
+
+def _spoilt(unit: Unit) -> Iterator[Unit]:
+    """Yield the unit with one attribute odd, with all of one span odd, and with spans that are in error and endless."""
+    for odd in ODD:
+        for span in unit.spans:
+            yield from (_with(unit, span, {**span.attributes, name: odd}) for name in span.attributes)
+            yield _with(unit, span, dict.fromkeys(span.attributes, odd))
+    yield replace(unit, spans=tuple(replace(span, status="error", end_ns=0) for span in unit.spans))
+    yield replace(unit, spans=tuple(replace(span, parent_id=span.span_id) for span in unit.spans))
+
+
+def _with(unit: Unit, changed: SpanData, attributes: Mapping[str, Any]) -> Unit:
+    spans = (replace(span, attributes=attributes) if span is changed else span for span in unit.spans)
+    return replace(unit, spans=tuple(spans))
+
+
+# --- translation ----------------------------------------------------------------------------------------------------
+
+# SpanNormalizerContract: what every translation promises.
+
+_SAME = ("trace_id", "span_id", "parent_id", "start_ns", "end_ns", "scope", "kind", "status", "trace_flags", "resource")
+
+
+class SpanNormalizerContract:
+    """Subclass it in a test and say how your translation is made, and what a span that it reads looks like."""
+
+    def make(self) -> SpanNormalizer:
+        """Return a translation."""
+        raise NotImplementedError
+
+    def span(self) -> SpanData:
+        """Return a span with a question and an answer, with the attributes that its writer gives it."""
+        raise NotImplementedError
+
+    def silent(self) -> SpanData:
+        """Return the same span as it is written where content is switched off."""
+        raise NotImplementedError
+
+    def test_it_is_a_translation(self) -> None:
+        """It has ``name``, ``scopes``, ``signatures``, ``accepts`` and ``normalize``."""
+        assert isinstance(self.make(), SpanNormalizer)
+
+    def test_it_claims_its_own_by_scope_and_by_attributes(self) -> None:
+        """What it reads begins with one of its scopes, has one of its marks, and is claimed."""
+        translation, span = self.make(), self.span()
+        names = [name.encode() for name in span.attributes]
+
+        assert translation.accepts(span) is True, "it does not claim its own span"
+        assert span.scope.startswith(tuple(translation.scopes)), "none of its scopes is the span's"
+        assert any(name.startswith(tuple(translation.signatures)) for name in names), "none of its marks is on the span"
+
+    def test_it_claims_nothing_without_its_marks(self) -> None:
+        """A span of any other library passes."""
+        http = replace(self.span(), scope="opentelemetry.instrumentation.requests", attributes={"http.route": "/"})
+
+        assert self.make().accepts(http) is False, "it claims a span of an HTTP client"
+
+    def test_only_genai_names_are_left(self) -> None:
+        """No raw attribute passes, and what quotes stands under names that are known to."""
+        translated = self.make().normalize(self.span())
+        foreign = [name for name in translated.attributes if not _is_known(name)]
+
+        assert foreign == [], f"{foreign} are no GenAI names"
+        assert translated.events == (), "it keeps the span's events"
+
+    def test_nothing_that_quotes_is_left_without_content(self) -> None:
+        """What is kept of a unit after its score holds no word of it."""
+        translated = self.make().normalize(self.span())
+        content = [value for name, value in translated.attributes.items() if semconv.is_content(name)]
+
+        assert content, "it finds no content on its own span"
+        assert translated.no_content is None, "it says that there is none"
+        assert not any(map(semconv.is_content, translated.without_content().attributes)), "some is left"
+
+    def test_content_that_is_switched_off_is_said(self) -> None:
+        """So that the unit has an outcome that says so, and no score of an empty answer."""
+        translated = self.make().normalize(self.silent())
+
+        assert translated.no_content is not None, "it does not say so"
+        assert translated.no_content.reason, "a reason is to be given"
+        assert translated.no_content.hint, "what to do is to be said"
+        assert not any(map(semconv.is_content, translated.attributes)), "there is content"
+
+    def test_ids_and_times_stay(self) -> None:
+        """It is the same span."""
+        span = self.span()
+        translated = self.make().normalize(span)
+
+        assert [getattr(translated, name) for name in _SAME] == [getattr(span, name) for name in _SAME]
+
+    def test_a_span_stays_as_it_was(self) -> None:
+        """The application's own exporter still has to write it."""
+        span = self.span()
+        before = deepcopy(dict(span.attributes))
+
+        dict(self.make().normalize(span).attributes)
+
+        assert dict(span.attributes) == before, "translate changed the span's attributes"
+
+    def test_no_payload_makes_it_raise(self) -> None:
+        """Whatever an attribute or an event holds, there is a span, and its content can be read."""
+        translation = self.make()
+
+        for span in _spoil_attributes(self.span()):
+            if translation.accepts(span):
+                dict(translation.normalize(span).attributes)
+
+
+def _is_known(name: str) -> bool:
+    return name in semconv.PLAIN_ATTRIBUTES or semconv.is_content(name)
+
+
+def _spoil_attributes(span: SpanData) -> Iterator[SpanData]:
+    """Yield the span with one attribute odd, with all of them odd, and with odd events."""
+    for odd in ODD:
+        yield from (replace(span, attributes={**span.attributes, name: odd}) for name in span.attributes)
+        yield replace(span, attributes=dict.fromkeys(span.attributes, odd))
+        events: list[tuple[str, dict[str, Any]]] = [(name, dict.fromkeys(held, odd)) for name, held in span.events]
+        yield replace(span, events=events)
+
+
+# --- receiver -------------------------------------------------------------------------------------------------------
+
+# ReceiverContract: what every receiver promises.
+
+_TIMES: Final = 10
+"""How often a receiver may ask to be looked at again before a unit is handed on."""
+
+
+class ReceiverContract:
+    """Subclass it in a test and say how your receiver is made, and how a unit comes in."""
+
+    def make(self, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
+        """Return a new receiver that puts its events into this event queue, and hands on to this port."""
+        raise NotImplementedError
+
+    def arrive(self) -> None:
+        """Let one unit come in, from its beginning to its end."""
+        raise NotImplementedError
+
+    def begin(self) -> bool:
+        """Let one unit begin that does not end. False: there is no such thing, as units come in whole."""
+        return False
+
+    def test_it_is_a_receiver(self) -> None:
+        """It has what the span thread calls."""
+        assert isinstance(self._made(), Receiver)
+
+    def test_a_receiver_of_nothing_waits_for_nothing(self) -> None:
+        """The span thread sleeps until something comes in."""
+        receiver = self._made()
+
+        receiver.tick(time_ns())
+
+        waits = receiver.in_flight(), receiver.next_due_ns(), receiver.drain(time_ns()), receiver.unread_count()
+        assert waits == (set(), None, [], 0), "nothing came in, and yet something is waited for"
+
+    def test_every_event_says_whose_it_is(self) -> None:
+        """Several receivers share one event queue."""
+        receiver = self._made()
+
+        self.arrive()
+
+        whose = [entry[0] for entry in self._entries()]
+        assert whose, "a unit that comes in is to put an event into the event queue"
+        assert all(one is receiver for one in whose), "each event is to be put for the receiver itself"
+
+    def test_a_unit_is_handed_on_once(self) -> None:
+        """Once it begins, if it was seen to begin, and once it is whole; then it is out of the receiver's hands."""
+        receiver = self._made()
+
+        self.arrive()
+        self._read(receiver)
+
+        assert [*self.port.handed_on.values()] == [1], "one unit came in; one is to be handed on, once"
+        assert self.port.opened_units in ([], [*self.port.handed_on]), "what is handed on is what was opened"
+        assert not receiver.in_flight(), "in_flight is to be empty when all is handed on"
+
+    def test_nothing_is_done_before_it_is_read(self) -> None:
+        """The application's thread puts events, and the span thread does the rest."""
+        self._made()
+
+        self.arrive()
+
+        assert not self.port.opened_units, "a unit was opened on the thread that brought it"
+        assert not self.port.handed_on, "a unit was handed on by the thread that brought it"
+
+    def test_units_that_were_never_read_are_told(self) -> None:
+        """A span thread that is stuck leaves them behind; they are counted all the same."""
+        receiver = self._made()
+
+        self.arrive()
+        self.arrive()
+        with ThreadPoolExecutor(1) as thread:
+            before = thread.submit(receiver.unread_count).result()
+        self._read(receiver)
+
+        assert (before, receiver.unread_count()) == (2, 0), (
+            "unread_count is to count the units of which no event was read"
+        )
+
+    def test_a_unit_that_runs_is_handed_on_and_told_at_the_end(self) -> None:
+        """``drain`` returns the unit, and the receiver waits for nothing more."""
+        receiver = self._made()
+
+        began = self.begin()
+        self._read(receiver)
+        running = receiver.drain(time_ns())
+
+        assert len(running) == began, "drain is to return the units that had not ended"
+        assert [*self.port.handed_on] == running, "drain is to hand on every unit as it is"
+        assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), "a unit that is handed on is waited for"
+
+    def test_nothing_comes_in_once_it_is_closed(self) -> None:
+        """What comes then is not even counted."""
+        receiver = self._made()
+
+        receiver.close()
+        self.arrive()
+
+        assert (self._entries(), receiver.unread_count()) == ([], 0), "a closed receiver took a unit"
+
+    def test_after_a_fork_it_is_as_new(self) -> None:
+        """What came in before is the parent's."""
+        receiver = self._made()
+
+        self.arrive()
+        self.begin()
+        self._read(receiver)
+        self.arrive()
+        self.event_queue.reset()
+        receiver.reset()
+
+        assert receiver.unread_count() == 0, "reset is to forget what was not read"
+        assert receiver.drain(time_ns()) == [], "reset is to forget the units that run"
+        assert (receiver.in_flight(), receiver.next_due_ns()) == (set(), None), "reset is to forget what waits"
+
+    def _made(self) -> Receiver:
+        self.event_queue: EventQueue[Receiver] = EventQueue(soft=1_000)
+        self.port = _Port()
+        return self.make(self.event_queue, self.port)
+
+    def _entries(self) -> list[tuple[Receiver, object, int]]:
+        return [entry for _ in range(len(self.event_queue)) if (entry := self.event_queue.take()) is not None]
+
+    def _read(self, receiver: Receiver) -> None:
+        """Do as the span thread does, and let time pass until what has ended is handed on."""
+        now_ns = time_ns()
+        for _, event, _ in self._entries():
+            receiver.handle(event, now_ns)
+        receiver.tick(now_ns)
+        for _ in range(_TIMES):
+            due_ns = receiver.next_due_ns()
+            if not receiver.in_flight():
+                return
+            assert due_ns is not None, "a unit is in flight, and next_due_ns does not say when to look at it"
+            receiver.tick(due_ns)
+
+
+class _Port:
+    """Implements ``UnitListener``: notes what is handed on, and ends every span."""
+
+    def __init__(self) -> None:
+        self.opened_units: list[UnitKey] = []
+        self.handed_on: Counter[UnitKey] = Counter()
+
+    def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
+        pass
+
+    def unit_opened(self, key: UnitKey, now_ns: int) -> None:
+        self.opened_units.append(key)
+
+    def span_started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+        assert key in self.opened_units, "a span began in a unit that was not opened"
+
+    def span_ended(
+        self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
+    ) -> None:
+        self.handed_on[key] += span.span_id == key.span_id
+        if pending is not None:
+            pending.end()
+
+    def unit_not_sampled(self, facts: SamplingContext, pending: PendingSpan, now_ns: int) -> None:
+        self.handed_on[facts.key] += 1
+        pending.end()
+
+    def unit_excluded(self, facts: SamplingContext) -> None:
+        self.handed_on[facts.key] += 1
+
+    def events_lost(self, key: UnitKey, now_ns: int) -> None:
+        assert key in self.opened_units, "a unit was broken that was not opened"
+
+    def unit_complete(
+        self,
+        unit: Unit,
+        pending: Mapping[int, PendingSpan],
+        now_ns: int,
+        *,
+        lost: Outcome = Outcome.INCOMPLETE,
+        reason: str | None = None,
+    ) -> None:
+        self.handed_on[unit.key] += 1
+        for one in pending.values():
+            one.end()
+
+    def sample_submitted(
+        self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
+    ) -> None:
+        self.handed_on[unit.key] += 1
+        if pending is not None:
+            pending.end()

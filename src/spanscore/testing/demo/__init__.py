@@ -1,0 +1,1 @@
+"""The demo's application: a handbook chain and an agent of a ferry company, scored live."""

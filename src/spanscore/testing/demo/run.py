@@ -1,0 +1,533 @@
+"""The demo played: a seed → requests → the application with its scorer, and where its telemetry goes."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from langsmith import tracing_context
+from opentelemetry.context import Context
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+from spanscore import semconv
+from spanscore.config import Capture, Outputs, Rule, RuleCondition, Sampling
+from spanscore.core.context import references
+from spanscore.core.score import Score
+from spanscore.core.span import Unit
+from spanscore.core.threads import start_daemon
+from spanscore.errors import ConfigurationError
+from spanscore.judges import judge
+from spanscore.judges.langchain.models import named_model
+from spanscore.metrics.catalog.registry import create
+from spanscore.outputs.exporters import SIGNALS, quiet_otlp_exporter, sdk_disabled
+from spanscore.protocols import Metric
+from spanscore.scorer import OnlineScorer
+from spanscore.testing.demo.application import Handbook, OfflineModel, handbook_chain
+from spanscore.testing.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS, ferry_agent
+from spanscore.wiring.status import Status
+
+__all__ = [
+    "LEAST_REQUESTS",
+    "MINUTES",
+    "SERVICE",
+    "STRETCHES",
+    "Demo",
+    "DemoOptions",
+    "Played",
+    "Request",
+    "Stretch",
+    "Tally",
+    "Tracing",
+    "in_stretch",
+    "requests",
+    "spread",
+    "stretch_of",
+]
+
+# --- scenario -------------------------------------------------------------------------------------------------------
+
+# A seed → the requests of a demo: who asks what, in which stretch.
+
+Stretch = Literal["before", "during", "after"]
+STRETCHES: tuple[Stretch, ...] = ("before", "during", "after")
+LEAST_REQUESTS = 12
+_BREAKS_AT, _MENDED_AT = 0.4, 0.65
+"""Shares of all requests: retrieval is broken in between."""
+_CHAIN_RUNS = 4
+"""Runs of the chain between two conversations with the agent, which are of two turns each."""
+
+_QUESTIONS = (
+    "What does a single adult ticket cost?",
+    "How long is a return ticket valid?",
+    "What does the season ticket cost?",
+    "What does a bicycle cost per crossing?",
+    "How many places for bicycles does each ferry have?",
+    "Where do dogs travel?",
+    "On which day are horses taken on the Marigold?",
+    "What does a car up to five metres cost?",
+    "How many cars does the car deck of the Marigold hold?",
+    "When does the first ferry from Port Maddern to Skerrow leave?",
+    "When does the last ferry to Skerrow leave?",
+    "How long does the crossing to Tarn Holm take?",
+    "When are crossings cancelled because of wind?",
+    "When is a cancelled ticket refunded in full?",
+    "How many suitcases may each passenger bring?",
+    "For how many days is lost property kept?",
+    "What do lockers at Port Maddern cost?",
+    "Who travels with wheelchair users for the price of a child?",
+    "How many hours ahead is help with boarding booked?",
+    "Where was the Marigold built?",
+    "Who is the captain of the Marigold?",
+    "What does the fish soup cost in the galley?",
+    "Until when are hot meals served?",
+    "What does the car park at Port Maddern cost per day?",
+    "For how many minutes is parking free?",
+    "What discount do groups of twelve or more get?",
+    "What do school classes pay per pupil?",
+)
+_OFF_SUBJECT = (
+    "Which shares should I buy?",
+    "Who won the football cup?",
+    "What is the best pancake recipe?",
+    "Who will win the election?",
+)
+_STRAYING = 0.4
+"""Share of second turns that leave the agent's subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request.
+
+    Attributes:
+        number: from 1.
+        thread: the conversation with the agent it belongs to; None for a run of the chain.
+    """
+
+    number: int
+    stretch: Stretch
+    question: str
+    thread: str | None = None
+
+
+def requests(count: int, seed: int) -> Iterator[Request]:
+    """Yield the requests of a demo in order: the same for the same count and seed."""
+    dice = random.Random(seed)
+    cycle = _CHAIN_RUNS + 2
+    for number in range(1, count + 1):
+        place = (number - 1) % cycle
+        straying = place == cycle - 1 and dice.random() < _STRAYING
+        question = dice.choice(_OFF_SUBJECT if straying else _QUESTIONS)
+        thread = None if place < _CHAIN_RUNS else f"conversation-{(number - 1) // cycle + 1}"
+        yield Request(number, stretch_of(number, count), question, thread)
+
+
+def stretch_of(number: int, count: int) -> Stretch:
+    """Return the stretch of request ``number`` (from 1) of ``count``."""
+    share = (number - 1) / count
+    return "before" if share < _BREAKS_AT else "during" if share < _MENDED_AT else "after"
+
+
+# --- times ----------------------------------------------------------------------------------------------------------
+
+# Requests made within seconds → spans at the times of live traffic: 100 minutes that end about now.
+#
+# A demo asks as fast as it can, and how fast that is differs from run to run: a report that cut its stretches by those times
+# would say something else each time. Here every request has its place on the clock by its number alone; each trace is moved
+# as a
+# whole, so that what is within it (order, gaps, durations) stays as it was measured.
+
+MINUTES = 100
+"""Retrieval breaks after 40 % of the requests and is mended after 65 %: at minutes 40 and 65, which are borders of the five
+minutes in which a report of that many scores takes its means."""
+_MINUTE_NS = 60_000_000_000
+_FIVE_MINUTES_NS = 5 * _MINUTE_NS
+
+
+def spread(spans: Sequence[ReadableSpan], requests: int, now_ns: int) -> list[ReadableSpan]:
+    """Return the spans in their order, each trace moved to its request's time.
+
+    Args:
+        spans: of one demo, evaluation spans among them.
+        requests: how many were to be made; fewer traces (it was interrupted) leave the end empty.
+        now_ns: nanoseconds since the epoch. The last five minutes that are over end the 100.
+    """
+    begin = now_ns // _FIVE_MINUTES_NS * _FIVE_MINUTES_NS - MINUTES * _MINUTE_NS
+    roots = sorted((span for span in spans if span.parent is None), key=_started)
+    moved = {
+        _trace_id(root): begin + number * MINUTES * _MINUTE_NS // requests - _started(root)
+        for number, root in enumerate(roots)
+    }
+    return [_moved(span, moved.get(_trace_id(span), 0)) for span in spans]
+
+
+def _started(span: ReadableSpan) -> int:
+    return span.start_time or 0
+
+
+def _trace_id(span: ReadableSpan) -> int:
+    context = span.get_span_context()
+    return context.trace_id if context is not None else 0
+
+
+def _moved(span: ReadableSpan, by_ns: int) -> ReadableSpan:
+    start, end = span.start_time, span.end_time
+    return ReadableSpan(
+        name=span.name,
+        context=span.get_span_context(),
+        parent=span.parent,
+        resource=span.resource,
+        attributes=span.attributes,
+        events=[Event(one.name, one.attributes, one.timestamp + by_ns) for one in span.events],
+        links=span.links,
+        kind=span.kind,
+        status=span.status,
+        start_time=None if start is None else start + by_ns,
+        end_time=None if end is None else end + by_ns,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+# --- tracing --------------------------------------------------------------------------------------------------------
+
+# Where the demo's telemetry goes: kept in memory, and to an OTLP backend when one is named. Nothing else is contacted.
+
+SERVICE = "spanscore-demo"
+_WAIT_S = 8.0
+"""Longest wait for each of a backend's signals."""
+
+_stretch: ContextVar[str | None] = ContextVar("spanscore_demo_stretch", default=None)
+
+
+@contextmanager
+def in_stretch(name: str) -> Iterator[None]:
+    """Mark the roots that start inside the block, as an application marks its release."""
+    token = _stretch.set(name)
+    try:
+        yield
+    finally:
+        _stretch.reset(token)
+
+
+class Tracing:
+    """The three providers of the demo, as an application would set them up.
+
+    Args:
+        seed: of the trace and span ids: the same seed, the same ids, and so the same sampling decisions.
+        otlp: base URL of an OTLP/HTTP backend; None = nothing leaves the process.
+
+    Raises:
+        ConfigurationError: ``otlp`` is no URL, or ``OTEL_SDK_DISABLED`` switches tracing off.
+    """
+
+    def __init__(self, seed: int, otlp: str | None = None) -> None:
+        if sdk_disabled():
+            raise ConfigurationError("OTEL_SDK_DISABLED is true, which switches all tracing off; unset it for the demo")
+        self._memory = InMemorySpanExporter()
+        self.exporters = {} if otlp is None else _exporters(otlp)
+        resource = Resource.create({"service.name": SERVICE})
+        self.tracer_provider = TracerProvider(
+            sampler=ALWAYS_ON, resource=resource, id_generator=SeededIds(seed), shutdown_on_exit=False
+        )
+        self.tracer_provider.add_span_processor(_MarkStretch())
+        self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._memory))
+        readers, logs = [], LoggerProvider(resource=resource, shutdown_on_exit=False)
+        if self.exporters:
+            self.tracer_provider.add_span_processor(BatchSpanProcessor(self.exporters["traces"]))
+            readers = [PeriodicExportingMetricReader(self.exporters["metrics"], export_interval_millis=5_000)]
+            logs.add_log_record_processor(BatchLogRecordProcessor(self.exporters["logs"]))
+        self.meter_provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        self.logger_provider = logs
+
+    def spans(self) -> list[ReadableSpan]:
+        """Return what has been exported so far, in the order in which it ended."""
+        return list(self._memory.get_finished_spans())
+
+    def flush(self) -> None:
+        """Send what is waiting; waits for a slow backend, but not for long."""
+        if self.exporters:
+            _together([provider.force_flush for provider in self._providers()])
+
+    def list_undelivered(self) -> list[str]:
+        """Return the signals of which the backend lacks a part; it need not take metrics or events, as a Jaeger does not."""
+        needed = (what for what in self.exporters if what == "traces" or not self.exporters[what].unsupported)
+        return [what for what in needed if not self.exporters[what].delivered_since(0)]
+
+    def close(self) -> None:
+        """Send what is left and end; a backend that has failed is not waited for."""
+        for exporter in self.exporters.values():
+            if exporter.last_ok is False:
+                exporter.shutdown()
+        _together([provider.shutdown for provider in self._providers()])
+
+    def _providers(self) -> tuple[Any, ...]:
+        return self.tracer_provider, self.meter_provider, self.logger_provider
+
+
+class SeededIds(IdGenerator):
+    """Trace and span ids out of a seed.
+
+    Roots are started on the application's thread, all other spans on another: a root's span id is drawn from the dice of the
+    trace ids, so that which thread is faster makes no difference.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._traces, self._spans = random.Random(f"traces/{seed}"), random.Random(f"spans/{seed}")
+        self._root = threading.local()
+
+    def generate_trace_id(self) -> int:
+        """Return the next trace id."""
+        self._root.starts = True
+        return self._traces.getrandbits(128) or 1
+
+    def generate_span_id(self) -> int:
+        """Return the next span id: of the root whose trace id this thread has just drawn, else of a child."""
+        starts, self._root.starts = getattr(self._root, "starts", False), False
+        return (self._traces if starts else self._spans).getrandbits(64) or 1
+
+
+class _MarkStretch(SpanProcessor):
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        stretch = _stretch.get()
+        if stretch is not None and span.parent is None:
+            span.set_attribute(semconv.DEMO_STRETCH, stretch)
+
+
+def _exporters(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ConfigurationError(
+            f"--otlp is {url!r}; it is the base URL of an OTLP/HTTP backend: http://localhost:4318"
+        )
+    at = {what: f"{url.rstrip('/')}/v1/{what}" for what in SIGNALS}
+    return {what: quiet_otlp_exporter(what, to, endpoint=to, timeout=5) for what, to in at.items()}
+
+
+def _together(calls: Sequence[Callable[[], object]]) -> None:
+    """Make calls that know no deadline side by side, and wait for them for a while: a dead backend takes half a minute."""
+    for thread in [start_daemon(_quietly, "spanscore-demo-end", call) for call in calls]:
+        if thread is not None:
+            thread.join(_WAIT_S)
+
+
+def _quietly(end: Any) -> None:
+    with suppress(Exception):  # the SDK raises for readers out of time; the exporter has kept why
+        end()
+
+
+# --- run ------------------------------------------------------------------------------------------------------------
+
+# Options → a demo that was played: the application, the scorer beside it, and what came of both.
+
+METRICS: Mapping[str, Mapping[str, Any]] = {
+    "faithfulness": {"pass_at": 0.7},  # one statement in two that nothing supports is no pass
+    "context_relevance": {},
+    "response_relevancy": {},
+    "topic_adherence": {},
+}
+"""Metric → its parameters."""
+_AGENT_RULE = Rule(rate=1.0, name="every agent turn", when=RuleCondition(workflow=AGENT_NAME))
+_ERROR_RULE = Rule(rate=1.0, name="errors", when=RuleCondition(any_error=True))
+_BREATH = 40
+"""Requests after which it waits for the scores: it asks faster than any judge answers, and nothing shall be turned away."""
+_FLUSH_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """What can be chosen about a demo.
+
+    Attributes:
+        requests: at least 12.
+        seed: the same seed gives the same requests, answers, ids, sampling decisions and scores (with the offline model).
+        seconds: spread the requests over this time; None = as fast as they go, and what is shown and written has the times of
+            live traffic (see ``times.py``); a backend gets the real ones either way.
+        model: ``provider:name`` of a real model that answers and judges; None = offline.
+        rate: share of the chain's runs that is scored, [0, 1]; a rule scores every turn of the agent.
+        otlp: base URL of an OTLP/HTTP backend.
+    """
+
+    requests: int = 240
+    seed: int = 7
+    seconds: float | None = None
+    model: str | None = None
+    rate: float = 0.5
+    otlp: str | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """A sink that counts: what the live line shows.
+
+    Attributes:
+        asked: requests so far.
+        stretch: of the request under way.
+        scored: scores with a value so far.
+        failing: those that do not pass.
+    """
+
+    asked: int = 0
+    stretch: str = ""
+    scored: int = 0
+    failing: int = 0
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Count them."""
+        self.scored += sum(score.value is not None for score in scores)
+        self.failing += sum(score.label == "fail" for score in scores)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of a demo.
+
+    Attributes:
+        asked: requests that were made: fewer than asked for when interrupted.
+        interrupted: whether Ctrl-C ended it.
+        spans: all that were exported, in the order in which they ended; without ``seconds`` spread over time.
+        status: the scorer's own account.
+        model: who answered and judged, for people.
+        deliveries: signal → how the last export to the backend went; empty without one.
+        undelivered: the signals of which the backend lacks a part.
+    """
+
+    options: DemoOptions
+    asked: int
+    interrupted: bool
+    spans: Sequence[ReadableSpan]
+    status: Status
+    model: str
+    deliveries: dict[str, str]
+    undelivered: Sequence[str]
+
+
+class Demo:
+    """The application with a scorer beside it, from set-up to end; a context manager, whose end ends the scorer.
+
+    Raises:
+        ConfigurationError: an option cannot be; the message names it.
+        MissingExtraError: langchain, or the library of the model, is not installed.
+
+    Attributes:
+        scorer: what stands beside the application.
+    """
+
+    def __init__(self, options: DemoOptions) -> None:
+        _check(options)
+        self._options, self._tally = options, Tally()
+        model = _model(options)
+        self._handbook = Handbook(seed=options.seed)
+        self._chain = handbook_chain(model, self._handbook)
+        self._agent = ferry_agent(model, self._handbook)
+        metrics = _metrics(model if options.model else "lexical")
+        self._tracing = Tracing(options.seed, options.otlp)
+        self.scorer = OnlineScorer(
+            metrics,
+            sampling=Sampling(rate=options.rate, rules=[_AGENT_RULE, _ERROR_RULE]),
+            tracer_provider=self._tracing.tracer_provider,
+            meter_provider=self._tracing.meter_provider,
+            logger_provider=self._tracing.logger_provider,
+            capture=Capture(content=True),  # the handbook is ours, and a trace without question and answer shows little
+            outputs=Outputs(sinks=[self._tally]),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.scorer.shutdown()
+        self._tracing.close()
+
+    def play(self, watch: Callable[[Tally], None] = lambda _: None) -> Played:
+        """Make the requests and wait for their scores. Blocks; Ctrl-C ends it with what there is.
+
+        Args:
+            watch: called after each request, on this thread.
+        """
+        # A demo's traffic belongs in no LangSmith project, whatever the environment says.
+        with tracing_context(enabled=False):
+            interrupted = self._ask_all(watch)
+        self.scorer.flush(_FLUSH_S)
+        self._tracing.flush()
+        spans = self._tracing.spans()
+        return Played(
+            options=self._options,
+            asked=self._tally.asked,
+            interrupted=interrupted,
+            spans=spans if self._options.seconds else spread(spans, self._options.requests, time.time_ns()),
+            status=self.scorer.status(),
+            model=self._options.model or "offline",
+            deliveries={signal: exporter.last() for signal, exporter in self._tracing.exporters.items()},
+            undelivered=self._tracing.list_undelivered(),
+        )
+
+    def _ask_all(self, watch: Callable[[Tally], None]) -> bool:
+        """Make the requests; return whether Ctrl-C ended it."""
+        options, tally, began = self._options, self._tally, time.monotonic()
+        try:
+            for request in requests(options.requests, options.seed):
+                tally.stretch = request.stretch
+                if options.seconds:
+                    due = began + (request.number - 1) * options.seconds / options.requests
+                    time.sleep(max(0.0, due - time.monotonic()))
+                self._ask(request, {"callbacks": [self.scorer.handler]})
+                tally.asked = request.number
+                if request.number % _BREATH == 0:
+                    self.scorer.flush(_FLUSH_S)
+                watch(tally)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    def _ask(self, request: Request, config: RunnableConfig) -> None:
+        self._handbook.broken = request.stretch == "during"
+        with in_stretch(request.stretch):
+            if request.thread is None:
+                self._chain.invoke(request.question, config)
+                return
+            with references(reference_topics=TOPICS):
+                said: Any = {"messages": [{"role": "user", "content": request.question}]}
+                self._agent.invoke(said, {**config, "configurable": {"thread_id": request.thread}})
+
+
+def _check(options: DemoOptions) -> None:
+    if options.requests < LEAST_REQUESTS:
+        raise ConfigurationError(f"--requests is {options.requests}; at least {LEAST_REQUESTS} make three stretches")
+    if not 0.0 < options.rate <= 1.0:
+        raise ConfigurationError(f"--rate is {options.rate:g}; it is above 0 and at most 1")
+    if options.seconds is not None and options.seconds <= 0:
+        raise ConfigurationError(f"--seconds is {options.seconds:g}; it is above 0")
+
+
+def _model(options: DemoOptions) -> BaseChatModel:
+    """Return the model that answers. A key in the environment is no wish to spend money: only ``--model`` is."""
+    if options.model is None:
+        return OfflineModel(seed=options.seed)
+    made: BaseChatModel = named_model(options.model)
+    return made
+
+
+def _metrics(model: Any) -> list[Metric]:
+    the_judge = judge(model)
+    return [create(name, judge=the_judge, embeddings="lexical", **given) for name, given in METRICS.items()]
