@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from docs.reference.pages import table
 
-from spanscore.cli._schema import Schema
-from spanscore.cli._schema_keys import Key, keys_in
+from spanscore.cli._schema import Key, Schema, keys_in
 from spanscore.judges.langchain.models import KEYS
 
 __all__ = ["configuration", "environment"]

@@ -16,7 +16,7 @@ from typing import Any, get_args
 from typer.models import CommandInfo, OptionInfo
 
 from spanscore import errors
-from spanscore.cli._docstrings import parameters_in, plain, summary_of
+from spanscore.cli._schema import parameters_in, plain, summary_of
 from spanscore.cli.main import app
 from spanscore.core.score import Outcome
 from spanscore.metrics.catalog.registry import built_ins, metric_doc_of

@@ -14,7 +14,7 @@ from typing import Final
 from docs.reference.pages import table
 
 from spanscore import semconv
-from spanscore.cli._docstrings import plain
+from spanscore.cli._schema import plain
 from spanscore.outputs.instrument_table import INSTRUMENTS, Instrument
 from spanscore.semconv import attributes, instruments
 

@@ -16,7 +16,7 @@ from tests.cli.test_check import PAID
 from typer.testing import CliRunner
 
 from spanscore import semconv
-from spanscore.cli._traffic import requests_per_day_in
+from spanscore.cli._cost_plan import requests_per_day_in
 from spanscore.cli.main import app
 from spanscore.core.codecs.otlp import json_line
 from spanscore.errors import ConfigurationError

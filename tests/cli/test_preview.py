@@ -10,7 +10,7 @@ import pytest
 from tests.stored.live_runs import FEW, LiveRuns, configuration, live_runs
 from typer.testing import CliRunner
 
-from spanscore.cli import _preview_run
+from spanscore.cli import _stored_traces as _preview_run
 from spanscore.cli.main import app
 from spanscore.stored.unit_reading import UnitReader
 

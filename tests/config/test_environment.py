@@ -11,8 +11,8 @@ from tests.live import a_trace
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
+from spanscore.cli._cost_plan import Sizes
 from spanscore.cli._plan import plan_of
-from spanscore.cli._sizes import Sizes
 from spanscore.config.reading import AsWritten, read_settings
 
 SECRET = "hunter2-of-acme"

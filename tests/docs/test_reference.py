@@ -25,9 +25,7 @@ from tests.outputs.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore import errors, semconv
-from spanscore.cli._example import example_file
-from spanscore.cli._schema import schema, sections
-from spanscore.cli._schema_keys import keys_in
+from spanscore.cli._schema import example_file, keys_in, schema, sections
 from spanscore.cli.main import app
 from spanscore.config import Capture
 from spanscore.config.durable import ValueInFile

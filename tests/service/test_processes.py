@@ -16,9 +16,9 @@ from tests.servers.server import free_port, poll
 from tests.service.test_serve import asked, stopped
 from tests.service.test_worker import captured, configured, evaluations, working
 
+from spanscore.cli import worker as processes
+from spanscore.cli.worker import in_processes
 from spanscore.config.tree import MetricsEndpointSettings
-from spanscore.service import processes
-from spanscore.service.processes import in_processes
 from spanscore.service.worker import checked, environment_of
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too

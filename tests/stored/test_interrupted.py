@@ -18,7 +18,7 @@ from tests.stored.stores import StoreDouble, served
 from typer.testing import CliRunner
 
 from spanscore import ConfigurationError, semconv
-from spanscore.cli import _replay_run
+from spanscore.cli import _stored_traces as _replay_run
 from spanscore.cli.main import app
 from spanscore.core.codecs.otlp import json_line
 from spanscore.stored.replay import Journal

@@ -14,7 +14,7 @@ from tests.servers.server import free_port
 from tests.stored.live_runs import FEW, LiveRuns, asking, configuration, replayed, scored_in
 from typer.testing import CliRunner
 
-from spanscore.cli import _replay_run
+from spanscore.cli import _stored_traces as _replay_run
 from spanscore.cli.main import app
 from spanscore.core.codecs.otlp import json_line
 from spanscore.core.job import ReplayState

@@ -12,15 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spanscore.cli._calibration_plan import calibration_problems
-from spanscore.cli._collect_plan import collect_problems, file_problems
 from spanscore.cli._cost_plan import asked_model, price_in
-from spanscore.cli._evaluator_versions import StandIn, evaluator_version_problems
-from spanscore.cli._judge_check_plan import judge_check_problems
-from spanscore.cli._parts import part_problems
-from spanscore.cli._remote_scoring_plan import remote_scoring_problems
-from spanscore.cli._session_plan import session_problems
-from spanscore.cli._spool_plan import spool_problems
+from spanscore.cli._part_plans import (
+    StandIn,
+    calibration_problems,
+    collect_problems,
+    evaluator_version_problems,
+    file_problems,
+    judge_check_problems,
+    part_problems,
+    remote_scoring_problems,
+    session_problems,
+    spool_problems,
+)
 from spanscore.config.judging import AskedSettings, Budget, JudgeSettings
 from spanscore.config.messages import wrong_settings
 from spanscore.config.reading import AsWritten, examine_settings

@@ -1,26 +1,35 @@
-"""Metrics, prices, budgets and traffic → what a score costs, what a day comes to, and which rates the budgets buy."""
+"""Sizes, traffic, prices and budgets → what a score costs, what a day costs, and the rates that budgets allow."""
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from spanscore import semconv
-from spanscore.cli._sizes import Sizes
 from spanscore.config.judging import AskedSettings, Budget, Spent
 from spanscore.config.tree import Configuration
+from spanscore.core.codecs.otlp import stored_spans
+from spanscore.core.codecs.text import as_text, plain_number
+from spanscore.core.span import SpanData
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cost import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import entries, listed, prices_in, shadow_settings
-from spanscore.metrics.catalog.cost import Cost
+from spanscore.metrics.catalog.cost import Cost, cost_of, samples_with
 from spanscore.pipeline.sampling import KEPT_BACK, largest_factor
 from spanscore.protocols import Metric
 from spanscore.report.rows import name_within
 
 __all__ = [
+    "FORMS",
     "CostPlan",
     "DayPlan",
+    "ExpectedTraffic",
+    "Sizes",
     "asked_model",
     "cost_lines",
     "costs_of",
@@ -29,10 +38,205 @@ __all__ = [
     "judge_line",
     "money_line",
     "price_in",
+    "read_measured_costs",
+    "requests_per_day_in",
     "shadow_costs_of",
     "shadow_days_of",
+    "traffic_in",
     "usd_told",
 ]
+
+# --- sizes ----------------------------------------------------------------------------------------------------------
+
+# How long the application's samples are, stated or measured → what one score of a metric costs.
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How long samples are.
+
+    Attributes:
+        context_tokens: of the contexts of a request together; None = the short ones of the metric's card.
+        measured: metric → the mean cost of its stored scores; it is believed before anything else.
+    """
+
+    context_tokens: int | None = None
+    measured: Mapping[str, Cost] = field(default_factory=dict)
+
+    def cost_of(self, name: str, metric: str, parameters: Mapping[str, Any]) -> Cost:
+        """Return what a score costs of a metric that is called so.
+
+        Raises:
+            ConfigurationError: it is not measured, and asks what the offline judge cannot answer.
+        """
+        if name in self.measured:
+            return self.measured[name]
+        long = () if self.context_tokens is None else (samples_with(self.context_tokens),)
+        return cost_of(metric, *long, **parameters)
+
+    def __str__(self) -> str:
+        if self.context_tokens is None:
+            return "on a short sample: three contexts of a sentence or two; longer ones cost more"
+        return f"on a short question and answer with contexts of {self.context_tokens:,} tokens together"
+
+
+def read_measured_costs(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]:
+    """Return metric → what its scores cost that a file of spans holds, on average.
+
+    Args:
+        file: OTLP-JSON lines; ``-`` = standard input.
+        metrics: those that are wanted.
+
+    Raises:
+        ConfigurationError: it cannot be read, or holds none of them with its judge's tokens.
+        SampleError: a line is not OTLP-JSON.
+    """
+    paid_for: dict[str, list[tuple[float, ...]]] = {name: [] for name in metrics}
+    with stored_spans(file) as spans:
+        for span in spans:
+            of_metric = paid_for.get(as_text(span.attributes.get(semconv.EVALUATION_NAME) or ""))
+            paid = _read_judge_usage(span)
+            if of_metric is not None and any(paid[1:]):  # of the offline judge there are calls, and no tokens
+                of_metric.append(paid)
+    costs = {name: _mean(paid) for name, paid in paid_for.items() if paid}
+    if not costs:
+        raise ConfigurationError(
+            f"--costs-from {file}: it holds no score of {', '.join(paid_for)} with its judge's tokens"
+        )
+    return costs
+
+
+def _read_judge_usage(span: SpanData) -> tuple[float, ...]:
+    """Return questions, tokens read and written; zeros of what is no score of the configured judge."""
+    if span.scope != semconv.SCOPE or semconv.EVALUATION_SOURCE in span.attributes:
+        return 0.0, 0.0, 0.0
+    names = (
+        semconv.JUDGE_CALLS_ATTRIBUTE,
+        semconv.JUDGE_CACHED_CALLS,
+        semconv.JUDGE_INPUT_TOKENS,
+        semconv.JUDGE_OUTPUT_TOKENS,
+    )
+    calls, cached, read, written = (plain_number(span.attributes.get(name)) or 0.0 for name in names)
+    return calls - cached, read, written
+
+
+def _mean(paid: list[tuple[float, ...]]) -> Cost:
+    calls, read, written = (sum(column) / len(paid) for column in zip(*paid, strict=True))
+    source = f"measured on {len(paid):,} scores"
+    return Cost(calls=calls, input_tokens=round(read), output_tokens=round(written), counted_by=source)
+
+
+# --- traffic --------------------------------------------------------------------------------------------------------
+
+# What an operator says of the traffic → ExpectedTraffic: requests of each hour of a day or a week.
+
+FORMS = "1e6, 1_000_000, 500k, 1.5M (a day), 12/s, 700/min, 40k/h, 1e6/d"
+"""How a rate of requests may be written."""
+_A_DAY = {"s": 86_400.0, "min": 1_440.0, "h": 24.0, "d": 1.0}
+_TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
+_RATE = re.compile(
+    r"(?P<number>\d{1,3}(?:,\d{3})+|\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)(?P<times>[kM]?)(?:\s*/\s*(?P<unit>s|min|h|d))?"
+)
+_COLUMNS = ["hour", "requests"]
+_HOURS = (24, 168)
+"""Rows of a profile: of a day, of a week."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTraffic:
+    """Requests that all replicas together see.
+
+    Attributes:
+        hourly: of each hour of a day or a week, which then begins again; one number where all hours are alike.
+    """
+
+    hourly: tuple[float, ...]
+
+    @property
+    def per_day(self) -> float:
+        """Requests of a mean day."""
+        return 24 * sum(self.hourly) / len(self.hourly)
+
+    def scale_to(self, per_day: float) -> ExpectedTraffic:
+        """Return the same profile with so many requests a day."""
+        return replace(self, hourly=tuple(share * per_day / self.per_day for share in self.hourly))
+
+
+def traffic_in(per_day: float | None, profile: Path | None) -> ExpectedTraffic | None:
+    """Return the traffic that is told: a number, a profile, or a number that comes as a profile says; None where neither is.
+
+    Raises:
+        ConfigurationError: the profile is none; names its line.
+    """
+    if profile is None:
+        return None if per_day is None else ExpectedTraffic((per_day / 24,))
+    traffic = _profile(profile)
+    return traffic if per_day is None else traffic.scale_to(per_day)
+
+
+def requests_per_day_in(text: str) -> float:
+    """Return requests a day.
+
+    Raises:
+        ValueError: it is no rate above 0; the message says what is.
+    """
+    match = _RATE.fullmatch(text.strip())
+    number = float(re.sub("[_,]", "", match["number"])) if match else 0.0
+    per_day = number * _TIMES[match["times"]] * _A_DAY[match["unit"] or "d"] if match else 0.0
+    if not 0 < per_day < float("inf"):
+        raise ValueError(f"{text!r} is no rate of requests; write for example {FORMS}")
+    return per_day
+
+
+def _profile(file: Path) -> ExpectedTraffic:
+    """Read rows of hour and requests, each hour of a day or a week once; a first row may name the columns."""
+    hours = dict[int, float]()
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as opened:
+            for line, hour, requests in _rows(file, enumerate(csv.reader(opened), 1)):
+                if hour in hours:
+                    raise ConfigurationError(f"{file}, line {line}: hour {hour} is there twice")
+                hours[hour] = requests
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+    length = next(length for length in _HOURS if max(hours, default=0) < length)
+    missing = [hour for hour in range(length) if hour not in hours]
+    if missing:
+        raise ConfigurationError(
+            f"{file}: hour {missing[0]} is missing; a profile has {_HOURS[0]} rows, of a day, or {_HOURS[1]}, of a week"
+        )
+    if not any(hours.values()):
+        raise ConfigurationError(f"{file}: no hour has a request")
+    return ExpectedTraffic(tuple(hours[hour] for hour in range(length)))
+
+
+def _rows(file: Path, read: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, int, float]]:
+    """Yield line, hour and requests."""
+    for line, row in read:
+        if not row or (line == 1 and [name.strip() for name in row] == _COLUMNS):
+            continue
+        where = f"{file}, line {line}"
+        if len(row) != len(_COLUMNS):
+            raise ConfigurationError(f"{where}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
+        hour, requests = (_number(cell) for cell in row)
+        if hour is None or hour not in range(_HOURS[-1]):
+            raise ConfigurationError(f"{where}: {row[0]!r} is no hour; write 0 to 23 of a day, or 0 to 167 of a week")
+        if requests is None or requests < 0:
+            raise ConfigurationError(f"{where}: {row[1]!r} is no number of requests; write 0 or more")
+        yield line, int(hour), requests
+
+
+def _number(cell: str) -> float | None:
+    try:
+        number = float(cell)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+# --- cost plan ------------------------------------------------------------------------------------------------------
+
+# Metrics, prices, budgets and traffic → what a score costs, what a day comes to, and which rates the budgets buy.
 
 _DAY_S = 86_400.0
 _FREE = Cost(calls=0, input_tokens=0, output_tokens=0, counted_by="no judge")

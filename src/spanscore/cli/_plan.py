@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
-from spanscore.cli._calibration_plan import calibration_notes
-from spanscore.cli._collect_plan import collect_lines, spans_file_lines
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import (
     CostPlan,
     DayPlan,
+    ExpectedTraffic,
+    Sizes,
     asked_model,
     cost_lines,
     costs_of,
@@ -23,13 +23,18 @@ from spanscore.cli._cost_plan import (
     shadow_costs_of,
     shadow_days_of,
 )
-from spanscore.cli._judge_check_plan import judge_check_lines
-from spanscore.cli._remote_scoring_plan import remote_scoring_lines
-from spanscore.cli._sampling_plan import rule_lines, sampling_notes
-from spanscore.cli._session_plan import session_lines, session_metrics_in
-from spanscore.cli._sizes import Sizes
-from spanscore.cli._spool_plan import spool_lines
-from spanscore.cli._traffic import ExpectedTraffic
+from spanscore.cli._part_plans import (
+    calibration_notes,
+    collect_lines,
+    judge_check_lines,
+    remote_scoring_lines,
+    rule_lines,
+    sampling_notes,
+    session_lines,
+    session_metrics_in,
+    spans_file_lines,
+    spool_lines,
+)
 from spanscore.config.capture import Extract
 from spanscore.config.credentials import without_credentials
 from spanscore.config.judging import JudgeSettings

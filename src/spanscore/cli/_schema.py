@@ -1,25 +1,94 @@
-"""The configuration's tree → a JSON Schema (draft 2020-12) that says what its reader takes, and what each key means."""
+"""The keys of a configuration → its JSON Schema and an example with every key; texts come from docstrings."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import models_json_schema
 
-from spanscore.cli._docstrings import meaning_of, parameters_in, plain, summary_of
-from spanscore.config.judging import ShadowSettings
+from spanscore.config.judging import OF_SCORER, AskedSettings, ShadowSettings
+from spanscore.config.kinds import DURATION, PERCENT, SIZE, duration
 from spanscore.config.messages import file_fields
 from spanscore.config.sampling import HeadSampling
-from spanscore.config.tree import Configuration
+from spanscore.config.tree import SHORT_FORMS, Configuration, ScorerSettings
+from spanscore.judges import judge
 from spanscore.metrics.catalog.configured import PER, SESSION, SHADOW, UNIT
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, metric_doc_of
 
-__all__ = ["METRIC_OF_ONES_OWN", "Schema", "schema", "schema_file", "sections"]
+__all__ = [
+    "METRIC_OF_ONES_OWN",
+    "Key",
+    "Schema",
+    "example_file",
+    "keys_in",
+    "meaning_of",
+    "parameters_in",
+    "plain",
+    "schema",
+    "schema_file",
+    "sections",
+    "summary_of",
+]
+
+# --- docstrings -----------------------------------------------------------------------------------------------------
+
+# Docstrings → what each parameter, attribute or key means; no other place has these texts.
+
+_DESCRIBED_BY: Mapping[type[BaseModel], Any] = {AskedSettings: judge}
+"""Section → the function whose parameters are its keys, and whose docstring says what they mean."""
+_SECTION = re.compile(r"^(?:Args|Attributes):\n((?:[ ]{4}.*\n|\n)+)", re.MULTILINE)
+_PARAMETER = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def parameters_in(documented: Any) -> dict[str, str]:
+    """Return parameter or attribute → what the docstring says of it, in Markdown."""
+    text = inspect.cleandoc(documented.__doc__ or "") + "\n"
+    sections = (match[1] for match in _SECTION.finditer(text))
+    return {name: plain(meaning) for section in sections for name, meaning in _PARAMETER.findall(section)}
+
+
+def summary_of(documented: Any) -> str:
+    """Return what stands above a docstring's first heading, in Markdown, a line per paragraph."""
+    text = re.split(r"^\w+:\n", inspect.cleandoc(documented.__doc__ or ""), maxsplit=1, flags=re.MULTILINE)[0]
+    return "\n\n".join(plain(paragraph) for paragraph in text.strip().split("\n\n"))
+
+
+def plain(text: str) -> str:
+    """Return a docstring's words on one line, as Markdown has them."""
+    return " ".join(text.split()).replace("``", "`")
+
+
+def meaning_of(section: type[BaseModel], key: str) -> str:
+    """Return what a key of a section means, by the docstring of the section or of the section that it holds; else empty."""
+    meaning = next((meanings[key] for meanings in _sources(section) if key in meanings), "")
+    annotation = section.model_fields[key].annotation
+    held = [kind for kind in (annotation, *get_args(annotation)) if _is_section(kind)]
+    if not meaning and held:
+        meaning = summary_of(held[0]).partition("\n\n")[0]
+    return re.sub(r"\bNone\b", "`null`", meaning[:1].upper() + meaning[1:])
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _sources(section: type[BaseModel]) -> Iterator[dict[str, str]]:
+    classes = [base for base in section.__mro__ if issubclass(base, BaseModel)]
+    yield from map(parameters_in, classes)
+    yield from (parameters_in(_DESCRIBED_BY[base]) for base in classes if base in _DESCRIBED_BY)
+
+
+# --- schema ---------------------------------------------------------------------------------------------------------
+
+# The configuration's tree → a JSON Schema (draft 2020-12) that says what its reader takes, and what each key means.
 
 Schema = dict[str, Any]
 METRIC_OF_ONES_OWN: Final = r"^[\w.]+:[\w.]+$"
@@ -179,3 +248,357 @@ def _without_titles(node: Any) -> Any:
     return {
         name: _without_titles(value) for name, value in node.items() if not (name == "title" and isinstance(value, str))
     }
+
+
+# --- schema keys ----------------------------------------------------------------------------------------------------
+
+# The JSON Schema → a row per key of a configuration file: where it stands, what may stand there, what it does.
+
+_PYTHON: Final = {
+    "metrics": "OnlineScorer(metrics=…)",
+    f"metrics[].<metric>.{SHADOW}": "JudgeSettings(shadows=…)",
+    f"metrics[].<metric>.{SHADOW}.budget": "JudgeSettings(shadow_budget=…)",
+    "embeddings": "embedder(…)",
+    "judge": "judge({}=…)",
+    "judge.fallback[]": "judge({}=…)",
+    **{f"judge.{field}": f"JudgeSettings({field}=…)" for field in OF_SCORER},
+    "judge.budget[]": "Budget({}=…)",
+    f"metrics[].<metric>.{SHADOW}.budget[]": "Budget({}=…)",
+    "judge.prices.<model>": "judge(prices=…)",
+    "sampling.rules[]": "Rule({}=…)",
+    "sampling.rules[].when": "RuleCondition({}=…)",
+    "sampling.rules[].when.score": "ScoreBelow({}=…)",
+    "sampling.feedback": "FeedbackSampling({}=…)",
+    "sampling.head_sampling_rate": "HeadSampling({}=…)",
+    "capture.extract": "Extract({}=…)",
+    "serve_metrics": "scorer.serve_metrics(…)",
+}
+"""Key, or the section of it → what it is called in Python, where that is no option of ``OnlineScorer``."""
+_TYPES: Final = {
+    "integer": "whole number",
+    "boolean": "true or false",
+    "string": "text",
+    "object": "mapping",
+    "array": "list",
+}
+_ORDER: Final = (
+    "metrics",
+    "judge",
+    "embeddings",
+    "sampling",
+    "outputs",
+    "capture",
+    "serve_metrics",
+    "alerts",
+    "monitoring",
+    "limits",
+)
+"""Sections as a user meets them; the others stand behind."""
+_UNITS: Final = {"duration": "s", "list of durations": "s", "size": "bytes"}
+_PATTERNS: Final = {f"^{DURATION}$": "duration", f"^{SIZE}$": "size", f"^{PERCENT}$": "share"}
+_GUARD: Final = 10**9
+"""A bound from here on keeps nonsense out, and is none that a user meets."""
+_SIZES: Final = {"MB": 10**6, "kB": 10**3, "B": 1}
+_NAMES: Final = {"alerts": "<metric>", "prices": "<model>"}
+"""Mapping of sections → what its keys are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key.
+
+    Attributes:
+        path: from the top; ``[]`` is each entry of a list, ``<metric>`` a name.
+        type: what may stand there, in words.
+        unit: of a number; empty where it has none.
+        allowed: bounds, or the words that there are; empty = all of the type.
+        default: None = it must be given.
+        meaning: what it does.
+        python: what it is called in Python; empty where it is a file's alone.
+        is_collection: whether it lists or names sections, whose keys follow.
+    """
+
+    path: str
+    type: str
+    unit: str
+    allowed: str
+    default: str | None
+    meaning: str
+    python: str
+    is_collection: bool
+
+    @property
+    def section(self) -> str:
+        """The part of the file in which it stands."""
+        return self.path.partition(".")[0].removesuffix("[]")
+
+
+def keys_in(schema: Schema) -> list[Key]:
+    """Return the keys, section by section, each in the order of the tree."""
+    shadow = f"metrics[].<metric>.{SHADOW}."
+    keys = [*_of_section(schema, schema, ""), *_of_section(schema["$defs"]["ShadowSettings"], schema, shadow)]
+    return sorted(keys, key=lambda key: [*_ORDER, key.section].index(key.section))
+
+
+def _of_section(section: Schema, whole: Schema, above: str) -> Iterator[Key]:
+    for name, value in section["properties"].items():
+        path = f"{above}{name}"
+        forms = _forms(value, whole)
+        inner = [*_inner_sections(forms, whole)] if path != "metrics" else []
+        is_section = isinstance(value.get("default"), dict) or len(forms) == 1
+        if [place for place, _ in inner] != [""] or not is_section:  # its keys follow, and say all
+            yield _key(path, value, forms, required=name in section.get("required", ()))
+        for place, form in inner:
+            named = place.replace("*", _NAMES.get(name, ""))
+            yield from _of_section(form, whole, f"{path}{named}.")
+
+
+def _inner_sections(forms: Sequence[Schema], whole: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield the sections that a value is (``""``), lists (``[]``) or names (``.*``)."""
+    for form in forms:
+        for place, inner in (("", form), ("[]", form.get("items")), (".*", form.get("additionalProperties"))):
+            listed = [form] if not place else _forms(inner, whole) if isinstance(inner, dict) else []
+            yield from ((place, section) for section in listed if "properties" in section)
+
+
+def _forms(value: Schema, whole: Schema) -> list[Schema]:
+    """Return the alternatives that a value has, references resolved, but for what the environment holds."""
+    forms = [form for form in _choices(value) if form.get("$ref") != "#/$defs/FromEnvironment"]
+    return [whole["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form for form in forms]
+
+
+def _key(path: str, value: Schema, forms: Sequence[Schema], *, required: bool) -> Key:
+    kind = _types(forms)
+    return Key(
+        path=path,
+        type=kind,
+        unit=_UNITS.get(kind, ""),
+        allowed="; ".join(filter(None, (_format_allowed(form, kind) for form in forms))),
+        default=None if required else _default(value, kind=kind),
+        meaning=value["description"],
+        python=_python(path),
+        is_collection=_is_collection(forms),
+    )
+
+
+def _is_collection(forms: Sequence[Schema]) -> bool:
+    inner = (form.get(place) for form in forms for place in ("items", "additionalProperties"))
+    listed = (form for value in inner if isinstance(value, dict) for form in _choices(value))
+    return any("$ref" in form for form in listed)
+
+
+def _choices(value: Schema) -> list[Schema]:
+    choices: list[Schema] = value.get("anyOf", [value])
+    return choices
+
+
+def _type_name(form: Schema) -> str:
+    if "enum" in form:
+        return "word"
+    if form.get("type") == "array":
+        inner = dict.fromkeys(_type_name(item) for item in _choices(form["items"]) if "$ref" not in item)
+        items = "durations" if "duration" in inner else " or ".join(kind for kind in inner if kind != "word")
+        return f"list of {items}" if items else "list"
+    kind: str = form.get("type", "")
+    return _PATTERNS.get(form.get("pattern", ""), _TYPES.get(kind, kind))
+
+
+def _types(forms: Sequence[Schema]) -> str:
+    """Return what may stand there, in words; a number of seconds or bytes is no form of its own."""
+    kinds = dict.fromkeys(_type_name(form) for form in forms if form.get("type") != "null")
+    units = [kind for kind in kinds if kind in _PATTERNS.values()]
+    return " or ".join(units or kinds)
+
+
+def _format_allowed(form: Schema, kind: str) -> str:
+    if "enum" in form:
+        return ", ".join(f"`{word}`" for word in form["enum"])
+    low, above, high, below = (
+        None if form.get(bound) is None or form[bound] >= _GUARD else _format_value(form[bound], kind)
+        for bound in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+    )
+    if high is not None or below is not None:
+        opened = f"({above}" if low is None else f"[{low}"
+        return f"{opened}, {below})" if high is None else f"{opened}, {high}]"
+    return f"at least {low}" if low is not None else f"above {above}" if above is not None else ""
+
+
+def _default(value: Schema, *, kind: str) -> str:
+    default: Any = value.get("default", {} if value.get("type") == "object" else [])
+    if isinstance(default, list):
+        return f"[{', '.join(_format_value(item, kind) for item in default)}]"
+    return _format_value(default, kind)
+
+
+def _format_value(value: Any, kind: str) -> str:
+    """Return a value as a person writes it in a file."""
+    if "duration" in kind and value:
+        return duration(value).replace(" ", "")
+    if kind == "size" and value:
+        return next(f"{value // size}{unit}" for unit, size in _SIZES.items() if value % size == 0)
+    whole = isinstance(value, float) and value.is_integer()
+    return json.dumps(int(value) if whole else value, ensure_ascii=False)
+
+
+def _python(path: str) -> str:
+    """Return what a key is called in Python, by itself or by the section in which it stands."""
+    section, _, name = path.rpartition(".")
+    if short := next((argument for argument, key in SHORT_FORMS.items() if key == path), None):
+        return f"OnlineScorer({short}=…)"
+    if written := _PYTHON.get(path) or _PYTHON.get(section):
+        return written.format(name)
+    top = section or name
+    if top not in ScorerSettings.model_fields:
+        return ""
+    kind = _section_class(top)
+    return f"OnlineScorer({name}=…)" if not section else f"OnlineScorer({section}={kind}({name}=…))"
+
+
+def _section_class(name: str) -> str:
+    """Return the name of the class of a section."""
+    annotation = ScorerSettings.model_fields[name].annotation
+    return next((kind.__name__ for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields")), "")
+
+
+# --- example --------------------------------------------------------------------------------------------------------
+
+# The keys → a configuration file that has every one of them, with what it does and its default.
+#
+# As it stands, it does what its metrics alone would do: collections are empty, and below each an entry stands as a comment
+# (``#``
+# in the first column), which becomes one by removing the ``#`` and the ``[]``, ``{}`` or ``null`` above it.
+
+_HEADER: Final = """\
+# yaml-language-server: $schema=spanscore.schema.json
+# For an editor that reads the line above: spanscore check --schema > spanscore.schema.json
+#
+# Every key of a configuration, with its default: as it stands, this file does what its metrics alone would do.
+# Lines that begin with # in the first column are an example of an entry: remove the #, and the [], {} or null above them.
+# null is what a key is when it is left out. Durations: 500ms, 30s, 5m, 1h, 7d or seconds; sizes: 64MB, 500kB or bytes.
+# ${NAME} in a text is what the environment holds; SPANSCORE_SAMPLING__RATE=0.2 there is sampling.rate.
+"""
+_GIVEN: Final[Mapping[str, str]] = {
+    "metrics": "\n  - faithfulness\n  - string_presence",
+    "metrics[].<metric>.shadow.model": '"openai:gpt-5-mini"',
+    "metrics[].<metric>.shadow.budget[].calls": "1000",
+    "metrics[].<metric>.shadow.budget[].per": "1d",
+    "judge.fallback[].model": '"openai:gpt-4o-mini"',
+    "judge.prices.<model>.input": "0.15",
+    "judge.prices.<model>.output": "0.60",
+    "judge.budget[].calls": "10000",
+    "judge.budget[].per": "1h",
+    "sampling.rules[].rate": "0.5",
+    "sampling.rules[].when.score.metric": "string_presence",
+    "sampling.rules[].when.score.below": "0.5",
+    "sampling.feedback.rate": "0.5",
+    "alerts.<metric>.baseline": "0.85",
+    "judge_check.golden_set": '"labelled.jsonl"',
+    "compare.by": "service.version",
+    "remote_scoring.endpoint": '"https://scorer:4318"',
+    "remote_scoring.token_file": '"/run/secrets/spanscore"',
+    "collect.when": '["faithfulness<0.5"]',
+    "collect.out": '"cases.jsonl"',
+    "spool.path": '"/var/lib/spanscore/spool.db"',
+    "serve.forward.endpoint": '"http://127.0.0.1:14318"',
+    "serve.tls.cert": '"server.pem"',
+    "serve.tls.key": '"server.key"',
+    "kafka.brokers": '["127.0.0.1:9092"]',
+}
+"""What stands where there is no default, or where the default would be no example."""
+_NAMED: Final = {
+    ("<metric>", "metrics"): "response_relevancy",
+    ("<metric>", "alerts"): "faithfulness",
+    ("<model>", "judge"): "gpt-4o-mini",
+}
+_OPTIONAL: Final = (
+    *(
+        "serve_metrics",
+        "serve.forward",
+        "serve.tls",
+        "kafka",
+        "judge_check",
+        "collect",
+        "compare",
+        "remote_scoring",
+        "spool",
+    ),
+    "capture.extract",
+    "sampling.feedback",
+)
+"""Sections that are not there by default."""
+_ONE_OF: Final = ("alerts.<metric>.baseline.", "remote_scoring.kafka.", "sampling.head_sampling_rate.")
+"""Keys of sections that may stand in the place of others: what that means says it."""
+_WIDTH: Final = 110
+
+
+def example_file() -> str:
+    """Return the text of the file."""
+    whole = schema()
+    keys = [*_keys_of_example(whole)]
+    rows = [key.path for key in keys]
+    lines, above, section = list[str](), list[str](), ""
+    for key in keys:
+        parents = key.path.split(".")[:-1]
+        if key.section != section:
+            lines.append("")
+        same = next((depth for depth, name in enumerate(parents) if above[depth : depth + 1] != [name]), len(parents))
+        for depth in range(same, len(parents)):
+            lines += _section_lines(parents[: depth + 1], rows, whole)
+        lines += _lines(key, holds_more=any(row != key.path and _is_below(row, key.path) for row in rows))
+        above, section = parents, key.section
+    return _HEADER + "\n".join(lines) + "\n"
+
+
+def _keys_of_example(whole: Schema) -> Iterator[Key]:
+    """Yield the keys without alternatives, and without those that a judge below another section repeats."""
+    every = keys_in(whole)
+    judge = {key.path.removeprefix("judge.") for key in every if key.section == "judge"} - {"model", "budget"}
+    yield from (key for key in every if not key.path.startswith(_ONE_OF) and not _is_as_of_the_judge(key, judge))
+
+
+def _is_as_of_the_judge(key: Key, judge: Container[str]) -> bool:
+    section, _, name = key.path.rpartition(".")
+    return section.endswith((".shadow", ".fallback[]")) and name in judge
+
+
+def _is_below(path: str, above: str) -> bool:
+    return path.startswith((f"{above}.", f"{above}[]"))
+
+
+def _section_lines(place: Sequence[str], rows: Sequence[str], whole: Schema) -> Iterator[str]:
+    """Yield what opens a section: its name, or the dash of an entry; nothing where a row of its own has named it."""
+    name, indent = place[-1], _indent(place[:-1])
+    if name.endswith("[]"):
+        yield _comment_out(f"{indent}  -", place)
+    elif name.startswith("<"):
+        yield _comment_out(f"{indent}{_NAMED[name, place[0].removesuffix('[]')]}:", place)
+    elif ".".join(place) not in rows:
+        meaning = whole["properties"][name]["description"] if len(place) == 1 else ""
+        yield from (_comment_out(f"{indent}# {line}", place) for line in wrap(meaning, _WIDTH))
+        yield _comment_out(f"{indent}{name}:", place)
+
+
+def _lines(key: Key, *, holds_more: bool) -> Iterator[str]:
+    """Yield what a key does, and the key with its default; in an example without one, where its own keys follow."""
+    place = key.path.split(".")
+    indent = _indent(place[:-1])
+    allowed = f" Allowed: {key.allowed.replace('`', '')}." if key.allowed else ""
+    for line in wrap(f"{key.meaning.replace('`', '')}{allowed}", _WIDTH - len(indent)):
+        yield _comment_out(f"{indent}# {line}", place[:-1])
+    value = "" if holds_more and _is_example(place[:-1]) else _GIVEN.get(key.path, key.default or "")
+    yield _comment_out(
+        f"{indent}{place[-1]}: {value}".rstrip() if not value.startswith("\n") else f"{place[-1]}:{value}", place[:-1]
+    )
+
+
+def _indent(parents: Sequence[str]) -> str:
+    return " " * (2 * len(parents) + 2 * sum(name.endswith("[]") for name in parents))
+
+
+def _comment_out(line: str, place: Sequence[str]) -> str:
+    return f"#{line}" if _is_example(place) else line
+
+
+def _is_example(place: Sequence[str]) -> bool:
+    within = {".".join(place[:depth]) for depth in range(1, len(place) + 1)}
+    return not within.isdisjoint(_OPTIONAL) or any(name.endswith(("[]", ">")) for name in place)

@@ -1,37 +1,364 @@
-"""``spanscore calibrate``: labels and what the judge said → how good the judge is, and what its pass rate really is."""
+"""``spanscore calibrate``: annotations and the judge's verdicts → how good the judge is, and the corrected pass rate."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 from rich.text import Text
 
-from spanscore.cli._annotation_facts import AnnotationFacts, annotation_facts, error_rate_in
 from spanscore.cli._config_report import valid
-from spanscore.cli._verdicts import (
-    JudgeVerdicts,
-    annotated_on_spans,
-    holds_spans,
-    verdicts_in_lines,
-    verdicts_in_scores,
-)
-from spanscore.core.codecs.annotation_file import passes, read_annotations
-from spanscore.core.printable import Fitting, printable
-from spanscore.core.sample import AnnotatedSample
+from spanscore.config.kinds import share_in
+from spanscore.core.codecs.annotation_file import of_name, passes, read_annotations
+from spanscore.core.codecs.otlp import stored_spans
+from spanscore.core.codecs.stored_sample import content_hash
+from spanscore.core.codecs.text import json_in
+from spanscore.core.printable import Fitting, names_listed, printable
+from spanscore.core.sample import AnnotatedSample, Annotation, JudgeResult
 from spanscore.core.score import UNIT_INTERVAL, Scale
+from spanscore.core.span import UnitKey
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.metrics.catalog.registry import built_ins, own_name
-from spanscore.monitoring.calibration import LEAST_SHARED, AnnotatedPair, Calibration, Estimated, SavedCalibration
+from spanscore.monitoring.calibration import (
+    KNOWN_ERROR,
+    LEAST_SHARED,
+    Agreement,
+    AnnotatedPair,
+    AnnotatorError,
+    Calibration,
+    Estimated,
+    SavedCalibration,
+    agreement_of,
+)
 from spanscore.monitoring.estimates import Moments, interval, mean, moments
+from spanscore.report.rows import ReportRow, unit_name
+from spanscore.report.spans import Spans
+from spanscore.report.story import PersonAnnotation, labels
+from spanscore.semconv import ANNOTATOR_HUMAN
+from spanscore.stored.evaluation_result import Row, read_rows, row_key
 
-__all__ = ["calibrate"]
+__all__ = [
+    "AnnotationFacts",
+    "JudgeVerdict",
+    "JudgeVerdicts",
+    "annotated_on_spans",
+    "annotation_facts",
+    "calibrate",
+    "error_rate_in",
+    "holds_spans",
+    "verdicts_in_lines",
+    "verdicts_in_scores",
+]
+
+# --- annotation facts -----------------------------------------------------------------------------------------------
+
+# Labels of one metric → how old they are, how far their annotators agree, and how often one of them is wrong.
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationFacts:
+    """What labels tell besides their verdicts.
+
+    Attributes:
+        times: when labels were given; labels without a time are left out.
+        timeless: labels without a time.
+        unnamed: labels without the name of an annotator.
+        agreement: of named annotators on the same units.
+        error: of one annotator; None = not known, and labels count as right.
+        measured: whether ``error`` comes from the agreement.
+    """
+
+    times: tuple[datetime, ...]
+    timeless: int
+    unnamed: int
+    agreement: Agreement
+    error: AnnotatorError | None
+    measured: bool
+
+    def error_of(self, balances: Iterable[int]) -> AnnotatorError:
+        """Return the error of labels that are majorities: votes for a pass less those against it; ties are left out."""
+        decided = [abs(balance) for balance in balances if balance]
+        return KNOWN_ERROR if self.error is None or not decided else self.error.of_majorities(decided)
+
+    def notes(self, now: datetime | None = None) -> Iterator[str]:
+        """Yield a sentence for each; ``now``: the time from which ages count, None = the present."""
+        yield self._age(now or datetime.now(UTC))
+        of, error = self.agreement, self.error
+        unnamed = f"; the annotator of {self.unnamed:,} labels is unknown" if self.unnamed else ""
+        if of.share is None:
+            yield f"how far annotators agree is unknown: no unit has labels of two named annotators{unnamed}"
+        else:
+            yield f"annotators agree on {100 * of.share:.0f} % of the {of.units:,} units that two or more labelled{unnamed}"
+        if error is None:
+            yield "how often an annotator is wrong is unknown: labels count as right; --annotator-error RATE corrects for it"
+        else:
+            source = f"measured on {of.units:,} units" if self.measured else "as given"
+            yield f"one annotator is wrong in {100 * error.rate:.1f} % ({source}): J, κ and pass rates are corrected for it"
+
+    def _age(self, now: datetime) -> str:
+        if not self.times:
+            return "the age of the labels is unknown: none has a time (when)"
+        ends = min(self.times), max(self.times)
+        oldest, newest = (f"{max(0.0, (now - end).total_seconds()) / _DAY_S:,.0f} days old" for end in ends)
+        rest = f"; the age of {self.timeless:,} labels is unknown" if self.timeless else ""
+        return f"labels are from {ends[0]:%Y-%m-%d}, {oldest}, to {ends[1]:%Y-%m-%d}, {newest}{rest}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values; None = unknown."""
+        times = self.times
+        return {
+            "age": {
+                "oldest": min(times).isoformat() if times else None,
+                "newest": max(times).isoformat() if times else None,
+                "unknown": self.timeless,
+            },
+            "annotators": {
+                "units": self.agreement.units,
+                "agreement": self.agreement.share,
+                "unknown": self.unnamed,
+                "error": None if self.error is None else self.error.rate,
+                "measured": self.measured,
+            },
+        }
+
+
+def annotation_facts(
+    labels: Sequence[Annotation | None],
+    units: Sequence[object],
+    pairs: Sequence[AnnotatedPair],
+    error_rate: float | None,
+) -> AnnotationFacts:
+    """Return what labels tell.
+
+    Args:
+        labels: one per line; None = the line has none of these facts.
+        units: the unit of each label.
+        pairs: what each label says.
+        error_rate: how often one annotator is wrong; None = it is measured, if enough units have several annotators.
+
+    Raises:
+        ConfigurationError: it is to be measured, and annotators disagree as often as coins do.
+    """
+    times = [time for label in labels if (time := _time_of(label)) is not None]
+    named: defaultdict[object, list[bool]] = defaultdict(list)
+    for label, unit, pair in zip(labels, units, pairs, strict=True):
+        if label is not None and label.annotator != ANNOTATOR_HUMAN:  # any person
+            named[unit].append(pair.human)
+    agreement = agreement_of(named.values())
+    error = agreement.error() if error_rate is None else AnnotatorError(error_rate)
+    return AnnotationFacts(
+        times=tuple(times),
+        timeless=len(labels) - len(times),
+        unnamed=len(labels) - sum(map(len, named.values())),
+        agreement=agreement,
+        error=error,
+        measured=error_rate is None and error is not None,
+    )
+
+
+def _time_of(label: Annotation | None) -> datetime | None:
+    """Return when a label was given; None if that is not known, or no date."""
+    if label is None or label.when_ns is None:
+        return None
+    try:
+        return datetime.fromtimestamp(label.when_ns / 1e9, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def error_rate_in(text: str) -> float:
+    """Return the rate of ``--annotator-error``, [0, .5): a number, or per cent."""
+    try:
+        rate = float(share_in(text))
+    except ValueError:
+        rate = -1.0
+    if not 0.0 <= rate < 0.5:  # noqa: PLR2004  (a coin)
+        raise typer.BadParameter(f"{text!r} is no error rate; allowed is 0 or more, below 0.5, such as 0.05 or 5%")
+    return rate
+
+
+# --- verdicts -------------------------------------------------------------------------------------------------------
+
+# What people and a judge said of the same samples, wherever it stands: in lines of labels, in rows of ``score``, on spans.
+
+_R = TypeVar("_R", Row, ReportRow)
+
+
+class JudgeVerdict(NamedTuple):
+    """What a judge said of one sample.
+
+    Attributes:
+        evaluator_version: empty where nobody knows.
+        weight: 1 / probability with which it was chosen to be judged.
+    """
+
+    passed: bool
+    evaluator_version: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeVerdicts:
+    """What a judge said.
+
+    Attributes:
+        labelled: one per labelled sample, in their order; None = it said nothing of it.
+        window: everything that it was asked in the window from which the labels are, these among it; empty = not known.
+    """
+
+    labelled: tuple[JudgeVerdict | None, ...]
+    window: tuple[JudgeVerdict, ...] = ()
+
+    def of(self, evaluator_version: str) -> JudgeVerdicts:
+        """Return those of one evaluator version."""
+        labelled = (
+            verdict if verdict is not None and verdict.evaluator_version == evaluator_version else None
+            for verdict in self.labelled
+        )
+        return JudgeVerdicts(
+            tuple(labelled), tuple(verdict for verdict in self.window if verdict.evaluator_version == evaluator_version)
+        )
+
+
+def holds_spans(path: Path) -> bool:
+    """Return whether a file holds OTLP-JSON lines; neither rows nor labels do.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            first = json_in(next((line for line in lines if line.strip()), "null"))
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError:
+        return False  # rows may be cells
+    return isinstance(first, dict) and "resourceSpans" in first
+
+
+def annotated_on_spans(path: Path, name: str | None) -> list[AnnotatedSample]:
+    """Return what people said of units, as the label spans of a file tell: the last word of each annotator.
+
+    A label whose quality is at least .5 is a pass; one that is on no scale is left out.
+
+    Args:
+        name: of the labels; None = they are all of one.
+
+    Raises:
+        ConfigurationError: there are none, or of several names.
+    """
+    with stored_spans(str(path)) as spans:
+        annotations = [
+            (unit, annotation) for unit, of_unit in labels(Spans.read(spans)).items() for annotation in of_unit
+        ]
+    samples = [
+        _build_sample(place, unit, annotation)
+        for place, (unit, annotation) in enumerate(annotations, 1)
+        if annotation.quality is not None
+    ]
+    if not samples:
+        raise ConfigurationError(f"{path} holds no labels: give a file of them, and this one as --scores")
+    return of_name(samples, name, path)
+
+
+def _build_sample(place: int, unit: str, annotation: PersonAnnotation) -> AnnotatedSample:
+    trace, span = unit.split("/")
+    key, passed = UnitKey(int(trace, 16), int(span, 16)), (annotation.quality or 0.0) >= UNIT_INTERVAL.pass_at
+    label = Annotation(
+        name=annotation.name, value=passed, annotator=annotation.annotator, when_ns=annotation.when_ns, unit=key
+    )
+    return AnnotatedSample(line=place, sample=None, human=passed, judged={}, group=trace, label=label)
+
+
+def verdicts_in_lines(samples: Iterable[AnnotatedSample], metric: str, scale: Callable[[], Scale]) -> JudgeVerdicts:
+    """Return what ``scores`` of the lines say; ``scale`` is asked where a value has no label.
+
+    Raises:
+        ConfigurationError: the scale is not known, or open.
+    """
+    return JudgeVerdicts(tuple(_of_line(sample.judged.get(metric), scale) for sample in samples))
+
+
+def verdicts_in_scores(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    """Return what a file of rows of ``spanscore evaluate --out``, or of spans with scores, says.
+
+    Rows are found by what is in the samples, spans by ``trace_id`` and ``span_id``.
+
+    Raises:
+        ConfigurationError: it cannot be read, or holds no verdict of the metric.
+    """
+    return _on_spans(path, samples, metric) if holds_spans(path) else _in_rows(path, samples, metric)
+
+
+def _of_line(judged: JudgeResult | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
+    if judged is None:
+        return None
+    label = judged.label
+    if label is None and judged.value is not None:
+        own_scale = scale()
+        label = own_scale.label(own_scale.quality(judged.value))
+    return None if label is None else JudgeVerdict(label == "pass", judged.evaluator_version)
+
+
+def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
+    judged = [row for row in rows if row.label]
+    of_metric = [row for row in judged if row.metric == metric]
+    if not of_metric:
+        names = names_listed(sorted({row.metric for row in judged})) or "none at all"
+        raise ConfigurationError(f"{path} holds no verdict of {metric!r}; it has {names}")
+    return of_metric
+
+
+def _in_rows(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    rows = _of_metric(path, metric, (row for row in read_rows(path) if row.source is None))
+    by_key = {row.key: _of_row(row) for row in rows}
+    every_evaluator_versions = {row.evaluator_version for row in rows}
+    seen: Counter[str] = Counter()
+    labelled: list[JudgeVerdict | None] = []
+    for sample in samples:
+        if sample.sample is None:
+            labelled.append(None)
+            continue
+        content = content_hash(sample.sample)
+        keys = (
+            row_key(content, seen[content], metric, evaluator_version) for evaluator_version in every_evaluator_versions
+        )
+        labelled.append(next((by_key[key] for key in keys if key in by_key), None))
+        seen[content] += 1
+    return JudgeVerdicts(tuple(labelled), tuple(by_key.values()))
+
+
+def _of_row(row: Row) -> JudgeVerdict:
+    return JudgeVerdict(row.label == "pass", row.evaluator_version)
+
+
+def _on_spans(path: Path, samples: Sequence[AnnotatedSample], metric: str) -> JudgeVerdicts:
+    with stored_spans(str(path)) as spans:
+        rows = _of_metric(path, metric, Spans.read(spans).rows())
+    by_unit = {row.unit: _of_unit(row) for row in rows}
+    labelled = (
+        None if sample.label is None or sample.label.unit is None else by_unit.get(unit_name(sample.label.unit))
+        for sample in samples
+    )
+    return JudgeVerdicts(tuple(labelled), tuple(by_unit.values()))
+
+
+def _of_unit(row: ReportRow) -> JudgeVerdict:
+    return JudgeVerdict(row.label == "pass", row.evaluator_version or "", row.weight)
+
+
+# --- calibrate ------------------------------------------------------------------------------------------------------
+
+# ``spanscore calibrate``: labels and what the judge said → how good the judge is, and what its pass rate really is.
 
 
 def calibrate(

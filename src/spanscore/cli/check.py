@@ -16,21 +16,67 @@ from rich.text import Text
 
 from spanscore import semconv
 from spanscore.cli._config_report import ConfigReport, config_report
-from spanscore.cli._cost_plan import DayPlan, money_line
+from spanscore.cli._cost_plan import (
+    FORMS,
+    DayPlan,
+    Sizes,
+    money_line,
+    read_measured_costs,
+    requests_per_day_in,
+    traffic_in,
+)
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
-from spanscore.cli._services import service_lines, with_services
-from spanscore.cli._sizes import Sizes, read_measured_costs
-from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
 from spanscore.config.kinds import duration
 from spanscore.config.messages import wrong_settings
+from spanscore.config.serving import ServeSettings
+from spanscore.config.tree import Configuration
 from spanscore.core.printable import Fitting
 from spanscore.core.terminal import Terminal
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
 from spanscore.monitoring.drops import SmallestDrop
 from spanscore.report.rows import name_within
+from spanscore.service import plan, worker_plan
 
-__all__ = ["check"]
+__all__ = ["check", "service_lines", "with_services"]
+
+# --- services -------------------------------------------------------------------------------------------------------
+
+# A configuration → what ``serve`` and ``worker`` would do with it, and what keeps them from that; of one that says how.
+
+
+def service_lines(settings: Configuration) -> dict[str, tuple[str, ...]]:
+    """Return ``serve`` and ``worker`` → what each would do, a line each; none where the configuration does not say how."""
+    works = (f"spanscore worker: {line}" for line in worker_plan.told(settings))
+    return {
+        "serve": tuple(plan.told(settings.serve)) if _serves(settings) else (),
+        "worker": tuple(works) if worker_plan.reads(settings) else (),
+    }
+
+
+def with_services(report: ConfigReport) -> ConfigReport:
+    """Return a report with what is wrong about how to serve or to work, and what this environment lacks of it."""
+    problems = [*_problems(report.settings)]
+    wrong = [str(problem) for problem in problems if not isinstance(problem, NotReadyError)]
+    missing = [str(problem) for problem in problems if isinstance(problem, NotReadyError)]
+    shown = report.as_written
+    return replace(report, errors=(*report.errors, *map(shown, wrong)), missing=(*report.missing, *map(shown, missing)))
+
+
+def _problems(settings: Configuration) -> Iterator[ConfigurationError]:
+    if _serves(settings):
+        yield from plan.problems(settings.serve)
+    if worker_plan.reads(settings):
+        yield from worker_plan.problems(settings)
+
+
+def _serves(settings: Configuration) -> bool:
+    return settings.serve != ServeSettings()
+
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+# ``spanscore check CONFIG``: what a configuration will do, and what is wrong with it, before anything runs.
 
 _WRONG = 2
 _NOT_READY = 3
@@ -54,7 +100,7 @@ def _print_schema(is_set: bool) -> None:
 
 def _print_example(is_set: bool) -> None:
     if is_set:
-        from spanscore.cli._example import example_file  # the other uses of the command need no schema
+        from spanscore.cli._schema import example_file  # the other uses of the command need no schema
 
         typer.echo(example_file(), nl=False)
         raise typer.Exit

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._source_options import SourceOfReplay, TracesSince, TracesUntil
+from spanscore.cli._options import SourceOfReplay, TracesSince, TracesUntil
 
 __all__ = ["collect"]
 
@@ -52,7 +52,7 @@ def collect(
     is asked.
     """
     typer.echo("Collect: loading what it takes …", err=True)  # that is seconds
-    from spanscore.cli._collect_run import CollectRun
+    from spanscore.cli._stored_traces import CollectRun
 
     CollectRun(
         source=source,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spanscore.cli._to_be_written import refuse_unwritable
+from spanscore.cli._options import refuse_unwritable
 from spanscore.errors import ConfigurationError, writing
 
 if TYPE_CHECKING:

@@ -124,8 +124,7 @@ def evaluate(
     """
     source = "standard input" if file == "-" else printable(file)
     typer.echo(f"Scoring {source}: loading what it takes …", err=True)  # that is seconds
-    from spanscore.cli._evaluate_run import ScoreRun
-    from spanscore.cli._quality_gate import QualityGate
+    from spanscore.cli._evaluate_run import QualityGate, ScoreRun
 
     gate = QualityGate(
         baseline=baseline,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spanscore.cli._source_options import SourceOfReplay, TracesSince, TracesUntil
+from spanscore.cli._options import SourceOfReplay, TracesSince, TracesUntil
 from spanscore.stored.traces import StoredTrace, Unread
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def explain(
     of the configuration, that changes this.
     """
     typer.echo("Explain: loading what it takes …", err=True)  # that is seconds
-    from spanscore.cli._between import between
-    from spanscore.cli._source_told import not_read, nothing_in
+    from spanscore.cli._stored_traces import between, not_read, nothing_in
     from spanscore.core.terminal import Terminal
     from spanscore.errors import ConfigurationError
     from spanscore.stored.trace_stores import store_of
@@ -80,7 +79,7 @@ def _traces(store: TraceStore, trace_id: str, unread: list[Unread]) -> Iterator[
 
 def _explainer(config: Path | None, *, texts: bool) -> TraceExplainer:
     from spanscore.cli._config_report import valid
-    from spanscore.cli._session_plan import session_metrics_in
+    from spanscore.cli._part_plans import session_metrics_in
     from spanscore.config.tree import ScorerSettings
     from spanscore.stored.explaining import TraceExplainer
 

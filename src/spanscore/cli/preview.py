@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._interrupted import INTERRUPTED
-from spanscore.cli._source_options import SourceOfReplay, UnitsSince, UnitsUntil
+from spanscore.cli._options import INTERRUPTED, SourceOfReplay, UnitsSince, UnitsUntil
 
 __all__ = ["preview"]
 
@@ -35,7 +34,7 @@ def preview(
     decided then has no say, so that a changed configuration can be tried on last week's spans.
     """
     typer.echo("Preview: loading what it takes …", err=True)  # that is seconds
-    from spanscore.cli._preview_run import PreviewRun
+    from spanscore.cli._stored_traces import PreviewRun
 
     interrupted = PreviewRun(
         config=config,

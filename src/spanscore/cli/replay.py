@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._interrupted import INTERRUPTED
-from spanscore.cli._source_options import UnitsSince, UnitsUntil
+from spanscore.cli._options import INTERRUPTED, UnitsSince, UnitsUntil
 
 __all__ = ["replay"]
 
@@ -64,7 +63,7 @@ def replay(
     [bold]--export[/bold]. Ctrl-C keeps what there is and exits with 130; [bold]--resume[/bold] goes on from there.
     """
     typer.echo("Replay: loading what it takes …", err=True)  # that is seconds
-    from spanscore.cli._replay_run import ReplayRun
+    from spanscore.cli._stored_traces import ReplayRun
 
     interrupted = ReplayRun(
         config=config,

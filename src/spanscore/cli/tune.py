@@ -11,9 +11,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from spanscore.cli._config_report import ConfigReport, named_problems, valid
-from spanscore.cli._evaluate_run import WhoIsAway, named_clocks
-from spanscore.cli._interrupted import INTERRUPTED
-from spanscore.cli._quality_gate import INCOMPLETE
+from spanscore.cli._evaluate_run import INCOMPLETE, WhoIsAway, named_clocks
+from spanscore.cli._options import INTERRUPTED
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.annotation_file import read_annotations
 from spanscore.core.printable import did_you_mean, printable, printable_lines

@@ -1,24 +1,132 @@
-"""``spanscore worker CONFIG``: what a spool or a topic holds in, scores out."""
+"""``spanscore worker CONFIG``: scores what a spool or a topic holds, in one or several processes."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from multiprocessing import current_process, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Annotated
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from spanscore.config.kinds import seconds_of
+from spanscore.config.kinds import duration, seconds_of
 from spanscore.core.printable import printable_lines
 from spanscore.errors import SourceUnavailable
-from spanscore.service.processes import in_processes
 from spanscore.service.worker import checked, environment_of
 from spanscore.service.worker import worker as run
 
-__all__ = ["worker"]
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
+
+    from spanscore.service.lifetime import Say
+
+__all__ = ["Work", "in_processes", "worker"]
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+# Several workers as one command: processes that share the work, each with its own interpreter, until all have ended.
+
+Work = Callable[[int], None]
+"""What a process does, given its number from 0 on; can be pickled. It ends by a signal, and when its parent is gone."""
+
+_BRIEF_S: Final = 10.0
+"""A process that ends sooner by itself will do so again."""
+_FOR_GOOD: Final = (0, 2, 3)
+"""How a worker ends that is not to be started again: as it was asked to, and where somebody must act."""
+_SIGNALED: Final = 128
+"""What a shell adds to a signal's number."""
+
+
+def in_processes(number: int, work: Work, say: Say) -> int:
+    """Have processes do their work until all have ended; pass on SIGTERM and SIGINT. The main thread, once in a process.
+
+    One that ends by itself, by a crash or because it was killed, is started again: what it held is read again, by it or by
+    another. One that does so within ten seconds of its start, or that says that somebody must act, ends them all.
+
+    Args:
+        number: of the processes.
+        say: tells the operator a line.
+
+    Returns:
+        The exit code: 0 where each ended with it, else that of the first that did not.
+    """
+    return _Processes(work, say).run(number)
+
+
+class _Processes:
+    def __init__(self, work: Work, say: Say) -> None:
+        self._work = work
+        self._say = say
+        self._running: dict[int, tuple[SpawnProcess, float]] = {}
+        self._code = 0
+        self._ending = False
+
+    def run(self, number: int) -> int:
+        for one in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(one, self._pass_on)
+        try:
+            for place in range(number):
+                self._start(place)
+            while self._running:
+                self._wait_for_one()
+        finally:
+            self._pass_on(signal.SIGTERM)  # where one cannot be started; else none is left
+        return self._code
+
+    def _wait_for_one(self) -> None:
+        wait([process.sentinel for process, _ in self._running.values()])
+        for place, (process, since_s) in [*self._running.items()]:
+            if process.exitcode is not None:
+                self._ended(place, process.exitcode, monotonic() - since_s)
+
+    def _start(self, place: int) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        process = spawn.Process(target=_apart, args=(self._work, place), name=_name(place))
+        process.start()
+        self._running[place] = process, monotonic()
+        if self._ending:  # the signal came while it was started
+            process.terminate()
+
+    def _ended(self, place: int, code: int, lived_s: float) -> None:
+        del self._running[place]
+        code = code if code >= 0 else _SIGNALED - code
+        again = not self._ending and lived_s >= _BRIEF_S and code not in _FOR_GOOD
+        if not self._ending:
+            then = "it is started again" if again else "all end"
+            self._say(f"{_name(place)} ended with {code}, {duration(round(lived_s))} after its start: {then}")
+        if again:
+            self._start(place)
+            return
+        self._code = self._code or code
+        if not self._ending:
+            self._pass_on(signal.SIGTERM)
+
+    def _pass_on(self, number: int, _: object = None) -> None:
+        self._ending = True
+        for process, _ in [*self._running.values()]:
+            if process.pid is not None and process.exitcode is None:
+                os.kill(process.pid, number)
+
+
+def _name(place: int) -> str:
+    return f"process {place + 1}"
+
+
+def _apart(work: Work, place: int) -> None:
+    os.setpgrp()  # what a terminal sends to all goes to the first process, which passes it on once
+    work(place)
+
+
+# --- worker ---------------------------------------------------------------------------------------------------------
+
+# ``spanscore worker CONFIG``: what a spool or a topic holds in, scores out.
 
 _NOTHING_TO_READ = 3
 

@@ -1,0 +1,106 @@
+"""Options and checks that commands share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spanscore.errors import ConfigurationError
+
+__all__ = [
+    "INTERRUPTED",
+    "SourceOfReplay",
+    "TracesSince",
+    "TracesUntil",
+    "UnitsSince",
+    "UnitsUntil",
+    "budget_spent",
+    "refuse_overwriting",
+    "refuse_unwritable",
+]
+
+# --- source options -------------------------------------------------------------------------------------------------
+
+# Arguments that commands over stored traces have in common.
+
+SourceOfReplay = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="Where the spans are, as of 'replay': a file or folder of OTLP-JSON lines, "
+        "'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
+    ),
+]
+UnitsSince = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME", help="Units that began since: 7d, 12h, or 2026-07-01T12:00Z. Of a store 7d if not given."
+    ),
+]
+UnitsUntil = Annotated[str, typer.Option(metavar="TIME", help="Units that began before; likewise.")]
+TracesSince = Annotated[str, typer.Option(metavar="TIME", help="Of a store: traces since 7d, 12h, 2026-07-01T12:00Z.")]
+TracesUntil = Annotated[str, typer.Option(metavar="TIME", help="Of a store: traces before 7d, 12h, 2026-07-01T12:00Z.")]
+
+
+# --- interrupted ----------------------------------------------------------------------------------------------------
+
+# How a command ends that Ctrl-C ended.
+
+INTERRUPTED = 130
+"""128 + SIGINT: the exit code that a shell expects of it."""
+
+
+# --- to be written --------------------------------------------------------------------------------------------------
+
+# Files that a command is to write → what keeps it from that, said before it takes minutes or costs money.
+
+
+def refuse_unwritable(*paths: Path | None) -> None:
+    """Refuse files that cannot be written; None = none is asked for.
+
+    Raises:
+        ConfigurationError: one is a folder, its folder is not there, or it is not this user's to write.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise ConfigurationError(f"{path} cannot be written: it is a folder; name a file in it")
+        if not path.parent.is_dir():
+            raise ConfigurationError(f"{path} cannot be written: the folder {path.parent} does not exist")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise ConfigurationError(f"{path} cannot be written by this user; name another file")
+
+
+def refuse_overwriting(source: str, option: str, path: Path | None) -> None:
+    """Refuse to write what a command reads: its source, or a file in the folder that is that.
+
+    Raises:
+        ConfigurationError: that is asked for.
+    """
+    read = Path(source)
+    if path is None or not path.exists() or not read.exists():
+        return
+    if path.samefile(read) or (read.is_dir() and path.parent.samefile(read)):
+        raise ConfigurationError(f"{option} {path} is what is read here; choose another file")
+
+
+# --- budget spent ---------------------------------------------------------------------------------------------------
+
+# The line by which a command reports that ``judge.budget`` is spent, and how to go on.
+
+
+def budget_spent(unscored: int, how: str) -> str:
+    """Return the line.
+
+    Args:
+        unscored: scores that ended ``budget_exhausted``.
+        how: the options that go on from here without paying twice, as in "with --out FILE".
+    """
+    return (
+        f"judge.budget is spent: {unscored:,} scores ended as 'budget', and nothing was sent for them. Run the command again "
+        f"in the next window (windows are aligned to UTC) {how}, or raise judge.budget."
+    )
