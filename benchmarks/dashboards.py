@@ -29,6 +29,7 @@ from uuid import uuid4
 import yaml
 from tests.capture.otlp.told import logs, result
 from tests.integrations.stage import dashboards, panels
+from tests.kafka.scenes import Load
 from tests.live import rag
 from tests.servers import kafka, prometheus
 from tests.servers.kafka import Kafka
@@ -36,7 +37,6 @@ from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.prometheus import Prometheus
 from tests.service.process import Serving, a_run, send
-from tests.topic.scenes import Load
 
 from benchmarks.dashboard_pictures import Answers, pictures
 from spanscore import OnlineScorer

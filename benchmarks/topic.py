@@ -2,7 +2,7 @@
 
     python -m benchmarks.topic --markdown benchmarks/topic.md             # 16 minutes; --only storm for one
 
-A real broker on the same machine; ``tests/topic/scenes.py`` is what is played, here for as long as it lasts out there. Counts,
+A real broker on the same machine; ``tests/kafka/scenes.py`` is what is played, here for as long as it lasts out there. Counts,
 no times: it may run beside others. Exits with 1 where something is lost.
 """
 
@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.kafka.scenes import Came, broker_away, judge_away, limited, most_within, storm
 from tests.servers import kafka
 from tests.servers.kafka import Kafka
-from tests.topic.scenes import Came, broker_away, judge_away, limited, most_within, storm
 
 __all__ = ["main"]
 

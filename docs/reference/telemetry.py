@@ -14,9 +14,10 @@ from typing import Final
 from docs.reference.pages import table
 
 from spanscore import semconv
+from spanscore import semconv as attributes
+from spanscore import semconv as instruments
 from spanscore.cli._schema import plain
 from spanscore.outputs.instrument_table import INSTRUMENTS, Instrument
-from spanscore.semconv import attributes, instruments
 
 __all__ = ["ATTRIBUTES", "telemetry"]
 

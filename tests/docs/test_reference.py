@@ -25,6 +25,8 @@ from tests.outputs.memory import Memory
 from typer.testing import CliRunner
 
 from spanscore import errors, semconv
+from spanscore import semconv as attributes
+from spanscore import semconv as instruments
 from spanscore.cli._schema import example_file, keys_in, schema, sections
 from spanscore.cli.main import app
 from spanscore.config import Capture
@@ -36,7 +38,6 @@ from spanscore.core.score import Outcome
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.score_events import Events
 from spanscore.outputs.score_spans import EvaluationSpans
-from spanscore.semconv import attributes, instruments
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = written()

@@ -12,7 +12,7 @@ from tests.servers.kafka import Kafka
 from tests.servers.server import free_port, poll
 
 pytest.importorskip("confluent_kafka")
-from tests.topic.worker import configured, working
+from tests.kafka.worker import configured, working
 
 from spanscore import semconv
 from spanscore.config import Limits, RemoteScoring, Sampling

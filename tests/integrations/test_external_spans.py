@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any
 
 import pytest
+from tests.entry_points.ways import OTHERS
 from tests.integrations.stage import expressions
 from tests.servers.jaeger import Jaeger
 from tests.servers.phoenix import Phoenix
 from tests.servers.zipkin import Zipkin
-from tests.three_ways.ways import OTHERS
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
@@ -30,7 +30,7 @@ def exported(jaeger: Jaeger, phoenix: Phoenix, zipkin: Zipkin) -> Callable[[str]
     @cache
     def run(way: str) -> Any:
         stores = (jaeger.traces_endpoint, phoenix.traces_endpoint, zipkin.spans_endpoint)
-        command = [sys.executable, "-W", "ignore", "-m", "tests.three_ways.exported", way, *stores]
+        command = [sys.executable, "-W", "ignore", "-m", "tests.entry_points.exported", way, *stores]
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=100).stdout)
 
     return run

@@ -1,6 +1,6 @@
 """An application that others trace, too: run by the tests in a process of its own, as an instrumentation is for ever.
 
-    python -m tests.neighbours.application openinference openllmetry openai langsmith
+    python -m tests.other_instrumentations.application openinference openllmetry openai langsmith
 
 Application and judge are two models of one server, so that whatever names the judge's model is an evaluation somebody traced.
 Prints one JSON object: what was asked, what was scored and what each tracer exported.
@@ -22,7 +22,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from tests.live import ANSWER, CONTEXT, QUESTION, Library, Trace, a_line, a_trace
-from tests.neighbours.langsmith_api import LangSmithServer
+from tests.other_instrumentations.langsmith_api import LangSmithServer
 from tests.servers.openai_api import OpenAIServer, judged
 
 from spanscore import SingleTurnSample, metric

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from tests.three_ways.test_one_application import OURS, application
+from tests.entry_points.test_one_application import OURS, application
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
 
@@ -43,7 +43,7 @@ def test_a_call_that_is_a_trace_of_its_own_is_a_unit_beside_the_run_that_made_it
 
 
 def _seen(place: str, *ways: str) -> dict[str, list[Any]]:
-    command = [sys.executable, "-W", "ignore", "-m", "tests.three_ways.mixed", place, *ways]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.entry_points.mixed", place, *ways]
     return _comparable(
         json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
     )

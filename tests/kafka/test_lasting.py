@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.kafka.scenes import broker_away, judge_away, storm
 from tests.servers.kafka import Kafka
-from tests.topic.scenes import broker_away, judge_away, storm
 
 pytestmark = [
     pytest.mark.server,

@@ -66,7 +66,7 @@ DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
 @pytest.mark.parametrize("way", DIFFERENCES)
 def test_each_application_gives_what_it_gives_under_our_own_capture(way: str, tmp_path: Path) -> None:
     out = tmp_path / "differences.json"
-    beside = ("-p", "tests.three_ways.beside", "--beside", way, "--beside-out", str(out))
+    beside = ("-p", "tests.entry_points.beside", "--beside", way, "--beside-out", str(out))
     command = [sys.executable, "-W", "ignore", "-m", "pytest", "tests/applications", "-q", "-p", "no:xdist", *beside]
 
     ran = subprocess.run(

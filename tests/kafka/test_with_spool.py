@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kafka.applications import committed, send, traces
+from tests.kafka.worker import configured, working
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import poll
 from tests.service.metrics import Waits
 from tests.service.process import Serving
-from tests.topic.applications import committed, send, traces
-from tests.topic.worker import configured, working
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 

@@ -1,6 +1,6 @@
 """A plugin of pytest: what the applications of ``tests/applications`` give under another instrumentation, beside our own.
 
-    python -m pytest tests/applications -p tests.three_ways.beside --beside openllmetry --beside-out seen.json
+    python -m pytest tests/applications -p tests.entry_points.beside --beside openllmetry --beside-out seen.json
 
 Each request runs once, under both: our callback is attached as the test attaches it, and a processor has what the
 instrumentation makes of the same run. For each test is written how they differ, nothing where they do not.
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.applications import application
 from tests.applications.application import Judged, Witness, seen_of
-from tests.three_ways.ways import Instrumented, scored_roots
+from tests.entry_points.ways import Instrumented, scored_roots
 from tests.traces.recordings import differences
 
 from spanscore.config import Outputs

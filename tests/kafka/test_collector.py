@@ -13,12 +13,12 @@ from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
 from tests.capture.test_log_content import FORMS, Application
+from tests.kafka.applications import committed
+from tests.kafka.worker import configured, working
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port
 from tests.service.process import Serving, a_run
-from tests.topic.applications import committed
-from tests.topic.worker import configured, working
 
 from spanscore import semconv
 

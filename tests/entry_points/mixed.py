@@ -1,6 +1,6 @@
 """The five programs under several instrumentations at once, in a process of its own.
 
-    python -m tests.three_ways.mixed scored openllmetry openinference-openai
+    python -m tests.entry_points.mixed scored openllmetry openinference-openai
 
 With ``served`` for ``scored`` the spans are sent over the wire. Prints one JSON object: what each program's
 requests gave to metrics and scored.
@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import sys
 
+from tests.entry_points.application import seen_of_program
+from tests.entry_points.ways import Instrumented
 from tests.servers.openai_api import OpenAIServer
-from tests.three_ways.application import seen_of_program
-from tests.three_ways.ways import Instrumented
 from tests.traces.langchain_app import programs
 from tests.traces.said import answer
 

@@ -12,12 +12,12 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Producer
 from tests.capture.test_log_content import FORMS, Application, Record, of_aws, said
+from tests.kafka.applications import committed
+from tests.kafka.worker import Worker, configured, working
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port, poll
 from tests.service.process import Serving
-from tests.topic.applications import committed
-from tests.topic.worker import Worker, configured, working
 
 from spanscore import semconv
 from spanscore.metrics import BaseMetric, Finding

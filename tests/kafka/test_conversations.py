@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kafka.conversations import SESSIONS, TALKED, counted, rounds, say
+from tests.kafka.test_workers import working_process
+from tests.kafka.worker import Worker, configured, working
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import poll
 from tests.service.process import Serving
-from tests.topic.conversations import SESSIONS, TALKED, counted, rounds, say
-from tests.topic.test_workers import working_process
-from tests.topic.worker import Worker, configured, working
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 

@@ -101,7 +101,7 @@ def run(*names):
         absent(f"{missing} is not installed: pip install -e '.[dev]'")
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "OPENAI_", "LANGSMITH_", "LANGCHAIN_"))}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.neighbours.application", *names],
+        [sys.executable, "-m", "tests.other_instrumentations.application", *names],
         cwd=Path(__file__).parents[2],
         env=clean,
         capture_output=True,

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.kafka.applications import committed, send, traces
+from tests.kafka.worker import configured
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver, ReceivedSpan
 from tests.servers.server import poll
 from tests.service.process import Serving
-from tests.topic.applications import committed, send, traces
-from tests.topic.worker import configured
 
 from spanscore import semconv
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from tests.kafka.applications import committed, send, traces
+from tests.kafka.worker import Worker, configured, working
 from tests.servers.kafka import PASSWORD, READER, Kafka
 from tests.servers.server import free_port, poll
-from tests.topic.applications import committed, send, traces
-from tests.topic.worker import Worker, configured, working
 
 from spanscore.config.reading import read_settings
 from spanscore.errors import SourceUnavailable

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.capture.otlp.test_copies import copy_of, make_unit
+from tests.kafka.applications import agents_without_root, committed, send, traces
+from tests.kafka.worker import configured, working
 from tests.servers import kafka as kafka_server
 from tests.servers.kafka import Kafka
 from tests.servers.server import poll
 from tests.service.metrics import Waits
-from tests.topic.applications import agents_without_root, committed, send, traces
-from tests.topic.worker import configured, working
 
 pytestmark = pytest.mark.server
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.kafka.applications import committed, send, traces
+from tests.kafka.worker import configured, working
 from tests.servers.kafka import Kafka
 from tests.service.agents import agent_run, requests_of
-from tests.topic.applications import committed, send, traces
-from tests.topic.worker import configured, working
 
 from spanscore import semconv
 

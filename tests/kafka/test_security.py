@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.kafka.scenes import send, traces
+from tests.kafka.worker import Worker, configured, working
 from tests.servers.kafka import READER, Kafka, running
-from tests.topic.scenes import send, traces
-from tests.topic.worker import Worker, configured, working
 
 from spanscore.errors import ConfigurationError, SourceUnavailable
 

@@ -1,9 +1,17 @@
-"""Attributes, span names, scopes, events and environment variables."""
+"""Every name that crosses a wire: attributes, span names, scopes, instruments, events, environment variables.
+
+*Standard* names are those of the OpenTelemetry GenAI semantic conventions (v1.42-dev, all in Development) or of
+OpenInference (0.1.42); the rest, under ``spanscore.*``, are ours. No other module spells one of these names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+# --- attributes -----------------------------------------------------------------------------------------------------
+
+# Attributes, span names, scopes, events and environment variables.
 
 # --- scopes -------------------------------------------------------------------------------------------------------
 SCOPE: Final = "spanscore"
@@ -387,3 +395,96 @@ KUBERNETES_ENV: Final = "KUBERNETES_SERVICE_HOST"
 """Set by Kubernetes in every container."""
 DEEPEVAL_TELEMETRY_OPT_OUT_ENV: Final = "DEEPEVAL_TELEMETRY_OPT_OUT"
 """``YES`` (what all releases understand): DeepEval reports no use of itself. Read at each report."""
+
+
+# --- instruments ----------------------------------------------------------------------------------------------------
+
+# Instruments, and the attributes that only they have.
+
+# --- ours ---------------------------------------------------------------------------------------------------------
+QUALITY_HISTOGRAM: Final = "spanscore.quality"
+QUALITY_BUCKETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Literals: computed boundaries came out as ``le="0.30000000000000004"``."""
+SCORED: Final = "spanscore.scored"
+WEIGHT: Final = "spanscore.weight"
+WEIGHT_QUALITY: Final = "spanscore.weight.quality"
+WEIGHT_QUALITY2: Final = "spanscore.weight.quality2"
+WEIGHT2: Final = "spanscore.weight2"
+WEIGHT2_QUALITY: Final = "spanscore.weight2.quality"
+WEIGHT2_QUALITY2: Final = "spanscore.weight2.quality2"
+MISSING_WEIGHT: Final = "spanscore.missing.weight"
+MISSING_WEIGHT2: Final = "spanscore.missing.weight2"
+APPLICABLE_WEIGHT: Final = "spanscore.applicable.weight"
+APPLICABLE_WEIGHT2: Final = "spanscore.applicable.weight2"
+COMPARED_MISSING_WEIGHT: Final = "spanscore.compare.missing.weight"
+COMPARED_MISSING_WEIGHT2: Final = "spanscore.compare.missing.weight2"
+ELIGIBLE: Final = "spanscore.eligible"
+EVALUATIONS: Final = "spanscore.evaluations"
+PENDING: Final = "spanscore.evaluation.pending"
+JUDGE_CALLS: Final = "spanscore.judge.calls"
+JUDGE_TOKENS: Final = "spanscore.judge.tokens"
+JUDGE_COST: Final = "spanscore.judge.cost"
+JUDGE_DURATION: Final = "spanscore.judge.duration"
+JUDGE_ERRORS: Final = "spanscore.judge.errors"
+JUDGE_CALLS_WITHOUT_USAGE: Final = "spanscore.judge.calls_without_usage"
+JUDGE_SELF_CONTRADICTIONS: Final = "spanscore.judge.self_contradictions"
+JUDGE_QUEUE_DURATION: Final = "spanscore.judge.queue.duration"
+JUDGE_CONCURRENCY_LIMIT: Final = "spanscore.judge.concurrency.limit"
+JUDGE_ACTIVE_CALLS: Final = "spanscore.judge.active_calls"
+JUDGE_QUEUE_SIZE: Final = "spanscore.judge.queue.size"
+JUDGE_CIRCUIT_BREAKER_STATE: Final = "spanscore.judge.circuit_breaker.state"
+JUDGE_THROTTLED: Final = "spanscore.judge.throttled"
+JUDGE_RETRIES: Final = "spanscore.judge.retries"
+JUDGE_CACHE_HITS: Final = "spanscore.judge.cache.hits"
+BUDGET_SPENT: Final = "spanscore.judge.budget.spent"
+BUDGET_LIMIT: Final = "spanscore.judge.budget.limit"
+BUDGET_FACTOR: Final = "spanscore.judge.budget.factor"
+BUDGET_UNIT: Final = "spanscore.budget.unit"
+"""An attribute of the three above: ``usd``, ``tokens`` or ``calls``."""
+BUDGET_WINDOW: Final = "spanscore.budget.window"
+"""Likewise: the window as it is configured, ``1h``."""
+JUDGE_CHECK_AGREEMENT: Final = "spanscore.judge_check.agreement"
+JUDGE_CHECK_FIRST_AGREEMENT: Final = "spanscore.judge_check.first_agreement"
+JUDGE_CHECK_P: Final = "spanscore.judge_check.p"
+DECLINED: Final = "spanscore.declined"
+ANNOTATIONS: Final = "spanscore.annotations"
+ANNOTATION_CHANGES: Final = "spanscore.annotation_changes"
+FEEDBACK: Final = "spanscore.feedback"
+RESULT: Final = "result"
+"""An attribute of it: ``judged``, ``too_late`` or ``not_kept``; and of what is collected: ``written``, ``folded``, ``lost``."""
+COLLECTED_CASES: Final = "spanscore.collect.cases"
+QUEUE_SIZE: Final = "spanscore.queue.size"
+QUEUE_CAPACITY: Final = "spanscore.queue.capacity"
+HOLD_UNITS: Final = "spanscore.hold.units"
+HOLD_RELEASED: Final = "spanscore.hold.released"
+HOLD_LOST: Final = "spanscore.hold.lost"
+HEAD_SAMPLING: Final = "spanscore.head_sampling"
+CAPTURE_UNITS: Final = "spanscore.capture.units"
+CAPTURE_REFUSED: Final = "spanscore.capture.refused"
+CAPTURE_ABANDONED: Final = "spanscore.capture.abandoned"
+RECEIVE_REQUESTS: Final = "spanscore.receive.requests"
+RECEIVE_SPANS: Final = "spanscore.receive.spans"
+RECEIVE_BYTES: Final = "spanscore.receive.bytes"
+RECEIVE_REFUSED: Final = "spanscore.receive.refused"
+RECEIVE_REJECTED: Final = "spanscore.receive.rejected"
+RECEIVE_UNREAD: Final = "spanscore.receive.unread"
+UNITS_OPEN: Final = "spanscore.units.open"
+UNITS_ORPHANS: Final = "spanscore.units.orphans"
+UNITS_LATE: Final = "spanscore.units.late"
+SPOOL_DEPTH: Final = "spanscore.spool.depth"
+SPOOL_BYTES: Final = "spanscore.spool.bytes"
+SPOOL_OLDEST: Final = "spanscore.spool.oldest"
+SPOOL_DEAD_LETTERS: Final = "spanscore.spool.dead_letters"
+REDELIVERED: Final = "spanscore.redelivered"
+WORKER_LAG: Final = "spanscore.worker.lag"
+WORKER_TIME_LAG: Final = "spanscore.worker.time_lag"
+WORKER_DROPPED: Final = "spanscore.worker.dropped_on_revoke"
+WORKER_SKIPPED: Final = "spanscore.worker.skipped"
+PARTITION: Final = "messaging.destination.partition.id"
+"""An attribute of the lag; standard."""
+
+# --- of the application's models (standard) ------------------------------------------------------------------------
+CLIENT_TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+CLIENT_OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+CLIENT_TOKEN_BUCKETS: Final = tuple(4**power for power in range(14))
+"""1 to 67,108,864, as the conventions advise."""

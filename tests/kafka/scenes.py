@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from confluent_kafka import Producer
+from tests.kafka.applications import committed, send, traces
+from tests.kafka.worker import Worker, configured, working
 from tests.servers.kafka import Kafka
 from tests.servers.openai_api import OpenAIServer, judged
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import poll
 from tests.service.process import Serving
-from tests.topic.applications import committed, send, traces
-from tests.topic.worker import Worker, configured, working
 
 __all__ = ["CRITIC", "Came", "Held", "Load", "broker_away", "judge_away", "limited", "most_within", "storm"]
 

@@ -1,6 +1,6 @@
 """The five programs under another instrumentation, scored, with three real stores behind the processor; a process of its own.
 
-    python -m tests.three_ways.exported openinference JAEGER PHOENIX ZIPKIN
+    python -m tests.entry_points.exported openinference JAEGER PHOENIX ZIPKIN
 
 The stores are given by the addresses that take spans; the service is named after the way. Prints one JSON object: the spans
 that left, by trace, and the traces whose answer the metric does not let pass.
@@ -19,8 +19,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SynchronousMultiSpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.entry_points.ways import OTHERS
 from tests.servers.openai_api import OpenAIServer
-from tests.three_ways.ways import OTHERS
 from tests.traces.langchain_app import programs
 from tests.traces.record import INSTRUMENTATIONS, attach
 from tests.traces.said import ANSWERS, TICKET, answer

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.three_ways.ways import OTHERS, OURS
+from tests.entry_points.ways import OTHERS, OURS
 from tests.traces.langchain_app import PROGRAMS
 
 pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
@@ -29,7 +29,7 @@ DIFFERENCES = {
 @cache
 def application(way: str, *place: str) -> Any:
     """What the application gave in one way; a process of its own, as an instrumentation is for ever."""
-    command = [sys.executable, "-m", "tests.three_ways.application", way, *place]
+    command = [sys.executable, "-m", "tests.entry_points.application", way, *place]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
 
 

@@ -1,6 +1,6 @@
 """The five programs, scored in one of three ways, in a process of its own: an instrumentation is for ever.
 
-    python -m tests.three_ways.application openinference [served]
+    python -m tests.entry_points.application openinference [served]
 
 With ``served`` its spans are sent to a scorer that hears of the application by them alone. Prints one JSON object: what each
 program's requests gave to metrics, what they scored and under which ids, and which of many requests a metric took that takes
@@ -21,9 +21,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.applications.application import Judged, Witness, seen_of
+from tests.entry_points.ways import OURS, InOrder, Instrumented, scored_roots, served
 from tests.live import Trace
 from tests.servers.openai_api import OpenAIServer
-from tests.three_ways.ways import OURS, InOrder, Instrumented, scored_roots, served
 from tests.traces.langchain_app import PROGRAMS, chain, model_at
 from tests.traces.said import answer
 

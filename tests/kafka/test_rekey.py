@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.kafka.applications import committed, send, traces
+from tests.kafka.conversations import rounds, say, turn
+from tests.kafka.test_conversations import assert_adds_up, scores_of, talking
+from tests.kafka.test_workers import number, scores, working_process
+from tests.kafka.worker import Worker, configured, working
 from tests.servers.kafka import Kafka
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import poll
 from tests.service.process import Serving
-from tests.topic.applications import committed, send, traces
-from tests.topic.conversations import rounds, say, turn
-from tests.topic.test_conversations import assert_adds_up, scores_of, talking
-from tests.topic.test_workers import number, scores, working_process
-from tests.topic.worker import Worker, configured, working
 
 from spanscore.config.reading import read_settings
 from spanscore.core.codecs.otlp_request import request_of, taken_apart
