@@ -79,7 +79,7 @@ def test_a_baseline_that_is_replaced_is_shown_and_not_held(tmp_path: Path, basel
 
 
 def test_too_many_cases_without_a_score_are_no_drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanscore.judges.judge", lambda named: ScriptedJudge())
+    monkeypatch.setattr("spanscore.cli._evaluate_run.make_judge", lambda named: ScriptedJudge())
 
     told = ran(cases(tmp_path / "good.jsonl"), "--min", "faithfulness=0.9")
 
@@ -141,7 +141,7 @@ def test_cases_that_cannot_be_compared_are_refused_before_a_judge_is_paid(
     tmp_path: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch, renamed: str, told: str
 ) -> None:
     judge = ScriptedJudge()
-    monkeypatch.setattr("spanscore.judges.judge", lambda named: judge)
+    monkeypatch.setattr("spanscore.cli._evaluate_run.make_judge", lambda named: judge)
     file = cases(tmp_path / "other.jsonl")
     records = [json.loads(line) | {"id": renamed.format(place)} for place, line in enumerate(file.open())]
     file.write_text("".join(f"{json.dumps(record)}\n" for record in records))

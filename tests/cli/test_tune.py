@@ -143,7 +143,7 @@ def test_the_bar_watches_whether_the_judge_answers(folder: Path, monkeypatch: py
         watched.extend(str(one.account) for one in accounts.states())
         return WhoIsAway(accounts)
 
-    monkeypatch.setattr("spanscore.cli._evaluate_run.WhoIsAway", noting)
+    monkeypatch.setattr("spanscore.cli.tune.WhoIsAway", noting)
     with OpenAIServer(answer) as server:
         configured(server.url)
         assert fit("--metric", "polite", "--out", "fitted.json").exit_code == 0

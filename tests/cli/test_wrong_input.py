@@ -191,7 +191,7 @@ def test_wrong_input_is_refused_in_a_sentence_before_anything_is_asked_or_writte
     arguments: tuple[str, ...], here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judge = ScriptedJudge()
-    monkeypatch.setattr("spanscore.judges.judge", lambda named: judge)
+    monkeypatch.setattr("spanscore.cli._evaluate_run.make_judge", lambda named: judge)
     before = {file: file.read_bytes() for file in here.iterdir() if file.is_file()}
 
     code, out, error = ran(arguments, monkeypatch, capsys)

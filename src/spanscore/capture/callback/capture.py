@@ -19,10 +19,10 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
 
-from spanscore.capture.callback.langchain_frames import is_awaited
+from spanscore.capture.callback.langchain_frames import is_awaited, own_task
 from spanscore.capture.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.callback.langgraph import hear_graphs
-from spanscore.capture.callback.runs import Event, Root, Run, RunMemory, each_once, own_task, thread_or_task
+from spanscore.capture.callback.runs import Event, Root, Run, RunMemory, each_once, thread_or_task
 from spanscore.capture.callback.spans import RunSpans, conversation_of, was_stopped
 from spanscore.capture.other_scorers import Identity, borrow, handlers
 from spanscore.core import context

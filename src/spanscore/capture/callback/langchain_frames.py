@@ -22,17 +22,19 @@ times.
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop, Task, _get_running_loop, current_task
 from inspect import CO_COROUTINE
 from sys import _getframe
 from types import FrameType
 from typing import Any, Final
+from weakref import ReferenceType, ref
 
 from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.callbacks.manager import ahandle_event
 
 from spanscore.core.log import log_internal_error
 
-__all__ = ["give_back_the_start", "is_awaited", "is_awaited_whole"]
+__all__ = ["give_back_the_start", "is_awaited", "own_task"]
 
 _METHOD: Final = "on_llm_start"
 _AWAITS: Final = 4
@@ -83,7 +85,24 @@ def is_awaited() -> bool:
     return frame is not None and bool(frame.f_code.co_flags & CO_COROUTINE)
 
 
-def is_awaited_whole() -> bool:
+def own_task() -> ReferenceType[Task[Any]] | None:
+    """Return the task whose end is the end of the root that begins now; None if the root may outlive it, or outside a loop.
+
+    If the task is over and no end was reported, none will be. A root is bound to its task only if it cannot outlive it. A
+    generator (``astream``) may be begun in one task and read in another. The roots of an ``abatch`` begin in short tasks of
+    their own, with only the callback manager in them. If an application calls a manager by hand, the run may end anywhere.
+    Those roots end by their event, by age, or at the shutdown.
+
+    To be called on the application's thread, below the handler: 0.4 µs inside a loop, else 0.07 µs.
+    """
+    loop: AbstractEventLoop | None = _get_running_loop()
+    if loop is None or not _is_awaited_whole():
+        return None
+    task = current_task(loop)
+    return None if task is None else ref(task)
+
+
+def _is_awaited_whole() -> bool:
     """Whether everything of LangChain and LangGraph that this start was called from is awaited whole.
 
     These are coroutines (a model's ``agenerate``), up to an ``ainvoke``, which reads to its end whatever it begins: they cannot

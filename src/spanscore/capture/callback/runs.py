@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
-from weakref import ReferenceType, ref
+from weakref import ReferenceType
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from spanscore import semconv
-from spanscore.capture.callback.langchain_frames import is_awaited_whole
 from spanscore.core.span import UnitKey
 
 if TYPE_CHECKING:
     from spanscore.capture.callback.spans import RunSpans
 
-__all__ = ["CLIENTS", "Event", "Root", "Run", "RunMemory", "each_once", "is_over", "own_task", "thread_or_task"]
+__all__ = ["CLIENTS", "Event", "Root", "Run", "RunMemory", "each_once", "is_over", "thread_or_task"]
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
@@ -104,7 +103,7 @@ class Root(Run):
         counted_texts: ids of its long texts that the event queue has counted; None where there are none.
         session: id of the conversation, where ``spanscore.session`` gives one; else metadata may.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is not recorded.
-        task: the one whose end is the root's, where no end is told (``tasks.own_task``); None where there is none.
+        task: the one whose end is the root's, where no end is told (``langchain_frames.own_task``); None where there is none.
     """
 
     key: UnitKey | None = None
@@ -252,30 +251,6 @@ class RunMemory:
                 if run is not None and run.root is root:
                     self.runs.pop(run_id, None)
             root.open.clear()
-
-
-# --- tasks ----------------------------------------------------------------------------------------------------------
-
-# The task that a root runs in. If the task is over and no end was reported, none will be.
-#
-# A root is bound to its task only if it cannot outlive it (``is_awaited_whole``). A generator (``astream``) may be begun in
-# one
-# task and read in another. The roots of an ``abatch`` begin in short tasks of their own, with only the callback manager in
-# them.
-# If an application calls a manager by hand, the run may end anywhere. Those roots end by their event, by age, or at the
-# shutdown.
-
-
-def own_task() -> ReferenceType[Task[Any]] | None:
-    """Return the task whose end is the end of the root that begins now; None if the root may outlive it, or outside a loop.
-
-    To be called on the application's thread, below the handler: 0.4 µs inside a loop, else 0.07 µs.
-    """
-    loop: AbstractEventLoop | None = _get_running_loop()
-    if loop is None or not is_awaited_whole():
-        return None
-    task = current_task(loop)
-    return None if task is None else ref(task)
 
 
 def thread_or_task() -> int:
