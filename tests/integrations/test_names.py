@@ -78,7 +78,10 @@ def test_every_attribute_of_ours_on_an_evaluation_span_is_in_the_reference() -> 
     code = (Path(spanscore.__file__).parent / "outputs" / "score_spans.py").read_text(encoding="utf-8")
     named = (getattr(semconv, name) for name in re.findall(r"\bsemconv\.([A-Z][A-Z0-9_]+)", code))
     ours = {name for name in named if isinstance(name, str) and name.startswith("spanscore.")}
-    ours -= {semconv.JUDGE_STEP, *(name for name in ours if name.endswith("."))}  # of judges' spans, and of units' spans
+    ours -= {
+        semconv.JUDGE_STEP,
+        *(name for name in ours if name.endswith(".")),
+    }  # of judges' spans, and of units' spans
 
     assert ours
     assert {name for name in ours if f"`{name}`" not in REFERENCE} == set()

@@ -8,9 +8,9 @@ from opentelemetry.sdk.resources import Resource
 from tests.outputs.builders import score, unit
 from tests.outputs.memory import Memory
 
+from spanscore.core.codecs.sdk import HashedResource
 from spanscore.outputs.exporters import OwnParts
 from spanscore.outputs.score_spans import EvaluationSpans
-from spanscore.outputs.spans import HashedResource
 
 ATTRIBUTES = {"service.name": "shop", "ports": (80, 443)}
 

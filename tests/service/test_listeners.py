@@ -176,7 +176,7 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
         inside.discard(get_ident())
         return b""
 
-    monkeypatch.setattr("spanscore.service.requests.gunzipped", slow)
+    monkeypatch.setattr("spanscore.service.otlp_endpoint.gunzipped", slow)
     door = Door(Taker(), inflated=1_000)  # type: ignore[arg-type]
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(door.traces, bytes(100_000), encoding="gzip") for _ in range(8)]

@@ -486,7 +486,7 @@ class OwnParts:
         """The resource of our providers; with an instance id, as counters of several replicas must not collide."""
         from opentelemetry.sdk.resources import Resource
 
-        from spanscore.outputs.spans import HashedResource
+        from spanscore.core.codecs.sdk import HashedResource
 
         told = Resource.create({"service.name": self._service_name} if self._service_name else {})
         instance = told.attributes.get("service.instance.id", str(uuid.uuid4()))  # the SDK gives one since 1.45

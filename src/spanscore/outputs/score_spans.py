@@ -297,7 +297,7 @@ class EvaluationSpans:
         """Return the resource of a scored application; spans of one share theirs, and to make it is half of a span's cost."""
         known, resource = self._latest
         if known is not attributes:
-            from spanscore.outputs.spans import HashedResource
+            from spanscore.core.codecs.sdk import HashedResource
 
             resource = HashedResource(dict(attributes))
             self._latest = attributes, resource

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cache, cached_property
+from functools import cache
 from random import Random
 from time import time_ns
 from typing import Any
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -32,7 +31,6 @@ from spanscore.core.threads import reset_in_child
 
 __all__ = [
     "DeferredSpan",
-    "HashedResource",
     "KnownDecision",
     "LiveSpan",
     "OwnIds",
@@ -76,27 +74,6 @@ def ids_of(tracer: Any) -> Any:
     chosen = tracer.id_generator
     is_default = type(chosen).__module__ == "opentelemetry.sdk.trace.id_generator"
     return OwnIds() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen
-
-
-# --- hashed resource ------------------------------------------------------------------------------------------------
-
-# HashedResource: a resource whose hash is made once.
-#
-# The OTLP exporters look the resource up for each span and each event that they send, and the SDK's own writes all its
-# attributes
-# as JSON whenever that is asked for: a twentieth of what it takes to send an evaluation span.
-
-
-class HashedResource(Resource):
-    """A resource that equals the SDK's of the same attributes."""
-
-    @cached_property
-    def _hash(self) -> int:
-        return super().__hash__()
-
-    def __hash__(self) -> int:
-        """Return what the SDK's hash of these attributes is."""
-        return self._hash
 
 
 # --- head sampling --------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from spanscore.config.judging import OF_SCORER, JudgeSettings
 from spanscore.config.kinds import SettingsPart
@@ -104,7 +104,7 @@ def override(settings: T, overrides: Mapping[str, Any]) -> T:
     update: dict[str, Any] = {}
     for name, value in overrides.items():
         if name in ScorerSettings.model_fields:
-            update[name] = _merge_section(getattr(settings, name), value)
+            update[name] = _merge_section(getattr(settings, name), _read_section(name, value))
     for name, key in SHORT_FORMS.items():
         if overrides.get(name) is not None:
             section, _, field = key.partition(".")
@@ -122,6 +122,17 @@ def override(settings: T, overrides: Mapping[str, Any]) -> T:
         rates = under_current_names(sampling.rates, names)
         update["sampling"] = _replace_fields(sampling, rates={name: rates[name] for name in names if name in rates})
     return settings.model_copy(update=update)
+
+
+def _read_section(name: str, value: Any) -> Any:
+    """Return a section that was given as a mapping as its model; each other value as it is."""
+    annotation = ScorerSettings.model_fields[name].annotation
+    kinds = [
+        kind
+        for kind in (annotation, *get_args(annotation))
+        if isinstance(kind, type) and issubclass(kind, SettingsPart)
+    ]
+    return kinds[0](**value) if kinds and isinstance(value, Mapping) else value
 
 
 def _merge_section(section: Any, value: Any) -> Any:

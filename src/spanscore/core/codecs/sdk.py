@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Link, Status
 
@@ -16,6 +17,7 @@ from spanscore.core.span import Attributes, SpanData, SpanStatus, UnreadContent
 __all__ = [
     "STATUS",
     "ByNames",
+    "HashedResource",
     "WireAttributes",
     "attributes_of",
     "exported",
@@ -277,3 +279,19 @@ def _lists(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _lists(inner) for key, inner in value.items()}
     return [_lists(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+class HashedResource(Resource):
+    """A resource that equals the SDK's of the same attributes, and whose hash is made once.
+
+    The OTLP exporters look the resource up for each span and event. ``Resource.__hash__`` serialises all attributes to JSON on
+    every call: 5 % of the cost of an evaluation span.
+    """
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        """Return the SDK's hash of these attributes."""
+        return self._hash
