@@ -273,6 +273,11 @@ class QuietExporter:
         return getattr(self._inner, name)
 
     @property
+    def is_sending(self) -> bool:
+        """Whether an export is under way."""
+        return bool(self._sending)
+
+    @property
     def unsupported(self) -> bool:
         """Whether the backend said that it does not take this signal; nothing is sent any more."""
         return self._rejection is not None

@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from opentelemetry import metrics, trace
@@ -125,6 +125,11 @@ class ResolvedProvider:
         """Shut down, without a deadline; what is still held is exported first. Whether everything came through."""
         return self._delivers(self.provider.shutdown)
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether our own exporter is in the middle of an export."""
+        return self.exporter is not None and self.exporter.is_sending
+
     def interrupt(self) -> None:
         """End an export that waits for its next try."""
         if self.exporter is not None:
@@ -214,6 +219,8 @@ FORK_TIMEOUT_S = 2.0
 
 UNREACHABLE_S = 1.5
 """How long a shutdown bears with a backend that is not there: its exporter's second try comes after some 1 s."""
+_INTERRUPT_S = 0.5
+"""For so long an export that was interrupted may take to end."""
 _LOOK_S = 0.02
 """How often it is looked whether an export is stuck: the exporters do not say it."""
 
@@ -369,6 +376,9 @@ class Providers:
         delivered = self._answer(self._helper.do(self._close_all), timeout_s, patience_s=UNREACHABLE_S)
         for chosen in own:
             chosen.interrupt()
+        until_s = monotonic() + _INTERRUPT_S
+        while any(chosen.is_sending for chosen in own) and monotonic() < until_s:
+            sleep(_LOOK_S)  # so that the last results are those of the interrupted exports
         self._helper.stop()
         return delivered
 
