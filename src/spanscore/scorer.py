@@ -46,22 +46,128 @@ if TYPE_CHECKING:
     from spanscore.capture.stored import StoredUnits
     from spanscore.config.sampling import Rule
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
-    from spanscore.wiring.lifecycle import Closing
     from spanscore.wiring.preview import Preview
     from spanscore.wiring.status import Status
 
-__all__ = ["OnlineScorer", "RunsTaken", "UnitsById"]
-
-# --- runs taken -----------------------------------------------------------------------------------------------------
-
-# RunsTaken: what runs come to a scorer by: callbacks, spans of others, the wire, a store; a base of OnlineScorer.
+__all__ = ["OnlineScorer"]
 
 
-class RunsTaken:
-    """The methods of ``OnlineScorer`` by which others hand it runs."""
+class OnlineScorer:
+    """Scores a sampled fraction of live runs, off the request path, and puts the scores onto their spans.
 
-    _doors: Doors
-    _line: Line
+    Attach ``scorer.handler`` per call (``config={"callbacks": [scorer.handler]}``) or per chain (``with_config``), or call
+    ``scorer.install()`` once per process.
+
+    The arguments from ``judge`` on are the sections of a configuration file; ``spanscore.config`` has their classes, and
+    docs/reference/configuration.md says what each key means.
+
+    Args:
+        metrics: what scores units; at least one, unless ``sessions`` has some, and no two with the same name.
+        sample_rate: share of units that each metric scores, [0, 1]; short for ``Sampling(rate=…)``. None = all.
+        budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``; short for ``JudgeSettings(budget=…)``.
+        extract: where question, answer and contexts are found, if the usual places do not have them; short for
+            ``Capture(extract=…)``.
+        redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
+            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
+            several threads. A function, or its name: ``my_pkg.privacy:redact``.
+        sample_filter: samples for which it is false are not scored (``filtered``).
+        feedback_scales: name → the words that ``feedback()`` takes under it, worst first
+            (``{"user_feedback": ["bad", "ok", "good"]}``). Under a name without a scale it takes True, False and numbers from 0
+            to 1.
+        service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
+        tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
+            starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
+        meter_provider: the same for metrics.
+        logger_provider: the same for events.
+        judge: budgets, second judges, and whether a call of a judge is a span. Its model is the metrics' own.
+        sampling: which share of the units is scored, and which are scored more often.
+        capture: whether and how runs are recorded.
+        outputs: where scores land, and how long spans wait for them.
+        limits: how much waits, works and takes at most.
+        units: whose spans are units, and who reads them.
+        sessions: the metrics of whole conversations, and when a conversation ends.
+        monitoring: what the sums are told apart by.
+        judge_check: labelled samples that the judges are asked about on a schedule; None = none.
+        compare: what tells two releases apart: the sums are kept per value of it; None = nothing is compared.
+        collect: units whose scores fail become cases of a data set, with their content, redacted, in a file of this machine.
+            None = content is written to no file.
+        spool: a file in which units wait for their scores: they outlive the process, and others may score them.
+        remote_scoring: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted,
+            and end here as ``delegated``; no judge is asked in this process. None = units are scored here.
+
+    Raises:
+        ConfigurationError: a metric is none, two share a name, or a value is wrong; the message names the key.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric] = (),
+        *,
+        sample_rate: float | None = None,
+        budget: Sequence[Budget] | None = None,
+        extract: Extract | None = None,
+        redactor: Redactor | Entry | None = None,
+        sample_filter: Filter | None = None,
+        feedback_scales: Mapping[str, Sequence[str]] | None = None,
+        service_name: str | None = None,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        judge: JudgeSettings | None = None,
+        sampling: Sampling | None = None,
+        capture: Capture | None = None,
+        outputs: Outputs | None = None,
+        limits: Limits | None = None,
+        units: Units | None = None,
+        sessions: Sessions | None = None,
+        monitoring: Monitoring | None = None,
+        judge_check: JudgeCheck | None = None,
+        compare: Compare | None = None,
+        collect: Collect | None = None,
+        spool: Spool | None = None,
+        remote_scoring: RemoteScoring | None = None,
+    ) -> None:
+        settings = ScorerSettings.of(locals())  # the parameters: nothing else has a name yet
+        self._providers = Providers(
+            tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(settings)
+        )
+        self._line = Line(metrics, settings, self._providers)
+        self._life = Life(self._line, self._providers)
+        self._closing, self._page, self._ready = self._life.closing, self._life.page, self._life.ready
+        self._holder = Holder()
+        finalize(self._holder, self._life.end_when_idle).atexit = False
+        self._doors = Doors(self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder)
+        reset_in_child(self._doors, Doors.reset)
+        self._providers.warm_up()
+
+    @classmethod
+    def from_config(cls, path: str | Path, **overrides: Any) -> Self:
+        """Make a scorer from a YAML file and ``SPANSCORE_*`` variables; keyword arguments override both.
+
+        The arguments are those of the constructor. A section replaces the fields that were set in it, the rest is the file's:
+        ``sampling=Sampling(rate=0.2)`` leaves the file's rules in force. ``sample_rate=0.2`` puts its ``rates`` and ``rules``
+        out of force, which would replace or raise it, and ``metrics`` its judge, second judges and the others' rates.
+
+        Raises:
+            ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
+        """
+        return cls._from_config(path, overrides)
+
+    @classmethod
+    def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
+        """As ``from_config``; ``/readyz`` answers 503 with the text of ``unready`` from its first request on."""
+
+        from spanscore.wiring.from_config import make_from_file
+
+        scorer, served = make_from_file(path, overrides, cls)
+        scorer._page.unready = unready
+        if served is not None:
+            try:
+                scorer.serve_metrics(served.port, served.host)
+            except ConfigurationError:
+                scorer.shutdown(0)
+                raise
+        return scorer
 
     @property
     def handler(self) -> SpanCallbackHandler:
@@ -99,19 +205,6 @@ class RunsTaken:
         """Attach to no further chain."""
         if self._doors.attachment is not None:
             self._doors.attachment.installation.uninstall()
-
-
-# --- by id ----------------------------------------------------------------------------------------------------------
-
-# UnitsById: what a scorer is asked, and told, about units and sessions that it has seen; a base of OnlineScorer.
-
-
-class UnitsById:
-    """The methods of ``OnlineScorer`` that are about one unit, one session, or the last thousand."""
-
-    _doors: Doors
-    _line: Line
-    _closing: Closing
 
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
@@ -253,129 +346,6 @@ class UnitsById:
         from spanscore.wiring.preview import recent_preview  # not for those who never look
 
         return recent_preview(self._line, rules, rate, rates)
-
-
-# --- scorer ---------------------------------------------------------------------------------------------------------
-
-# OnlineScorer: what a user holds. Everything behind it is made by ``wiring/build.py`` and runs on two threads of our own.
-
-
-class OnlineScorer(RunsTaken, UnitsById):
-    """Scores a sampled fraction of live runs, off the request path, and puts the scores onto their spans.
-
-    Attach ``scorer.handler`` per call (``config={"callbacks": [scorer.handler]}``) or per chain (``with_config``), or call
-    ``scorer.install()`` once per process.
-
-    The arguments from ``judge`` on are the sections of a configuration file; ``spanscore.config`` has their classes, and
-    docs/reference/configuration.md says what each key means.
-
-    Args:
-        metrics: what scores units; at least one, unless ``sessions`` has some, and no two with the same name.
-        sample_rate: share of units that each metric scores, [0, 1]; short for ``Sampling(rate=…)``. None = all.
-        budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``; short for ``JudgeSettings(budget=…)``.
-        extract: where question, answer and contexts are found, if the usual places do not have them; short for
-            ``Capture(extract=…)``.
-        redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
-            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
-            several threads. A function, or its name: ``my_pkg.privacy:redact``.
-        sample_filter: samples for which it is false are not scored (``filtered``).
-        feedback_scales: name → the words that ``feedback()`` takes under it, worst first
-            (``{"user_feedback": ["bad", "ok", "good"]}``). Under a name without a scale it takes True, False and numbers from 0
-            to 1.
-        service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
-        tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
-            starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
-        meter_provider: the same for metrics.
-        logger_provider: the same for events.
-        judge: budgets, second judges, and whether a call of a judge is a span. Its model is the metrics' own.
-        sampling: which share of the units is scored, and which are scored more often.
-        capture: whether and how runs are recorded.
-        outputs: where scores land, and how long spans wait for them.
-        limits: how much waits, works and takes at most.
-        units: whose spans are units, and who reads them.
-        sessions: the metrics of whole conversations, and when a conversation ends.
-        monitoring: what the sums are told apart by.
-        judge_check: labelled samples that the judges are asked about on a schedule; None = none.
-        compare: what tells two releases apart: the sums are kept per value of it; None = nothing is compared.
-        collect: units whose scores fail become cases of a data set, with their content, redacted, in a file of this machine.
-            None = content is written to no file.
-        spool: a file in which units wait for their scores: they outlive the process, and others may score them.
-        remote_scoring: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted,
-            and end here as ``delegated``; no judge is asked in this process. None = units are scored here.
-
-    Raises:
-        ConfigurationError: a metric is none, two share a name, or a value is wrong; the message names the key.
-    """
-
-    def __init__(
-        self,
-        metrics: Sequence[Metric] = (),
-        *,
-        sample_rate: float | None = None,
-        budget: Sequence[Budget] | None = None,
-        extract: Extract | None = None,
-        redactor: Redactor | Entry | None = None,
-        sample_filter: Filter | None = None,
-        feedback_scales: Mapping[str, Sequence[str]] | None = None,
-        service_name: str | None = None,
-        tracer_provider: TracerProvider | None = None,
-        meter_provider: MeterProvider | None = None,
-        logger_provider: LoggerProvider | None = None,
-        judge: JudgeSettings | None = None,
-        sampling: Sampling | None = None,
-        capture: Capture | None = None,
-        outputs: Outputs | None = None,
-        limits: Limits | None = None,
-        units: Units | None = None,
-        sessions: Sessions | None = None,
-        monitoring: Monitoring | None = None,
-        judge_check: JudgeCheck | None = None,
-        compare: Compare | None = None,
-        collect: Collect | None = None,
-        spool: Spool | None = None,
-        remote_scoring: RemoteScoring | None = None,
-    ) -> None:
-        settings = ScorerSettings.of(locals())  # the parameters: nothing else has a name yet
-        self._providers = Providers(
-            tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(settings)
-        )
-        self._line = Line(metrics, settings, self._providers)
-        self._life = Life(self._line, self._providers)
-        self._closing, self._page, self._ready = self._life.closing, self._life.page, self._life.ready
-        self._holder = Holder()
-        finalize(self._holder, self._life.end_when_idle).atexit = False
-        self._doors = Doors(self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder)
-        reset_in_child(self._doors, Doors.reset)
-        self._providers.warm_up()
-
-    @classmethod
-    def from_config(cls, path: str | Path, **overrides: Any) -> Self:
-        """Make a scorer from a YAML file and ``SPANSCORE_*`` variables; keyword arguments override both.
-
-        The arguments are those of the constructor. A section replaces the fields that were set in it, the rest is the file's:
-        ``sampling=Sampling(rate=0.2)`` leaves the file's rules in force. ``sample_rate=0.2`` puts its ``rates`` and ``rules``
-        out of force, which would replace or raise it, and ``metrics`` its judge, second judges and the others' rates.
-
-        Raises:
-            ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
-        """
-        return cls._from_config(path, overrides)
-
-    @classmethod
-    def _from_config(cls, path: str | Path, overrides: Mapping[str, Any], *, unready: str = "") -> Self:
-        """As ``from_config``; ``/readyz`` answers 503 with the text of ``unready`` from its first request on."""
-
-        from spanscore.wiring.from_config import make_from_file
-
-        scorer, served = make_from_file(path, overrides, cls)
-        scorer._page.unready = unready
-        if served is not None:
-            try:
-                scorer.serve_metrics(served.port, served.host)
-            except ConfigurationError:
-                scorer.shutdown(0)
-                raise
-        return scorer
 
     def serve_metrics(self, port: int = 9464, host: str = "127.0.0.1") -> int:
         """Serve the instruments to a Prometheus, with exemplars that lead to the scored traces, until the scorer is shut down.
