@@ -15,7 +15,7 @@ from spanscore.capture.callback.model_metrics import neighbours
 from spanscore.config.capture import Capture, Extract
 from spanscore.config.collect import Collect
 from spanscore.config.durable import RemoteScoring, Spool
-from spanscore.config.judging import Budget, JudgeSettings
+from spanscore.config.judging import OF_SCORER, Budget, JudgeSettings
 from spanscore.config.monitoring import Compare, JudgeCheck, Monitoring
 from spanscore.config.outputs import Limits, Outputs
 from spanscore.config.sampling import Sampling
@@ -128,6 +128,10 @@ class OnlineScorer:
         remote_scoring: RemoteScoring | None = None,
     ) -> None:
         settings = ScorerSettings.of(locals())  # the parameters: nothing else has a name yet
+        if unread := sorted(settings.judge.model_fields_set - set(OF_SCORER)):
+            raise ConfigurationError(
+                f"judge.{unread[0]} is for metrics that a file names; here each metric has its judge: Faithfulness(judge(…))"
+            )
         self._providers = Providers(
             tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(settings)
         )

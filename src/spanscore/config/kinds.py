@@ -293,7 +293,7 @@ if TYPE_CHECKING:
 else:  # the objects are the user's own, of any class: pydantic has no schema of them, and a registry checks them
     _Part = Annotated[Any, AfterValidator(_check_part), _NAMED_SCHEMA]
     SinkPart = ExtractorPart = NormalizerPart = QueuePart = _Part
-    RedactorPart = Annotated[_Part | None, Field()]
+    RedactorPart = _Part | None
     MetricObjects = SkipJsonSchema[Annotated[Any, _objects("metrics", lambda value: hasattr(value, "name"))]]
     FilterFunction = SkipJsonSchema[Annotated[Any, _objects("a function", lambda v: v is None or callable(v))]]
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from spanscore.config.capture import Capture
 from spanscore.config.collect import Collect
 from spanscore.config.durable import KafkaSettings, RemoteScoring, Spool
-from spanscore.config.judging import OF_SCORER, ByName, JudgeSettings
+from spanscore.config.judging import ByName, JudgeSettings
 from spanscore.config.kinds import AlsoWritten, FilterFunction, FrozenDict, Items, RedactorPart, SettingsPart, Table
 from spanscore.config.messages import NEW_OPTIONS
 from spanscore.config.monitoring import AlertSettings, Compare, JudgeCheck, Monitoring
@@ -77,12 +77,7 @@ class ScorerSettings(SettingsPart):
             if field in fields:
                 raise ConfigurationError(f"{name} is short for {key}, which is given, too; give one of them")
             sections[section] = {**fields, field: arguments[name]}
-        settings = cls(**sections)
-        if unread := sorted(settings.judge.model_fields_set - set(OF_SCORER)):
-            raise ConfigurationError(
-                f"judge.{unread[0]} is for metrics that a file names; here each metric has its judge: Faithfulness(judge(…))"
-            )
-        return settings
+        return cls(**sections)
 
     @property
     def listed_metadata(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 from spanscore.config.judging import OF_SCORER, JudgeSettings
 from spanscore.config.kinds import SettingsPart
@@ -101,38 +101,23 @@ def override(settings: T, overrides: Mapping[str, Any]) -> T:
         ConfigurationError: there is no such argument, or a value is wrong.
     """
     _check_names(overrides)
-    update: dict[str, Any] = {}
-    for name, value in overrides.items():
-        if name in ScorerSettings.model_fields:
-            update[name] = _merge_section(getattr(settings, name), _read_section(name, value))
-    for name, key in SHORT_FORMS.items():
-        if overrides.get(name) is not None:
-            section, _, field = key.partition(".")
-            if field in getattr(overrides.get(section), "model_fields_set", ()):
-                raise ConfigurationError(f"{name} is short for {key}, which is given, too; give one of them")
-            base = update.get(section, getattr(settings, section))
-            if name == "sample_rate":
-                base = _drop_fields(
-                    base, {"rates", "rules"} - getattr(overrides.get(section), "model_fields_set", set())
-                )
-            update[section] = _replace_fields(base, **{field: overrides[name]})
+    sections = ScorerSettings.of(overrides)
+    fields = ScorerSettings.model_fields
+    update: dict[str, Any] = {
+        name: None
+        for name, value in overrides.items()
+        if value is None and name in fields and fields[name].default is None
+    }
+    if overrides.get("sample_rate") is not None:
+        settings = settings.model_copy(update={"sampling": _drop_fields(settings.sampling, {"rates", "rules"})})
+    for name in sections.model_fields_set:
+        update[name] = _merge_section(getattr(settings, name), getattr(sections, name))
     if overrides.get("metrics") is not None:  # the file's other metrics are no longer there
         sampling = update.get("sampling", settings.sampling)
         names = [metric.name for metric in (*overrides["metrics"], *update.get("sessions", settings.sessions).metrics)]
         rates = under_current_names(sampling.rates, names)
         update["sampling"] = _replace_fields(sampling, rates={name: rates[name] for name in names if name in rates})
     return settings.model_copy(update=update)
-
-
-def _read_section(name: str, value: Any) -> Any:
-    """Return a section that was given as a mapping as its model; each other value as it is."""
-    annotation = ScorerSettings.model_fields[name].annotation
-    kinds = [
-        kind
-        for kind in (annotation, *get_args(annotation))
-        if isinstance(kind, type) and issubclass(kind, SettingsPart)
-    ]
-    return kinds[0](**value) if kinds and isinstance(value, Mapping) else value
 
 
 def _merge_section(section: Any, value: Any) -> Any:
