@@ -75,8 +75,7 @@ __all__ = [
 # --- evaluator versions ---------------------------------------------------------------------------------------------
 
 # A configuration → the evaluator version of its metrics, and which alerts watch one that no metric can have. No judge is
-# asked
-# for it.
+# asked for it.
 
 
 @dataclass(frozen=True, slots=True)

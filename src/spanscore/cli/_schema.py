@@ -465,8 +465,7 @@ def _section_class(name: str) -> str:
 # The keys → a configuration file that has every one of them, with what it does and its default.
 #
 # As it stands, it does what its metrics alone would do: collections are empty, and below each an entry stands as a comment
-# (``#``
-# in the first column), which becomes one by removing the ``#`` and the ``[]``, ``{}`` or ``null`` above it.
+# (``#`` in the first column), which becomes one by removing the ``#`` and the ``[]``, ``{}`` or ``null`` above it.
 
 _HEADER: Final = """\
 # yaml-language-server: $schema=spanscore.schema.json

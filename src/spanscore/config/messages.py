@@ -314,8 +314,8 @@ def _yaml(value: Any) -> str:
 
 # What pydantic says of a wrong setting → a line a person can act on.
 #
-# A line names the key, what was given and what is allowed. What was given under a key that is none is not shown: nobody knows
-# what it is, and whoever mistypes ``api_key`` has typed the key behind it.
+# A line names the key, what was given and what is allowed. What was given under a key that is none is not shown: nobody
+# knows what it is, and whoever mistypes ``api_key`` has typed the key behind it.
 
 _LONGEST_VALUE = 100
 """Characters of a wrong value that are shown."""

@@ -14,7 +14,8 @@ __all__ = ["TURN_NS", "DutyCycle", "EventQueue", "Turns", "begin_turn", "rest_af
 
 # --- clock ----------------------------------------------------------------------------------------------------------
 
-# The clock by which units wait: nanoseconds since the epoch, by the wall clock when the process began, and steady from there.
+# The clock by which units wait: nanoseconds since the epoch, by the wall clock when the process began, and steady from
+# there.
 #
 # A wall clock steps: an hour back, and what was to wait a second would wait an hour. Spans keep the wall clock's times.
 
@@ -31,8 +32,7 @@ def steady_ns() -> int:
 # yield_gil: a thread of ours that has much to do gives the application's threads the GIL in between.
 #
 # Else each of them that has let go of it, for a system call as short as an event loop's look at its sockets, waits out a
-# switch
-# interval (5 ms) to get it back.
+# switch interval (5 ms) to get it back.
 
 TURN_NS: Final = 2_000_000
 """A turn costs the application two waits for a thread to wake and its caches: with 1 ms a tenth more of what a chain pays. A
@@ -69,10 +69,9 @@ def yield_gil() -> None:
 
 # DutyCycle: what part of the time our threads work in an application's process.
 #
-# A queue is there to take up a burst. While the application wants the CPU, and what waits has room, our threads together work
-# for
-# a tenth of the time; the fuller it gets the more, and without a rest when it is full, when the application is idle, or when
-# somebody waits for us. So a burst is scored after it rather than against it.
+# A queue is there to take up a burst. While the application wants the CPU, and what waits has room, our threads together
+# work for a tenth of the time; the fuller it gets the more, and without a rest when it is full, when the application is
+# idle, or when somebody waits for us. So a burst is scored after it rather than against it.
 
 _WINDOW_NS: Final = 50_000_000
 """Over this long at least it is looked how busy the application is."""
@@ -177,12 +176,10 @@ class Turns:
 
 # EventQueue: the bounded way from the application's threads (and the loop) to the span thread.
 #
-# An append to a deque and, when the span thread sleeps, one wake-up: no lock is held, nothing blocks. The first event into an
-# empty event queue wakes the thread, which then gathers for a moment before it reads: each wake-up costs the application a
-# turn
-# of the GIL and its warm caches, so it is paid once a batch and not once an event: with batches of a quarter of a second a
-# busy
-# chain pays a tenth to a fifth less than with those of a tenth.
+# An append to a deque and, when the span thread sleeps, one wake-up: no lock is held, nothing blocks. The first event into
+# an empty event queue wakes the thread, which then gathers for a moment before it reads: each wake-up costs the application
+# a turn of the GIL and its warm caches, so it is paid once a batch and not once an event: with batches of a quarter of a
+# second a busy chain pays a tenth to a fifth less than with those of a tenth.
 
 _To = TypeVar("_To")
 """Who reads an event: a receiver, of which this floor knows nothing."""

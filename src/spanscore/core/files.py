@@ -100,8 +100,8 @@ def whole_file(path: Path, *, mode: int = 0o666, errors: str = "strict") -> Iter
 # LineFile: lines → the end of a file that its owner alone may read, and that gives way when it is full.
 #
 # It is opened for each line and let go: who moves it away, empties it or makes room on its disk need tell nobody. A line is
-# one
-# write behind all others, under a lock of the file, so that processes may share it; one that does not fit is taken back.
+# one write behind all others, under a lock of the file, so that processes may share it; one that does not fit is taken
+# back.
 
 FileIdentity: TypeAlias = tuple[int, int]
 """Device and inode: a file system may give those of one that was removed to the next."""

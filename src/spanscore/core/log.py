@@ -30,8 +30,8 @@ __all__ = [
 
 # What is asked of things that are not ours, without running a line of their code.
 #
-# ``type(x).__name__`` asks the metaclass, ``isinstance`` asks ``x.__class__``, ``str(error)`` asks the error: any of them may
-# hang the thread that asks, and with it everything that thread is for, or raise ``SystemExit`` into the application.
+# ``type(x).__name__`` asks the metaclass, ``isinstance`` asks ``x.__class__``, ``str(error)`` asks the error: any of them
+# may hang the thread that asks, and with it everything that thread is for, or raise ``SystemExit`` into the application.
 
 T = TypeVar("T")
 

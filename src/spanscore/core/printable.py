@@ -32,8 +32,7 @@ def did_you_mean(name: str, known: Iterable[str], *, likely: Sequence[str] = (),
 # Text of somebody else's → the same as it may be shown: a control character stands there as its escape.
 #
 # A terminal obeys what a file holds: ``ESC ]`` renames its window, ``ESC [`` moves the cursor over what was said before, a
-# bidi
-# override shows a word backwards. Each becomes what Python would write for it: ``\x1b``, ``\u202e``.
+# bidi override shows a word backwards. Each becomes what Python would write for it: ``\x1b``, ``\u202e``.
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _SEPARATORS = "\u2028\u2029"

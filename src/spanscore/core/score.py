@@ -182,8 +182,8 @@ _TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.TRACE_N
 
 # Score: one result; and the flat form of all of a unit's on its span.
 #
-# ``value`` is on the metric's own scale and is what spans carry. ``quality`` maps it by range and direction to [0, 1],
-# 1 good: instruments, labels and means use that one.
+# ``value`` is on the metric's own scale and is what spans carry. ``quality`` maps it by range and direction to [0, 1], 1
+# good: instruments, labels and means use that one.
 
 Kind = Literal["binary", "ordinal", "continuous"]
 Direction = Literal["higher", "lower"]

@@ -34,7 +34,8 @@ __all__ = [
 
 # --- fork -----------------------------------------------------------------------------------------------------------
 
-# The one place that hears of a fork. In a child each part is as new: what was open is the parent's to count, end and export.
+# The one place that hears of a fork. In a child each part is as new: what was open is the parent's to count, end and
+# export.
 #
 # Parts are made as new in the order in which they registered, so what a part is built on comes before it.
 
@@ -88,11 +89,10 @@ if hasattr(os, "register_at_fork"):
 
 # Threads of ours: all daemons, so that none holds up the application's exit.
 #
-# After ``gevent.monkey.patch_all()`` a ``Thread`` is a greenlet of the host's thread. For nearly all of ours that is right: a
-# blocking call yields to the host and shares its connections. Two kinds are native threads there: an event loop, as asyncio
-# keeps one running loop per native thread and each ``asyncio.run`` of the host would fail beside it, and computations, as
-# they
-# never yield.
+# After ``gevent.monkey.patch_all()`` a ``Thread`` is a greenlet of the host's thread. For nearly all of ours that is right:
+# a blocking call yields to the host and shares its connections. Two kinds are native threads there: an event loop, as
+# asyncio keeps one running loop per native thread and each ``asyncio.run`` of the host would fail beside it, and
+# computations, as they never yield.
 
 T = TypeVar("T")
 
@@ -338,12 +338,10 @@ class SerialThread:
 
 # A call on a thread that ends when the coroutine that waits for it is cancelled.
 #
-# A thread of Python cannot be ended from outside. Left alone, a metric that computes for minutes after its timeout keeps one
-# of
-# two threads and half of the process: of 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s. So an
-# exception is raised in the thread, which takes effect at its next instruction of Python; a call into C ends first. The
-# function
-# of CPython's API that does it is called here alone; ``tests/core/test_interruptible.py`` holds its promises.
+# A thread of Python cannot be ended from outside. Left alone, a metric that computes for minutes after its timeout keeps
+# one of two threads and half of the process: of 54 ROUGE scores, four of them of 8,000 words, all 54 timed out after 2 s.
+# So an exception is raised in the thread, which takes effect at its next instruction of Python; a call into C ends first.
+# The function of CPython's API that does it is called here alone; ``tests/core/test_interruptible.py`` holds its promises.
 
 
 class AbandonedError(BaseException):

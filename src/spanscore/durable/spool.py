@@ -59,9 +59,8 @@ __all__ = [
 
 # SpoolFile: rows in an SQLite file that outlives the process, and that several processes share.
 #
-# Whoever calls it leaves an operation and goes on; one thread, ``spanscore-spool``, takes what has come together, does it in
-# one
-# transaction, and answers when that is on the disk.
+# Whoever calls it leaves an operation and goes on; one thread, ``spanscore-spool``, takes what has come together, does it
+# in one transaction, and answers when that is on the disk.
 
 _GROUP: Final = 64
 """Operations in one transaction: with more, the disk gains little, and the first one waits."""

@@ -164,8 +164,7 @@ def _stat(pid: int) -> tuple[str, int] | None:
 # SpoolTable: the rows of an open file, and who holds them. All of it within a transaction of the caller's.
 #
 # What is small and often changed (``rows``) is apart from what is large and never changed (``bodies``): to lease a row
-# rewrites
-# some hundred bytes, and the half of a large file that says what there is can be checked in no time.
+# rewrites some hundred bytes, and the half of a large file that says what there is can be checked in no time.
 
 SCHEMA: Final = (
     "CREATE TABLE owners (id INTEGER PRIMARY KEY, boot TEXT NOT NULL, pid_namespace TEXT NOT NULL, pid INTEGER NOT NULL,"

@@ -49,8 +49,8 @@ __all__ = ["REPAIR_STEP", "answer_in", "ask", "bare_object", "loose_object", "ob
 #     {"a": 1 // one         a comment: ``// …``, ``# …``, ``/* … */``
 #     }
 #
-# A single quote ends its text only in front of a comma, a colon, or a closing bracket. A double quote always ends its text: a
-# quotation that was not escaped makes the text unreadable, as it does in JSON. A key that stands twice in an object is an
+# A single quote ends its text only in front of a comma, a colon, or a closing bracket. A double quote always ends its text:
+# a quotation that was not escaped makes the text unreadable, as it does in JSON. A key that stands twice in an object is an
 # error.
 
 _DEEPEST = 20
@@ -250,14 +250,12 @@ def _names(output: type[BaseModel]) -> Mapping[str, str]:
 #     <think> … </think>  The text says {"verdict": 1}, which it should not.  {"reason": "It lies.", "verdict": 0}
 #     a thought: away     a quotation: it stands in the evidence              the judge's own
 #
-# A judge quotes what it judges, and what it judges is written by strangers. So the place of an object says nothing, nor does
-# a
-# fence around it: there is one verdict behind the thoughts, and it is no quotation, or the answer is unreadable. Nor is one
-# read out of a text that is torn: a quotation that was not escaped can end the judge's own object wherever it likes.
+# A judge quotes what it judges, and what it judges is written by strangers. So the place of an object says nothing, nor
+# does a fence around it: there is one verdict behind the thoughts, and it is no quotation, or the answer is unreadable. Nor
+# is one read out of a text that is torn: a quotation that was not escaped can end the judge's own object wherever it likes.
 #
 # A quotation may hold ``</think>``, too. So a verdict outside of the thoughts that the judge opened is a rival of the one
-# behind
-# the last thought: two rivals that differ make the answer unreadable.
+# behind the last thought: two rivals that differ make the answer unreadable.
 
 _MARK = re.compile(r"\{|<(/?)think(?:ing)?(?:\s[^<>]{0,100})?>", re.IGNORECASE)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)

@@ -44,7 +44,8 @@ __all__ = [
 
 # JSON → the same JSON, in which no text looks like a tag of the fence, or is a mark of a chat template.
 #
-# The first sign of each such text becomes an escape (``\u003c``): a parser of JSON reads the same text, a model sees no tag.
+# The first sign of each such text becomes an escape (``\u003c``): a parser of JSON reads the same text, a model sees no
+# tag.
 #
 #     </evidence>   also in other letters (fullwidth, mathematical, circled, Cyrillic …), with unseen signs, as an entity
 #     <|im_end|>    also [/INST], <<SYS>>, <start_of_turn>, </s> …: a tokenizer makes one token of it, wherever it stands
@@ -309,11 +310,10 @@ def question_tokens(prompt: Prompt, model: str = "") -> int:
 #     a conversation   loses its middle turns, first of all what is long in them; the first and the last message stay whole
 #     all else         stays whole: question, answer, reference, statements. Too long by itself, nothing is sent
 #
-# A text is cut behind a sentence, else behind a word, else behind a character: what is kept fills at least half of the room.
-# ``LEFT_OUT`` stands where something was. The evidence tells which is which, also that of
-# a metric of your own: contexts are ``Passages``, or a list of texts under a key that ends in ``contexts``; a conversation is
-# a
-# list of messages, mappings with a ``role`` (``MultiTurnSample.messages``).
+# A text is cut behind a sentence, else behind a word, else behind a character: what is kept fills at least half of the
+# room. ``LEFT_OUT`` stands where something was. The evidence tells which is which, also that of a metric of your own:
+# contexts are ``Passages``, or a list of texts under a key that ends in ``contexts``; a conversation is a list of messages,
+# mappings with a ``role`` (``MultiTurnSample.messages``).
 
 LEFT_OUT = "[… left out …]"
 _GAP: Mapping[str, Any] = {"role": "note", "content": LEFT_OUT}

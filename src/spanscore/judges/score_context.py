@@ -24,9 +24,8 @@ __all__ = ["Asker", "Follower", "ask_for", "asked_by", "asker", "suppress_tracin
 # The evaluator never evaluates itself: inside ``suppress_tracing()`` no instrumentation traces what a judge does.
 #
 # Each of the four marks stops a tracer that the others do not: OpenTelemetry instrumentations honour the context key (some
-# the
-# plain string), LangSmith only its own switch, and handlers of a configure hook, ours among them, only a context variable.
-# ``callbacks=[]`` is the fifth, in the LangChain judge.
+# the plain string), LangSmith only its own switch, and handlers of a configure hook, ours among them, only a context
+# variable. ``callbacks=[]`` is the fifth, in the LangChain judge.
 
 _PLAIN_KEY = "suppress_instrumentation"
 

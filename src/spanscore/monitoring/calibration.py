@@ -118,10 +118,9 @@ class Proportion(NamedTuple):
 # Annotators: how old labels are, how often several people agree on a unit, and how often one of them is wrong.
 #
 # Two annotators who err independently, each with probability e whatever the truth is, disagree with probability d = 2e(1 −
-# e); so
-# e = (1 − √(1 − 2d)) / 2 and, by the delta method, Var(e) = Var(d) / (4(1 − 2d)). That is the two-rater case of Dawid & Skene
-# (1979), *Maximum likelihood estimation of observer error-rates using the EM algorithm*, with one error rate for all.
-# If the majority of a unit has m votes more than the minority, it is wrong with probability eᵐ / (eᵐ + (1 − e)ᵐ).
+# e); so e = (1 − √(1 − 2d)) / 2 and, by the delta method, Var(e) = Var(d) / (4(1 − 2d)). That is the two-rater case of
+# Dawid & Skene (1979), *Maximum likelihood estimation of observer error-rates using the EM algorithm*, with one error rate
+# for all. If the majority of a unit has m votes more than the minority, it is wrong with probability eᵐ / (eᵐ + (1 − e)ᵐ).
 
 LEAST_SHARED = 10
 """Units with two or more named annotators below which no error is measured."""
@@ -207,19 +206,16 @@ def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
 # A judge that passes too much or too little moves the level of every mean. How often it is right, among what humans pass
 # (sensitivity) and among what they fail (specificity), moves little with the traffic, so the pass rate of any window can be
 # corrected by it: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is that
-# of
-# Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity*.
+# of Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and
+# specificity*.
 #
-# People err, too. If a label is wrong with probability e, whatever the truth and the judge's verdict are, the labels of each
-# verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan & Gladen with
-# the
-# annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new dichotomous
-# diagnostic
-# tests*, have it for a test that is held against an imperfect reference.
+# People err, too. If a label is wrong with probability e, whatever the truth and the judge's verdict are, the labels of
+# each verdict of the judge are corrected first: true passes = ((1 − e)·passed − e·failed) / (1 − 2e), which is Rogan &
+# Gladen with the annotator as the test. Staquet, Rozencweig, Lee & Muggia (1981), *Methodology for the assessment of new
+# dichotomous diagnostic tests*, have it for a test that is held against an imperfect reference.
 #
 # Labels that were drawn with unequal probability, as all that failed and a tenth of what passed, count with w = 1/π; with
-# equal
-# weights every formula here is that of its source.
+# equal weights every formula here is that of its source.
 
 LEAST_LABELS = 5
 """Of either human class: with fewer, sensitivity or specificity is anybody's guess."""
@@ -565,8 +561,8 @@ def _clipped(value: float) -> float:
 # follows.
 #
 # {"metric": "faithfulness", "evaluator_version": "3f9a0c1d/openai:gpt-4o-mini/1", "assumed_random": true,
-#  "annotator_error": {"rate": 0.05, "variance": 0.0},
-#  "labels": {"true_pass": {"n": 150, "w": 150.0, "w2": 150.0}, "false_fail": …, "false_pass": …, "true_fail": …}}
+# "annotator_error": {"rate": 0.05, "variance": 0.0}, "labels": {"true_pass": {"n": 150, "w": 150.0, "w2": 150.0},
+# "false_fail": …, "false_pass": …, "true_fail": …}}
 
 _WHAT = "no file of `spanscore calibrate`"
 _Text = Annotated[str, Field(min_length=1)]

@@ -284,11 +284,9 @@ def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], 
 # Scores of each hour and a DropPlan → the smallest drop that alarms within a time.
 #
 # A drop of d is in a window with the share of it that came since: d̄ = d · share. With as many scores as ``scores_to_see``
-# says
-# of d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds m
-# windows,
-# one behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is seen somewhat
-# sooner.
+# says of d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds
+# m windows, one behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is
+# seen somewhat sooner.
 
 _HOUR_S = 3_600.0
 _HALF = 0.5

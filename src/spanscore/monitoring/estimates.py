@@ -47,9 +47,8 @@ __all__ = [
 # Additive sums → mean, standard error, interval, bounds: what a sampled and weighted share says of all traffic.
 #
 # y is the quality of a scored unit, π the probability with which it was chosen, w = 1/π. Everything comes from sums over
-# units,
-# so replicas and time spans add up with ``+`` before anything is estimated. ``promql.py`` holds the same formulas as text; a
-# test compares the two in a real Prometheus.
+# units, so replicas and time spans add up with ``+`` before anything is estimated. ``promql.py`` holds the same formulas as
+# text; a test compares the two in a real Prometheus.
 #
 # Hájek's estimator: the plain mean of what was scored is biased where rules oversample, and Σwy/N is a poor mean (Särndal,
 # Swensson & Wretman, *Model Assisted Survey Sampling*, 1992, 5.7).
@@ -283,16 +282,15 @@ def _of_population(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float
 # How sure an alert must be: from "at most one false alarm in 30 days" to a number of standard errors, and to scores.
 #
 # A window that slides on by a minute says nearly what it said before: what counts is not how often it is looked at, but how
-# often
-# it begins to alarm. Where nothing is wrong, that is so often in a window's length:
+# often it begins to alarm. Where nothing is wrong, that is so often in a window's length:
 #
 #     2.0 · z · φ(z) · exp(−1.4 · z · √(2 · interval ⁄ window))
 #
-# z·φ(z) is the rate of a mean that slides without steps (Pickands 1969; Leadbetter, Lindgren & Rootzén 1983, 12.2), the last
-# factor what its steps miss (Siegmund, *Sequential Analysis*, 1985, 8.5: 1.17, not 1.4, where one evaluation is enough). Both
-# numbers are the simulation's, for alerts as they are written: on at the second evaluation, and kept on for a while. The
-# rates of
-# all windows and streams add up, whatever depends on what. ``benchmarks/alerts.py`` counts what comes of it.
+# z·φ(z) is the rate of a mean that slides without steps (Pickands 1969; Leadbetter, Lindgren & Rootzén 1983, 12.2), the
+# last factor what its steps miss (Siegmund, *Sequential Analysis*, 1985, 8.5: 1.17, not 1.4, where one evaluation is
+# enough). Both numbers are the simulation's, for alerts as they are written: on at the second evaluation, and kept on for a
+# while. The rates of all windows and streams add up, whatever depends on what. ``benchmarks/alerts.py`` counts what comes
+# of it.
 
 TOLERATED = 0.25
 """Share of ``min_drop`` that is no drop yet: only drops of about ``min_drop`` itself are found later for it."""

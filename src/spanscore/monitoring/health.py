@@ -71,10 +71,10 @@ __all__ = [
 
 # Silence: units come and none is scored, scores that came come no more, or nothing was ever here.
 #
-# How long a service has been silent is a record that carries itself: each evaluation without a score adds its interval to the
-# last value, a score sets it to 0. So it outlives the counters, which a store forgets after minutes, and a gap in which
-# nobody
-# looked adds nothing. A replica is remembered only while its counters arrive: one that has gone is silent with its service.
+# How long a service has been silent is a record that carries itself: each evaluation without a score adds its interval to
+# the last value, a score sets it to 0. So it outlives the counters, which a store forgets after minutes, and a gap in which
+# nobody looked adds nothing. A replica is remembered only while its counters arrive: one that has gone is silent with its
+# service.
 
 UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
 """Why there are no scores: units come and none is scored, they came and come no more, of one replica, or nothing is here."""
@@ -291,10 +291,12 @@ _CHANGES = (
 
 # --- applicability --------------------------------------------------------------------------------------------------
 
-# Whether a metric with a condition applies → to how much of traffic it does, with an interval, and the alert on one of none.
+# Whether a metric with a condition applies → to how much of traffic it does, with an interval, and the alert on one of
+# none.
 #
-# y is 1 for a scored unit, 0 for one that is ``not applicable``; a unit of which nobody could say, as its judge failed, is in
-# neither. So Hájek's share and its interval are those of ``estimates.py``, and as y² = y two sums apart by y are all of them.
+# y is 1 for a scored unit, 0 for one that is ``not applicable``; a unit of which nobody could say, as its judge failed, is
+# in neither. So Hájek's share and its interval are those of ``estimates.py``, and as y² = y two sums apart by y are all of
+# them.
 
 ENOUGH: Final = 300
 """Effective units among which none applied: by the rule of three, the share is then under 3 / 300 = 1 % (95 %). A condition

@@ -37,14 +37,11 @@ __all__ = [
 
 # The sums of weeks, in five minutes each → what is normal in each hour of the week, and how far that can be trusted.
 #
-# Hours are UTC and begin with Sunday's first, as PromQL's ``day_of_week() * 24 + hour()`` counts them. The mean of an hour of
-# the
-# week is shrunk to that of its hour of the day, and that to the mean of all, each by b = τ²/(τ²+v) (James & Stein 1961; Efron
-# &
-# Morris 1975): v is what chance does to such a mean, τ² how far they differ beyond it. What is said of a profile is measured
-# on
-# each week against the profile of the others, or each day where there are less than two weeks: its own hours would flatter
-# it.
+# Hours are UTC and begin with Sunday's first, as PromQL's ``day_of_week() * 24 + hour()`` counts them. The mean of an hour
+# of the week is shrunk to that of its hour of the day, and that to the mean of all, each by b = τ²/(τ²+v) (James & Stein
+# 1961; Efron & Morris 1975): v is what chance does to such a mean, τ² how far they differ beyond it. What is said of a
+# profile is measured on each week against the profile of the others, or each day where there are less than two weeks: its
+# own hours would flatter it.
 
 STEP_S = 300
 HOURS = 168
@@ -310,14 +307,14 @@ def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
 
 # --- baseline file --------------------------------------------------------------------------------------------------
 
-# The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and what is normal in
-# each hour of the week (UTC).
+# The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and what is normal in each hour of the week
+# (UTC).
 #
 # faithfulness:
-#   mean: 0.8512
-#   baseline_sd: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
-#   design_effect: 10.7                     # where equal answers come in bursts
-#   hours:
+# mean: 0.8512
+# baseline_sd: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
+# design_effect: 10.7                     # where equal answers come in bursts
+# hours:
 #     sunday: [0.8311, …]           # 24 of them
 #     …
 

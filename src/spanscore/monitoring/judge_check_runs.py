@@ -34,7 +34,8 @@ __all__ = [
 #
 # {"format": 1, "first": {"faithfulness": {"<evaluator version>": {"<hash of the sample>": 0.75, …}}}}
 #
-# The file quotes nothing. Processes may share it: what stands there wins, and it is replaced as a whole, never half-written.
+# The file quotes nothing. Processes may share it: what stands there wins, and it is replaced as a whole, never
+# half-written.
 
 _Answers: TypeAlias = dict[str, dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]]
 
@@ -114,13 +115,10 @@ def _read(path: Path) -> _Answers:
 # Two runs of a judge over the same labelled samples → whether it is still the same judge. Pure.
 #
 # A judge that has not changed may still answer otherwise the second time, but as often one way as the other: of two answers
-# to
-# one question, which came first tells nothing. So among samples whose answers differ, up and down are a coin's (the sign
-# test; of
-# pass/fail verdicts it is McNemar's, exact: McNemar 1947; Fagerland, Lydersen & Laake 2013, 4.2). A judge that has become
-# careless may err both ways and leave no trace there; so the same test is made of being right: right before and wrong now
-# against
-# wrong before and right now. Of both the smaller p counts, doubled for the choice.
+# to one question, which came first tells nothing. So among samples whose answers differ, up and down are a coin's (the sign
+# test; of pass/fail verdicts it is McNemar's, exact: McNemar 1947; Fagerland, Lydersen & Laake 2013, 4.2). A judge that has
+# become careless may err both ways and leave no trace there; so the same test is made of being right: right before and
+# wrong now against wrong before and right now. Of both the smaller p counts, doubled for the choice.
 
 ENOUGH = 0.5
 """Share of the samples that must be answered before anything is said of a run."""
@@ -212,8 +210,8 @@ def least_turned(below: float) -> int:
 
 # JudgeComparison: two judges on the same units, pair by pair.
 #
-# The difference of two means says little where their intervals overlap; that of pairs, in which the units' own spread cancels
-# out, says whether the judges differ, and by how much.
+# The difference of two means says little where their intervals overlap; that of pairs, in which the units' own spread
+# cancels out, says whether the judges differ, and by how much.
 
 
 @dataclass(frozen=True, slots=True)

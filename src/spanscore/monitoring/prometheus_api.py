@@ -120,8 +120,8 @@ def _reason(error: urllib.error.HTTPError) -> str:
 
 # A Prometheus → the sums of each metric's scores, five minutes by five minutes.
 #
-# Differences of the raw counters, replica by replica, and then added up: they are exact, which ``increase()`` is not around a
-# restart. The five minutes of a restart, or of a replica's first scores, are left out of all sums alike.
+# Differences of the raw counters, replica by replica, and then added up: they are exact, which ``increase()`` is not around
+# a restart. The five minutes of a restart, or of a replica's first scores, are left out of all sums alike.
 
 
 class ScoredEvaluator(NamedTuple):
@@ -187,8 +187,8 @@ def _between(api: PrometheusApi, start: int, end: int, where: str) -> History:
 
 # A Prometheus → the scores of each release, step by step, and from when on two of them are compared.
 #
-# Both are counted from the first score of the later release on, which stays: the interval that holds at every look is one of
-# growing sums, not of a window that slides.
+# Both are counted from the first score of the later release on, which stays: the interval that holds at every look is one
+# of growing sums, not of a window that slides.
 
 _SCORED: Final = {"n": semconv.SCORED, **WEIGHTED}
 _LOST: Final = {"lost": semconv.COMPARED_MISSING_WEIGHT, "lost2": semconv.COMPARED_MISSING_WEIGHT2}

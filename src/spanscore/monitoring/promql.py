@@ -61,9 +61,8 @@ __all__ = [
 # OpenTelemetry names → Prometheus names, as the Collector's remote write makes them, so that one query reads either way in.
 #
 # Dots become underscores, a unit is spelled out (``s`` → ``_seconds``) unless it is ``1``, in braces or there already,
-# counters
-# end in ``_total``. Of our instruments none is a gauge of unit ``1``, the one case in which translators differ (``_ratio``).
-# Source: OpenTelemetry specification, *Prometheus and OpenMetrics Compatibility*.
+# counters end in ``_total``. Of our instruments none is a gauge of unit ``1``, the one case in which translators differ
+# (``_ratio``). Source: OpenTelemetry specification, *Prometheus and OpenMetrics Compatibility*.
 
 _UNITS = {"1": "", "s": "seconds", "ms": "milliseconds", "By": "bytes"}
 
@@ -95,9 +94,8 @@ def series(instrument: str) -> str:
 # The formulas of ``estimates.py`` as PromQL, from the counters: for dashboards and for alerts on shares. Text in, text out.
 # ``recorded.py`` has the rules of means and drops, which are made of recorded sums.
 #
-# Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed by
-# the
-# same labels: without that, nothing on one side of a sign matches anything on the other.
+# Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed
+# by the same labels: without that, nothing on one side of a sign matches anything on the other.
 
 Sums: TypeAlias = Callable[[str], str]
 """Instrument (a name of ``semconv``) → the expression of its sum over a window, per group."""

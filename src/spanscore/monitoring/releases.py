@@ -60,18 +60,14 @@ __all__ = [
 # Sums of two releases by quarter of an hour → sums of each release over the same traffic by the hour, in units of clusters.
 #
 # If the quality swings with the day and the traffic moves from one release to the other, the plain means of two equal
-# releases
-# differ. So releases are compared within each hour: the scores of a release are weighted by the other one's share of the
-# hour's
-# weight. Both then have the same weight in each hour, and the difference of their means is that of Cochran (1954), and of
-# Mantel
-# and Haenszel (1959).
+# releases differ. So releases are compared within each hour: the scores of a release are weighted by the other one's share
+# of the hour's weight. Both then have the same weight in each hour, and the difference of their means is that of Cochran
+# (1954), and of Mantel and Haenszel (1959).
 #
 # Scores that come together may repeat each other: a burst of one question, the turns of a conversation. The variance of the
-# difference is measured from one quarter of an hour to the next, and from neighbour to neighbour (Newey & West 1987, lag 1).
-# By as much as it exceeds the variance of independent scores, so many scores count as one (the design effect: Kish 1965; Rao
-# &
-# Scott 1992). ``benchmarks/compare.py`` counts how often the interval misses that is made of these sums.
+# difference is measured from one quarter of an hour to the next, and from neighbour to neighbour (Newey & West 1987, lag
+# 1). By as much as it exceeds the variance of independent scores, so many scores count as one (the design effect: Kish
+# 1965; Rao & Scott 1992). ``benchmarks/compare.py`` counts how often the interval misses that is made of these sums.
 
 BLOCK_S: Final = 900
 """Seconds of a block."""
@@ -188,8 +184,7 @@ def _with_design_effect(of: Moments, design_effect: float) -> Moments:
 #
 # A release is watched: whoever looks every minute at an interval of 95 % sees it miss sooner or later. That of
 # ``at_every_look`` holds the difference at all looks together with probability ``level``, however long they go on and
-# whenever
-# one stops.
+# whenever one stops.
 #
 # S = Σw(y − μ), the scores of one side less those of the other, is a martingale with variance V = Σw²(y − μ)², so for any λ
 # is exp(λS − λ²V ⁄ 2), asymptotically. Mixed over normal λ of variance ρ² it is
@@ -197,14 +192,10 @@ def _with_design_effect(of: Moments, design_effect: float) -> Moments:
 #     (1 + ρ²V)^−½ · exp(ρ²S² ⁄ 2(1 + ρ²V))
 #
 # which is ever above 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 +
-# ρ²V))).
-# Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of Statistics* 52,
-# 2024,
-# theorem 2.2), with Robbins' normal mixture (1970). The sums are those of ``matched.py``: within the hour, V by quarters of
-# an
-# hour. Two scores more, one at either end (``unseen``), are in V: near 1 a few scores show none of the failures that will
-# come.
-# ``benchmarks/compare.py`` counts how often it misses.
+# ρ²V))). Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of
+# Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970). The sums are those of ``matched.py``: within the
+# hour, V by quarters of an hour. Two scores more, one at either end (``unseen``), are in V: near 1 a few scores show none
+# of the failures that will come. ``benchmarks/compare.py`` counts how often it misses.
 
 LEAST_BLOCKS = 10
 """Quarters of an hour before anything is said: fewer do not show how scores repeat each other."""
@@ -661,8 +652,8 @@ def _listed(evaluator_versions: Iterable[str]) -> str:
 
 # Two releases as PromQL: their means, the difference, and its interval at one look. Text in, text out.
 #
-# What a panel shows is for a look: its interval is ``sequential.at_one_look``, of a window that slides. Watched for a day it
-# misses sooner or later; who decides asks ``spanscore compare``, whose interval holds at every look.
+# What a panel shows is for a look: its interval is ``sequential.at_one_look``, of a window that slides. Watched for a day
+# it misses sooner or later; who decides asks ``spanscore compare``, whose interval holds at every look.
 
 RELEASE: Final = label(semconv.COMPARED)
 """The label of the compared value."""

@@ -203,10 +203,8 @@ def as_yaml(tree: Any) -> str:
 # Alerts → Grafana's alert provisioning, for those who alert there and not in Prometheus.
 #
 # Each rule asks A (the alert's expression), reduces it to B, and fires on C, as A returns only what is wrong. The mean and
-# its
-# error are those that Prometheus records, so the rule file is loaded there all the same. No data is fine: that nothing is
-# wrong;
-# that nothing arrives is an alert of its own.
+# its error are those that Prometheus records, so the rule file is loaded there all the same. No data is fine: that nothing
+# is wrong; that nothing arrives is an alert of its own.
 
 DATASOURCE = "prometheus"
 """The uid of the data source; that of integrations/grafana/provisioning/datasources."""
@@ -306,12 +304,12 @@ def _value(ref: str, form: str) -> str:
 
 # --- rules ----------------------------------------------------------------------------------------------------------
 
-# Alerts → the files that an operator loads: Prometheus' rules with their unit tests, Alertmanager's route, Grafana's alerts.
+# Alerts → the files that an operator loads: Prometheus' rules with their unit tests, Alertmanager's route, Grafana's
+# alerts.
 #
-# prometheus/spanscore.rules.yml                promtool check rules
-# prometheus/spanscore.rules_test.yml           promtool test rules
-# alertmanager/alertmanager.yml                 amtool check-config
-# grafana/alerting/spanscore.yaml               for those who alert in Grafana instead; asks what the rules record
+# prometheus/spanscore.rules.yml                promtool check rules prometheus/spanscore.rules_test.yml           promtool
+# test rules alertmanager/alertmanager.yml                 amtool check-config grafana/alerting/spanscore.yaml
+# for those who alert in Grafana instead; asks what the rules record
 
 RULES = "prometheus/spanscore.rules.yml"
 RULES_TEST = "prometheus/spanscore.rules_test.yml"
@@ -495,8 +493,8 @@ def folder(name: str) -> Path:
 # Rules and dashboards → what the Prometheus operator of a cluster picks up: kubectl apply --server-side -f operator/
 #
 # operator/prometheusrule.yaml                  the rules; a Prometheus takes them by its ruleSelector
-# operator/podmonitor.yaml                      which pods are scraped, on which port
-# operator/dashboard-*.yaml                     ConfigMaps; Grafana's sidecar takes them by their label
+# operator/podmonitor.yaml                      which pods are scraped, on which port operator/dashboard-*.yaml
+# ConfigMaps; Grafana's sidecar takes them by their label
 #
 # Source: prometheus-operator, API ``monitoring.coreos.com/v1``; the sidecar's label is the default of the Grafana chart.
 

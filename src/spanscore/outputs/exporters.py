@@ -48,8 +48,8 @@ __all__ = [
 # What all requests to an address share, done once: reading what the environment names, and preparing all but the body.
 #
 # ``requests`` goes through all variables, three times over, before it sends anything: two fifths of what a small export
-# costs. A
-# quarter of the rest is the preparation: the address is taken apart, a login is looked for in a file, headers are merged.
+# costs. A quarter of the rest is the preparation: the address is taken apart, a login is looked for in a file, headers are
+# merged.
 
 
 def read_environment_once(session: Session) -> None:
@@ -96,8 +96,7 @@ def prepare_once(session: Session) -> None:
 # Partial success: a backend that takes an export, and says in its answer that it rejected a part of it.
 #
 # The SDK's exporters call that a success and hand the answer to nobody; over HTTP it is read on its way through their
-# session.
-# ``opentelemetry-proto``: ``Export<Signal>PartialSuccess``.
+# session. ``opentelemetry-proto``: ``Export<Signal>PartialSuccess``.
 
 _CREDENTIAL_PROVIDER = "CREDENTIAL_PROVIDER"
 """How the SDK's variables end that name a session of the user's own; it is left alone, and its answers are not seen."""

@@ -182,10 +182,9 @@ def instruments_of(meter: Meter) -> MeterInstruments:
 
 # Every instrument of the library, made once per meter, on whichever provider the application uses.
 #
-# Sums are kept here and read by observable counters, so that closed label sets are there as 0 from the first collection on, a
-# forked child begins at 0 instead of counting its parent's again, and a reader that comes late misses nothing. Several
-# scorers on
-# one meter add up: the SDK would quietly ignore the callbacks of the second.
+# Sums are kept here and read by observable counters, so that closed label sets are there as 0 from the first collection on,
+# a forked child begins at 0 instead of counting its parent's again, and a reader that comes late misses nothing. Several
+# scorers on one meter add up: the SDK would quietly ignore the callbacks of the second.
 #
 # All sums take quality and 1/π, never a raw value, and so are monotonic: replicas add up, and ``increase()`` handles
 # restarts.

@@ -207,8 +207,8 @@ def _of_api(what: Signal) -> Any:
 #     never set by us)  >  private, exporting OTLP by OTEL_*
 #
 # Chosen when the first root starts and not at construction, so that an application may set its own after the scorer exists.
-# What the SDK does without a deadline (a flush or a shutdown with a dead collector takes 20 to 30 s) runs on a helper thread,
-# behind deadlines of ours.
+# What the SDK does without a deadline (a flush or a shutdown with a dead collector takes 20 to 30 s) runs on a helper
+# thread, behind deadlines of ours.
 
 EXIT_TIMEOUT_S = 4.0
 """Our own exit hook, for an application that never called ``shutdown``: within the 5 s that an exit may take in all."""

@@ -423,11 +423,10 @@ def _scope() -> Any:
 
 # One span per call of a judge: for those who debug an evaluator, and want to read what its judge was asked.
 #
-# The calls of a score make a trace of their own, whose id is the score's (``spanscore.score.id`` on the evaluation span), and
-# each is linked to the evaluation span: below it they would stretch the trace that was scored. A call is one request: each
-# attempt of a question has a span, with its own time, error and bill, so that the waits between them are seen, and the spans
-# of
-# a trace add up to what the evaluation span says of the score.
+# The calls of a score make a trace of their own, whose id is the score's (``spanscore.score.id`` on the evaluation span),
+# and each is linked to the evaluation span: below it they would stretch the trace that was scored. A call is one request:
+# each attempt of a question has a span, with its own time, error and bill, so that the waits between them are seen, and the
+# spans of a trace add up to what the evaluation span says of the score.
 
 
 class JudgeSpans:

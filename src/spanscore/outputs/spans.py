@@ -45,8 +45,8 @@ __all__ = [
 
 # Ids of spans and traces, from a random generator of our own.
 #
-# The SDK's generator draws from the ``random`` module. Drawn from another thread, that would shift what an application which
-# seeded it draws next, and its answers with it.
+# The SDK's generator draws from the ``random`` module. Drawn from another thread, that would shift what an application
+# which seeded it draws next, and its answers with it.
 
 _random = Random()
 _bits = _random.getrandbits
@@ -124,11 +124,10 @@ def _is_sdks(sampler: Any, name: str) -> bool:
 
 # DeferredSpan: a span that is made when it ends, because no processor looks at it before.
 #
-# The SDK's span is there to be written to while its work goes on: a lock, a bounded mapping that cleans each value, a copy of
-# itself at the end. That costs 50 µs, five times what a finished span costs. Ours are made after the fact, and the batch and
-# the simple processor of the SDK look at finished spans only. Where a processor that looks at starts is there (one that
-# stamps
-# every span with a tenant, say), the SDK's own span is used.
+# The SDK's span is there to be written to while its work goes on: a lock, a bounded mapping that cleans each value, a copy
+# of itself at the end. That costs 50 µs, five times what a finished span costs. Ours are made after the fact, and the batch
+# and the simple processor of the SDK look at finished spans only. Where a processor that looks at starts is there (one that
+# stamps every span with a tenant, say), the SDK's own span is used.
 
 _UNSET = Status(StatusCode.UNSET)
 _PLAIN = frozenset({str, int, float, bool})
@@ -336,9 +335,9 @@ class LiveSpan:
 # PresetSpanFactory: spans whose ids, and whose head-sampling decision, are settled before they are made.
 #
 # Where no processor looks at a span before it ends, it is a ``DeferredSpan``. Else the SDK makes it: its tracer asks its
-# ``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was preset; the tracer itself,
-# which every user of its scope shares, is not touched. A tracer that is not the SDK's settles both itself, and nothing can be
-# done about it.
+# ``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was preset; the tracer
+# itself, which every user of its scope shares, is not touched. A tracer that is not the SDK's settles both itself, and
+# nothing can be done about it.
 
 _RANDOM = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)  # W3C Trace Context, level 2
 _SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.SAMPLED | _RANDOM)

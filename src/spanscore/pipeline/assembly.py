@@ -18,8 +18,8 @@ __all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "Assembler", "RootRole", "role_of_opera
 # Which spans of a tree are roots of units: one rule for spans seen in process, over the wire, and in a store.
 #
 # A root is the topmost span that can hold a question and an answer. A retrieval or a tool call at the top is a unit only if
-# no
-# such span is below it; an embedding, a reranking, the construction of an agent, a guardrail or an evaluation is never one.
+# no such span is below it; an embedding, a reranking, the construction of an agent, a guardrail or an evaluation is never
+# one.
 
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})

@@ -173,12 +173,10 @@ class Shadows:
 
 # Engine: sampled units on the loop → jobs → scores, posted back to the span thread.
 #
-# Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content rendered
-# while it still runs. A unit of which nothing computes any more needs no worker: as many units as the queue holds may wait
-# for
-# judges, and none of them keeps another from being begun. Each score is posted when it is there.
-# Whatever happens to a job on the way, its place in the queue is given back, and it is posted. Where others may have it, too,
-# its
+# Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content
+# rendered while it still runs. A unit of which nothing computes any more needs no worker: as many units as the queue holds
+# may wait for judges, and none of them keeps another from being begun. Each score is posted when it is there. Whatever
+# happens to a job on the way, its place in the queue is given back, and it is posted. Where others may have it, too, its
 # scores are kept before they are posted (``DurableQueue``): after a crash they are emitted again, and no judge is asked
 # again.
 

@@ -95,14 +95,11 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
 # JudgeCheckRuns: labelled samples, judged again and again → whether the judges are still the same.
 #
 # Of the processes of a machine that share a baseline, and watch the same evaluator version, one has runs; the others stand
-# by,
-# and one of them goes on where it ends.
+# by, and one of them goes on where it ends.
 #
-# Outside sampling and in no ledger: what is told of it is its cost, sums of the source ``judge_check``, and three gauges. It
-# asks
-# by the metrics' own judges, few questions at a time, behind those of live units whose spans wait, and past every cache,
-# which
-# would answer for a judge that has changed.
+# Outside sampling and in no ledger: what is told of it is its cost, sums of the source ``judge_check``, and three gauges.
+# It asks by the metrics' own judges, few questions at a time, behind those of live units whose spans wait, and past every
+# cache, which would answer for a judge that has changed.
 
 _FIRST_S: Final = (10.0, 60.0)
 """When the first run begins, after the first unit: not in the burst of a start, and not with all replicas at once."""

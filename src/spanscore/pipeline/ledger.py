@@ -24,8 +24,7 @@ __all__ = ["ComparedLedger", "Ledger", "Notes", "ScoreBatch", "ShadowBatch", "ha
 # Ledger: eligible in, exactly one outcome out, for every (unit × metric).
 #
 # At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. What the mean lacks is
-# weighed
-# in the same step in which it is counted, so that no lost unit is left out and none counts twice.
+# weighed in the same step in which it is counted, so that no lost unit is left out and none counts twice.
 
 
 class Ledger:

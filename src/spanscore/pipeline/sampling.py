@@ -146,17 +146,15 @@ def _ot_fields(trace_state: str) -> dict[str, str]:
 # BudgetPacer: by how much the sampling rates are lowered, so that what judges may be paid lasts to the end of the window.
 #
 # Stopping when the money is spent scores the window's beginning only: a bias of 0.005 to 0.013 on a day's mean, by
-# measurement.
-# So a window has 20 steps, and at the beginning of each the factor on the rates is computed anew, from the past alone: it is
-# known before the unit, the probability on every score is the true one, and Hájek's mean stays unbiased.
+# measurement. So a window has 20 steps, and at the beginning of each the factor on the rates is computed anew, from the
+# past alone: it is known before the unit, the probability on every score is the true one, and Hájek's mean stays unbiased.
 #
 #     factor = what is left, less what is under way ÷ (expected units in the rest of the window × what one costs)
 #
 # A step that has cost its share before its time ends early: in a burst of five times the traffic, whose units cost more, a
-# whole
-# step takes half of a window's money. That, too, is known from the units before. In 25 simulated days with such bursts the
-# share
-# of units lost at the last fence fell from 2 % to 0.05 %, and the bias of a day's mean from 0.005 to 0.000.
+# whole step takes half of a window's money. That, too, is known from the units before. In 25 simulated days with such
+# bursts the share of units lost at the last fence fell from 2 % to 0.05 %, and the bias of a day's mean from 0.005 to
+# 0.000.
 
 STEPS: Final = 20
 """Steps of a window."""
@@ -371,21 +369,18 @@ def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
 # when R ≥ T, and its probability is (2**56 − T) / 2**56, derived from T and never from the configured rate. All metrics and
 # rules share one R per unit, so a smaller rate takes a subset of what a larger one takes.
 #
-# The probability of a score is over all traffic that upstream tells of, by ``ot=th`` or as ``head_sampling_rate``: its share
-# times ours, for a trace's root and for a unit with a remote parent alike. Else the one would stand for ten, the other for
-# one.
-# A unit with neither counts as if no head sampler had dropped any. ``Decision.upstream_by`` names the source, so that such
-# units
-# are counted beside those with ``ot=th``.
+# The probability of a score is over all traffic that upstream tells of, by ``ot=th`` or as ``head_sampling_rate``: its
+# share times ours, for a trace's root and for a unit with a remote parent alike. Else the one would stand for ten, the
+# other for one. A unit with neither counts as if no head sampler had dropped any. ``Decision.upstream_by`` names the
+# source, so that such units are counted beside those with ``ot=th``.
 #
-# R is the trace's own only where ``ot=th`` says that upstream sampled by it, and only for the trace's root. Otherwise R is a
-# keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace id's
-# own bits would score 100 % of the traces, or none. A hash meets the T of our share alone: upstream did not look at it.
-# R is the hash, too, if the trace's own is below the T of ``ot=th``: the Collector's tail sampler hashes ids as well.
+# R is the trace's own only where ``ot=th`` says that upstream sampled by it, and only for the trace's root. Otherwise R is
+# a keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace
+# id's own bits would score 100 % of the traces, or none. A hash meets the T of our share alone: upstream did not look at
+# it. R is the hash, too, if the trace's own is below the T of ``ot=th``: the Collector's tail sampler hashes ids as well.
 #
 # A session has an R of its own, the keyed hash of its raw id: its turns are many traces, and are wanted all or none. Rules
-# look
-# at units and not at it, and upstream sampled its turns apart: what it stands for is our share alone.
+# look at units and not at it, and upstream sampled its turns apart: what it stands for is our share alone.
 
 BUDGET: Final = "budget"
 """The rule of a unit that only a budget kept from being taken."""

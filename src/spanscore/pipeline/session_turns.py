@@ -30,8 +30,8 @@ __all__ = ["OpenSession", "PastSession", "PastSessions", "Segment", "Turn", "joi
 #                                     H3 A3      brings none: appended
 #
 # What is history is told by comparing what was said, never by lengths. The last exchange of a turn, from its human message
-# on, is
-# its own, however often the same was said before; only a run that was interrupted goes on with an exchange that was there.
+# on, is its own, however often the same was said before; only a run that was interrupted goes on with an exchange that was
+# there.
 
 Marks: TypeAlias = "array[int]"
 _MESSAGES: Final = TypeAdapter(list[Message])

@@ -30,13 +30,11 @@ __all__ = ["Lanes", "Units"]
 
 # Lanes: no judge that hangs fills the queue for the metrics that ask another.
 #
-# Metrics whose judges are one account share a lane: when it is slow or away, units wait in the queue for all of them. A lane
-# takes no further unit once it holds three times as many places as are free, so that one alone fills at most three quarters
-# of
-# the queue, two that share no unit three sevenths each, and there is always something left for the others. That is the
-# dynamic
-# threshold by which switches share their memory between ports (Choudhury and Hahne, "Dynamic Queue Length Thresholds for
-# Shared-Memory Packet Switches", 1998), with α = 3. Where there is one lane only, the whole queue is its.
+# Metrics whose judges are one account share a lane: when it is slow or away, units wait in the queue for all of them. A
+# lane takes no further unit once it holds three times as many places as are free, so that one alone fills at most three
+# quarters of the queue, two that share no unit three sevenths each, and there is always something left for the others. That
+# is the dynamic threshold by which switches share their memory between ports (Choudhury and Hahne, "Dynamic Queue Length
+# Thresholds for Shared-Memory Packet Switches", 1998), with α = 3. Where there is one lane only, the whole queue is its.
 
 _ALPHA: Final = 3
 """A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
@@ -159,8 +157,7 @@ class Lanes:
 #                                         └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
 #
 # Scores are settled and emitted when they come. The spans of their unit wait for the last of them, or until the end of the
-# hold:
-# then they leave with the scores that are in.
+# hold: then they leave with the scores that are in.
 
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
 _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})

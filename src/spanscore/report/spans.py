@@ -65,9 +65,9 @@ def _find_lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
 
 # Spans → rows: sorted into units, their evaluations and their descendants, and each score counted once.
 #
-# A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation, range,
-# judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span: its
-# outcome is what the unit's span says of the metric (``spanscore.outcome.…``), or else ``pending``, ``delegated`` or
+# A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation,
+# range, judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span:
+# its outcome is what the unit's span says of the metric (``spanscore.outcome.…``), or else ``pending``, ``delegated`` or
 # ``not_sampled``, by its ``spanscore.status``.
 
 _K = TypeVar("_K")

@@ -43,8 +43,9 @@ __all__ = [
 
 # Stretch: the run of buckets in which a metric was worse than in all others, where there is one beyond chance.
 #
-# A scan over every run of neighbouring buckets. The evidence is the difference of the two weighted means in standard errors,
-# with the variance of all scores together (that of "nothing happened"): pass/fail metrics at 0 or 1 have none of their own.
+# A scan over every run of neighbouring buckets. The evidence is the difference of the two weighted means in standard
+# errors, with the variance of all scores together (that of "nothing happened"): pass/fail metrics at 0 or 1 have none of
+# their own.
 
 MIN_DROP = 0.1
 """On the quality scale: a smaller one is not worth a headline."""
@@ -119,8 +120,7 @@ def _compare(upto: _Sums, at: tuple[int, int], variance: float) -> Stretch | Non
 # --- corrected ------------------------------------------------------------------------------------------------------
 
 # Scores and what labels say of their judge → the pass rate as humans would tell it; of the one evaluator version of which
-# that
-# holds.
+# that holds.
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,8 @@ __all__ = ["Contexts", "contexts_in", "texts_of_documents"]
 
 # Texts of retrieved documents whose spans have no text, from the other places where the answering model saw the texts.
 #
-# 1. variables of its prompt's template, under a key for contexts
-# 2. results of the tools inside which the retrievers ran
-# 3. parts of its prompt that a tag or a heading marks as the context
+# 1. variables of its prompt's template, under a key for contexts 2. results of the tools inside which the retrievers ran 3.
+# parts of its prompt that a tag or a heading marks as the context
 
 _WORDS: Final = "|".join(CONTEXT_KEYS)
 _OPENING: Final = re.compile(rf"<({_WORDS})\b[^<>]{{0,100}}>", re.IGNORECASE)
@@ -133,12 +132,10 @@ def _apart(found: Sequence[Retrieved], count: int) -> list[Retrieved] | None:
 
 # Contexts: what the answer was made from, of all that was retrieved.
 #
-# documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the run
-# that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool
-# artifacts,
-# else in search results of prompts) → texts and documents of the state, input included → results of the tools that are named
-# as
-# retrieval tools
+# documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the
+# run that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool
+# artifacts, else in search results of prompts) → texts and documents of the state, input included → results of the tools
+# that are named as retrieval tools
 #
 # If the text of one of these documents is unknown, ``dialects.retold`` looks for it; without it the contexts are unknown.
 

@@ -114,11 +114,10 @@ def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
 # The conversation between user and application: who said what, with every tool call of the unit, in order.
 #
 # The root's own messages are the conversation where it has any; calls that they do not show (a sub-agent's) are put where
-# they
-# were made. Else it is made of the earlier turns, as the root's input or a store holds them, the question, the calls and the
-# answer. What only a prompt template brought, such as examples, or a node wrote as a human's, is no turn. Either is
-# completed:
-# each call has the answer that a tool's span or a later prompt holds, and the conversation ends with the answer of the unit.
+# they were made. Else it is made of the earlier turns, as the root's input or a store holds them, the question, the calls
+# and the answer. What only a prompt template brought, such as examples, or a node wrote as a human's, is no turn. Either is
+# completed: each call has the answer that a tool's span or a later prompt holds, and the conversation ends with the answer
+# of the unit.
 
 
 def conversation_of(

@@ -238,19 +238,19 @@ def _same(structure: Mapping[str, Any], value: Any) -> bool:
 
 # --- turn -----------------------------------------------------------------------------------------------------------
 
-# The user's turn: question and answer of a unit. Those of its root; a model's prompt or words only where the root holds none.
+# The user's turn: question and answer of a unit. Those of its root; a model's prompt or words only where the root holds
+# none.
 #
-# 1  messages                 the last human one of the input; the final one of the turn in the output
-# 2  known keys               question, query, input, user_input · answer, output, result, response, generation, final_answer
-# 3  the only text            of the side, less, in the output, what the input holds too
-# 4  of several, the one      that a prompt contains (question); that a model said as its whole answer, else as a field
-# (answer)
-# 5  all of them              as JSON: an output of which models said each text, a list of texts that prompts contain
-# 6  nothing can be told      the side is ambiguous: no sample is better than a wrong one
+# 1  messages                 the last human one of the input; the final one of the turn in the output 2  known keys
+# question, query, input, user_input · answer, output, result, response, generation, final_answer 3  the only text
+# of the side, less, in the output, what the input holds too 4  of several, the one      that a prompt contains (question);
+# that a model said as its whole answer, else as a field (answer) 5  all of them              as JSON: an output of which
+# models said each text, a list of texts that prompts contain 6  nothing can be told      the side is ambiguous: no sample
+# is better than a wrong one
 #
 # Where a graph goes on with a state that was there already (``Command(resume=…)``, a checkpoint), the output holds what the
-# user
-# gave with an earlier request: there the question is a text that no model said now, and the answer one that a model said now.
+# user gave with an earlier request: there the question is a text that no model said now, and the answer one that a model
+# said now.
 
 QUESTION_KEYS = ("question", "query", "input", "user_input")
 ANSWER_KEYS = ("answer", "output", "result", "response", "generation", "final_answer")

@@ -100,10 +100,9 @@ def may_answer(answer_id: str | None, call_id: str | None) -> bool:
 
 # The tool calls of a unit: each once, with its answer and the agent that made it; also if the root's messages hide it.
 #
-# A call is known by its id, in whichever messages it stands: a prompt may list the calls of one answer one by one. Its answer
-# is
-# the result on the span of its tool, else the one in a later prompt. Results without an id belong to the calls in their
-# order.
+# A call is known by its id, in whichever messages it stands: a prompt may list the calls of one answer one by one. Its
+# answer is the result on the span of its tool, else the one in a later prompt. Results without an id belong to the calls in
+# their order.
 
 _Names = tuple[tuple[str, str | None], ...]
 """Name and id of each call of a message."""

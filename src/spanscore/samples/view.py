@@ -337,7 +337,8 @@ def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
 
 # Channel: a root's conversation where it stands under another key than ``messages``, as in ``{"chat": [("user", "…")]}``.
 #
-# The key is one under which the input's last words are a human's: a history that comes beside a question ends with an answer.
+# The key is one under which the input's last words are a human's: a history that comes beside a question ends with an
+# answer.
 
 
 def conversing(input: Side, output: Side, known: Sequence[str]) -> tuple[Side, Side]:

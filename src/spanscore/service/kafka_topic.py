@@ -33,9 +33,10 @@ __all__ = [
 
 # PartitionOffsets: messages read from one partition, in their order → up to where all of them are settled.
 #
-# A message is settled when no trace of it is open any more. What is committed is the oldest that is not: a process that dies
-# loses nothing, and the next one reads again what came after it. Where a partition is handed on in good order, the commit's
-# metadata say which of those are settled all the same, as in Confluent's Parallel Consumer, and they are not scored twice.
+# A message is settled when no trace of it is open any more. What is committed is the oldest that is not: a process that
+# dies loses nothing, and the next one reads again what came after it. Where a partition is handed on in good order, the
+# commit's metadata say which of those are settled all the same, as in Confluent's Parallel Consumer, and they are not
+# scored twice.
 
 _LONGEST: Final = 3_000
 """Characters of ranges: the broker takes 4,096 bytes of metadata. What does not fit is read again."""
@@ -182,8 +183,7 @@ def fingerprint_of(metrics: Iterable[Metric]) -> str:
 #                                                                      └ the partition goes: handed over, uncommitted
 #
 # It knows nothing of Kafka: offsets are numbers that grow. One thread reads and calls it; what is open is looked at on the
-# span
-# thread, to which the offsets belong.
+# span thread, to which the offsets belong.
 
 _ROOM: Final = 2
 """Reading goes on when half of the queue is free again."""

@@ -51,8 +51,7 @@ __all__ = [
 # Door: an export request as it came → its answer; what both listeners call.
 #
 # Overload is told before anything is inflated or parsed, so that refusing is cheap. What is taken is in the table when the
-# answer
-# leaves. In a proxy the answer is the backend's.
+# answer leaves. In a proxy the answer is the backend's.
 
 TRACES: Final = "/v1/traces"
 LOGS: Final = "/v1/logs"

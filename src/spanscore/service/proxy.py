@@ -214,11 +214,12 @@ def _with(attributes: Mapping[str, Any], raw: bytes) -> bytes:
 
 # --- proxy ----------------------------------------------------------------------------------------------------------
 
-# Proxy: between clients and their backend: keeps what may be scored, sends on all else at once, and the rest with its scores.
+# Proxy: between clients and their backend: keeps what may be scored, sends on all else at once, and the rest with its
+# scores.
 #
 # What a client is answered is the backend's own word for what went on at once, and only then are spans taken here: of a
-# request
-# that the backend did not take nothing is kept, and its client sends all of it again, to this proxy or to another one.
+# request that the backend did not take nothing is kept, and its client sends all of it again, to this proxy or to another
+# one.
 
 
 class Keeper(Protocol):

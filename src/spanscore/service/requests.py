@@ -169,9 +169,8 @@ class TaskDeadline:
 # Answers: what a request comes to, told once for both wires: HTTP in protobuf or JSON, and gRPC.
 #
 # OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response": what may be sent again is 429 or 503 with ``Retry-After``, and in
-# gRPC
-# ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED`` with a ``RetryInfo`` in its details, without which exporters drop what they sent.
-# Anything else is sent once.
+# gRPC ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED`` with a ``RetryInfo`` in its details, without which exporters drop what they
+# sent. Anything else is sent once.
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"

@@ -39,12 +39,11 @@ __all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync", "made_by"]
 
 # --- made by --------------------------------------------------------------------------------------------------------
 
-# A metric → a hash of all that its evaluator version leaves out: where and with which parameters it asks, and the user's own
-# code.
+# A metric → a hash of all that its evaluator version leaves out: where and with which parameters it asks, and the user's
+# own code.
 #
 # By it a later run takes over only rows that it would make itself. The evaluator version, and with it every mean of live
-# traffic,
-# stays the same when an address or a comment changes.
+# traffic, stays the same when an address or a comment changes.
 
 _ASKED: Final = ("ask", "embed", "ainvoke", "aembed_documents")
 """Methods by which judges, embedders and models are asked."""
@@ -118,8 +117,8 @@ def _plain(value: Any) -> Any:
 # Samples → Result: some at once, each metric with its deadline, every failure a value.
 #
 # The parts are those of live scoring (``Evaluation``, the judges' limits); what is missing is the sampling: every sample
-# counts.
-# Samples are asked for one by one as places become free, so that a data set of any length takes no memory but its rows'.
+# counts. Samples are asked for one by one as places become free, so that a data set of any length takes no memory but its
+# rows'.
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the samples done and their number (None: not known), after each; must not block."""

@@ -33,11 +33,9 @@ __all__ = [
 
 # The gate of a data set: how far the quality of each metric may fall against a baseline, and how low it may be.
 #
-# Cases are compared with themselves: the spread between cases cancels out of the difference. A drop whose 95 % interval holds
-# 0
-# is noise, and said to be; one beyond it that is larger than allowed fails. A case without a score is no drop, and no pass:
-# too
-# many of them make the run incomplete.
+# Cases are compared with themselves: the spread between cases cancels out of the difference. A drop whose 95 % interval
+# holds 0 is noise, and said to be; one beyond it that is larger than allowed fails. A case without a score is no drop, and
+# no pass: too many of them make the run incomplete.
 
 MAX_UNSCORED: Final = 0.05
 LEAVE_OUT: Final = (

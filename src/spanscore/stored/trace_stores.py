@@ -360,8 +360,7 @@ def _attribute(tag: Mapping[str, Any]) -> dict[str, Any]:
 # Tempo's HTTP API → whole traces: a search by TraceQL lists ids, each trace is asked for alone.
 #
 # Its JSON is OTLP's but for its outermost name, and its ids are base64, as protobuf's own JSON has them (Tempo 2.x; both
-# forms
-# are read).
+# forms are read).
 
 _IDS: Final = {"traceId": 32, "spanId": 16, "parentSpanId": 16}
 """Id → its hex digits."""

@@ -78,8 +78,8 @@ class TraceStore(Protocol):
 
 # GatheredTraces: spans in any order → whole traces, in bounded memory.
 #
-# What is more than the bound goes to files of a temporary folder, by a hash of its trace: each of these is small enough to be
-# read as a whole. They hold what the spans hold, for their owner alone, and are removed at the end.
+# What is more than the bound goes to files of a temporary folder, by a hash of its trace: each of these is small enough to
+# be read as a whole. They hold what the spans hold, for their owner alone, and are removed at the end.
 
 _MOST_BYTES: Final = 64_000_000
 """Of spans in memory; with what Python takes beside them some 100 MB."""

@@ -133,8 +133,8 @@ def uuid_of(name: str, value: UUID | str) -> UUID:
 
 # FeedbackJudging: a unit that somebody was not content with → its scores in a source of their own.
 #
-# Whoever complains is no random draw: beside the scores of the population theirs would pull every mean down. What the source
-# says is how the judge sees those units, each standing for 1/rate of its like.
+# Whoever complains is no random draw: beside the scores of the population theirs would pull every mean down. What the
+# source says is how the judge sees those units, each standing for 1/rate of its like.
 
 _MOST: Final = 10_000
 """Units that are remembered as judged, and that were spoken of before they were done."""

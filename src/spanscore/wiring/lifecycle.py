@@ -268,8 +268,7 @@ class MetricsPage:
 # Life: a scorer's parts from the first unit to the end.
 #
 # ``OnlineScorer`` and its handler refer to it, and nothing of it refers to them. When the application refers to neither, no
-# unit
-# can come any more, and a thread ends the parts (``Life.end_when_idle``).
+# unit can come any more, and a thread ends the parts (``Life.end_when_idle``).
 
 _LONGEST_S: Final = 600.0
 """How long a scorer that takes no further run waits for those under way, and then for their scores."""

@@ -128,10 +128,8 @@ def collect_rows(state: CollectState) -> Iterator[str]:
 # Delivery: scores that were emitted → exported → their jobs forgotten.
 #
 # A job is forgotten when a flush of the spans that began after its scores had been emitted is done. Until then a crash has
-# them
-# emitted again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the process
-# that
-# emits their scores again adds them to no sum.
+# them emitted again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the
+# process that emits their scores again adds them to no sum.
 
 _GATHER_S: Final = 1.0
 """From the first that waits to the flush: one for each would send batches of one span."""

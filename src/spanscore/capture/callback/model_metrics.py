@@ -30,8 +30,8 @@ __all__ = ["ModelMetrics", "announce", "neighbours", "who_counts"]
 # Does another library trace LangChain in this process? Then each run has two span trees, and a person should know.
 #
 # OpenInference, OpenLLMetry and their kin wrap ``BaseCallbackManager.__init__`` to put their handler into every run. The
-# wrapper
-# itself is read: so a library is named only where it is active, not where it is merely installed, and none is imported.
+# wrapper itself is read: so a library is named only where it is active, not where it is merely installed, and none is
+# imported.
 
 _log = logging.getLogger("spanscore")
 _KNOWN: Final = {
@@ -102,8 +102,7 @@ def _format_name(module: str) -> str:
 # ModelMetrics: the application's model runs → the two histograms of the GenAI conventions, as dashboards read them today.
 #
 # Only what is recorded can be counted. So nothing is where a head sampler drops runs, whose tokens would be missing, and
-# where
-# another instrumentation counts them already, as they would be there twice.
+# where another instrumentation counts them already, as they would be there twice.
 
 _SETS: Final = MAX_SETS // 2
 """Each is two of the token histogram: input and output."""

@@ -295,12 +295,10 @@ class PlainAttributes:
 # The spans of runs. A root's is decided on the application's thread; all are made on the span thread.
 #
 # What a request needs at once, and only its own thread can tell, is the parent and, where the sampler does not keep
-# everything
-# anyway, the head sampler's decision. The ids of a trace's first span are drawn ahead, with what our own sampler says of
-# them.
-# The SDK's span around them costs 15 µs, and 60 to 80 with cold caches, a third of all that a small chain would pay; it is
-# made from the first event of the unit, in a copy of the caller's context, so that the processors of the application find
-# there what they would have found. A tracer that is not the SDK's starts its span at once.
+# everything anyway, the head sampler's decision. The ids of a trace's first span are drawn ahead, with what our own sampler
+# says of them. The SDK's span around them costs 15 µs, and 60 to 80 with cold caches, a third of all that a small chain
+# would pay; it is made from the first event of the unit, in a copy of the caller's context, so that the processors of the
+# application find there what they would have found. A tracer that is not the SDK's starts its span at once.
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _UNSET, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)

@@ -282,9 +282,8 @@ _KIND_KEY: Final = _key_of(semconv.OPENINFERENCE_KIND)
 
 # Units that no rate would take are told at the door, where their root tells it in the same request: most traces come whole.
 #
-# Of their spans the ids are kept, as more of the unit may have come before, or come yet. Their bytes, which nobody will read,
-# are
-# not even copied out of the request.
+# Of their spans the ids are kept, as more of the unit may have come before, or come yet. Their bytes, which nobody will
+# read, are not even copied out of the request.
 
 _Ids = dict[bytes, bytes]
 _NO_UNIT: Final = _Ids()

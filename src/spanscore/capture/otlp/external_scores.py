@@ -44,10 +44,9 @@ __all__ = [
 
 # What others say of quality: a span or log records of OTLP → the results of evaluations that stand in them.
 #
-# They come as the event ``gen_ai.evaluation.result``, a log record or in older ways an event of a span; as spans of the kind
-# ``EVALUATOR`` with the attributes of OpenInference, of the conventions, or of Phoenix's experiments; and as evaluation spans
-# of
-# another spanscore. Explanations, which quote, are never looked at.
+# They come as the event ``gen_ai.evaluation.result``, a log record or in older ways an event of a span; as spans of the
+# kind ``EVALUATOR`` with the attributes of OpenInference, of the conventions, or of Phoenix's experiments; and as
+# evaluation spans of another spanscore. Explanations, which quote, are never looked at.
 
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
 _SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
@@ -263,8 +262,8 @@ def _number(value: Any) -> float | None:
 
 # ExternalScores: scores that others made and that come over the wire → sums of a source of their own, ``external``.
 #
-# Nobody declares their scales, so that a mean is of values from 0 to 1 alone, and of none of a name that had any other. Their
-# names and labels are somebody else's text: short, of one line, and of a hundred pairs at most; what is past that is
+# Nobody declares their scales, so that a mean is of values from 0 to 1 alone, and of none of a name that had any other.
+# Their names and labels are somebody else's text: short, of one line, and of a hundred pairs at most; what is past that is
 # ``other``.
 
 _REMEMBERED: Final = 100_000

@@ -72,8 +72,8 @@ def _numbers(ids: Mapping[bytes, bytes]) -> dict[int, int]:
 
 # OtlpSpans: spans that arrive over the wire, in any order → units: the receiver of ``spanscore serve``.
 #
-# Nothing tells that a span began. So the bytes of claimed spans wait in a table until their unit is whole, and only what may
-# be scored is ever decoded and translated; of all others a root's bytes say whether it is a unit, and it is counted.
+# Nothing tells that a span began. So the bytes of claimed spans wait in a table until their unit is whole, and only what
+# may be scored is ever decoded and translated; of all others a root's bytes say whether it is a unit, and it is counted.
 
 _OURS: Final = Role.OURS
 _ROOT: Final = RootRole.ROOT

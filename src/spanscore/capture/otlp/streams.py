@@ -21,8 +21,8 @@ __all__ = ["OpenStream", "StreamClock", "Streams", "TableCounts", "bounds_of"]
 
 # StreamClock: the time by which the units of one stream grow old, such as a partition; never ahead of what was read.
 #
-# A stream is read in bursts and stands still while others wait, so by the wall clock its units would close before the rest of
-# them is read. Its own clock runs as fast as ours at most, and only while the stream is read:
+# A stream is read in bursts and stands still while others wait, so by the wall clock its units would close before the rest
+# of them is read. Its own clock runs as fast as ours at most, and only while the stream is read:
 #
 #     read to its end           runs
 #     behind: more is there     runs, but not further than the times that its log has given what was read
@@ -93,8 +93,7 @@ class StreamClock:
 # Streams: spans that are read from somewhere, such as the partitions of a topic → a table and a clock for each.
 #
 # What comes over the wire comes once. A stream can be read again by another process, so that one that is given up is
-# forgotten
-# with all that is open of it, and nothing is counted.
+# forgotten with all that is open of it, and nothing is counted.
 
 _NO_LIMIT = 1_000_000_000
 

@@ -33,11 +33,9 @@ __all__ = [
 # ragas's annotations → labelled samples: the JSON that ``MetricAnnotation.from_json`` reads (ragas 0.2 and 0.3).
 #
 # It is ``{metric: [annotation, …]}``, or of one metric ``{"name": metric, "samples": […]}``; an annotation has
-# ``metric_input``,
-# ``metric_output``, ``is_accepted`` and perhaps ``target``. What the human said is the output that was accepted; else the
-# target; else, of an output that is 0 or 1, the other one, as ragas's own optimizer takes it. Of any other output that was
-# not
-# accepted nobody knows what is right, and it is left out.
+# ``metric_input``, ``metric_output``, ``is_accepted`` and perhaps ``target``. What the human said is the output that was
+# accepted; else the target; else, of an output that is 0 or 1, the other one, as ragas's own optimizer takes it. Of any
+# other output that was not accepted nobody knows what is right, and it is left out.
 
 
 def annotations_of(text: str, metric: str | None, path: str | Path) -> list[AnnotatedSample] | None:
@@ -104,9 +102,8 @@ def _number(value: Any) -> float:
 
 # A file of labels → labelled samples: JSON lines of ours, or the annotations that ragas's app exports.
 #
-# A line is ``{"human": true, …}`` with, as needed, the fields of its sample, what the judge said, and whose label it is. All
-# that
-# read labels read this one form. Errors name lines and keys, and quote no content.
+# A line is ``{"human": true, …}`` with, as needed, the fields of its sample, what the judge said, and whose label it is.
+# All that read labels read this one form. Errors name lines and keys, and quote no content.
 
 DEFAULT_NAME = "user_feedback"
 """Of a label that has no ``name``."""

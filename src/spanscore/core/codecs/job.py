@@ -124,8 +124,7 @@ def _default(field: Field[Any]) -> Any:
 #
 # One object each, ``version: 1``; ids as hex, thresholds as the 14 digits that ``tracestate`` has them in. What was decided
 # travels as it was: whoever reads a job throws no dice and weighs nothing again. Fields that a newer writer has added are
-# left
-# alone; of another version nothing is read.
+# left alone; of another version nothing is read.
 
 VERSION: Final = 1
 _TRACE_ID, _SPAN_ID, _THRESHOLD = 32, 16, 14

@@ -43,8 +43,8 @@ __all__ = [
 # GenAI messages (plain dicts) → what they say → the messages of a sample.
 #
 # A GenAI message is ``{"role", "parts": [{"type": "text", "content"}, {"type": "tool_call", "id", "name", "arguments"},
-# {"type": "tool_call_response", "id", "response"}, …]}``. Other writers leave ``parts`` out and put ``content`` in its place,
-# or write ``result`` for ``response``: both are read.
+# {"type": "tool_call_response", "id", "response"}, …]}``. Other writers leave ``parts`` out and put ``content`` in its
+# place, or write ``result`` for ``response``: both are read.
 
 USER = "user"
 ASSISTANT = "assistant"

@@ -189,10 +189,8 @@ def _parse(given: dict[str, Any], into: Any) -> None:
 # OTLP as it stands on the wire: a request → its spans, each still the bytes that came, and back.
 #
 # What is not scored is never converted, and what stands in a request as SDKs write it is not even copied: a span is its ids
-# and
-# a place in the body until somebody keeps it. Any other request is written anew by a skeleton of its messages, in which a
-# span is
-# bytes.
+# and a place in the body until somebody keeps it. Any other request is written anew by a skeleton of its messages, in which
+# a span is bytes.
 
 _TIMES: Final = Struct("<xQxQ").unpack
 _CACHED, _CACHED_BYTES = 256, 16_384

@@ -32,9 +32,8 @@ __all__ = [
 # An export request of which only the bones are decoded: a resource, a scope and a span are bytes in it.
 #
 # The field numbers are those of opentelemetry-proto (``ExportTraceServiceRequest``, ``ResourceSpans``, ``ScopeSpans``,
-# ``Span``).
-# What is a message there is *repeated* bytes here: protobuf merges a message that comes twice, and that is what its bytes do
-# when they are joined.
+# ``Span``). What is a message there is *repeated* bytes here: protobuf merges a message that comes twice, and that is what
+# its bytes do when they are joined.
 
 _BYTES, _TEXT, _FIXED32, _FIXED64 = (
     FieldDescriptorProto.TYPE_BYTES,
@@ -90,7 +89,8 @@ SpanHead: Final[Any] = GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.
 
 # --- wire ids -------------------------------------------------------------------------------------------------------
 
-# The bytes of a span, in the body of its request → its ids, read where they are expected; else it is decoded as far as them.
+# The bytes of a span, in the body of its request → its ids, read where they are expected; else it is decoded as far as
+# them.
 #
 # SDKs write the fields of a span in order, ids first; the Collector (0.159) writes them from the end, ids last.
 
@@ -272,7 +272,8 @@ def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
 
 # A request as SDKs write it → where its messages stand in it: nothing is copied, and of a span its ids alone are looked at.
 #
-# Anything else (fields that we do not know, or that come twice though there is one of them) is for protobuf to make sense of.
+# Anything else (fields that we do not know, or that come twice though there is one of them) is for protobuf to make sense
+# of.
 
 _FIRST_FIELD, _SECOND_FIELD, _SCHEMA = 0x0A, 0x12, 0x1A
 """Tags of fields 1 to 3, each of which has a length; 3 is the schema's URL."""

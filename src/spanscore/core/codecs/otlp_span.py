@@ -42,8 +42,7 @@ __all__ = [
 # The attributes of a span on the wire: each is bytes until it is read, and a small one that came before is not read again.
 #
 # Services send the same operation, model and names with every span. What is left are a few long texts, of which the message
-# would
-# be made only to be thrown away.
+# would be made only to be thrown away.
 
 _REMEMBERED, _SMALL_BYTES = 4_096, 128
 """How many pairs, and names of larger ones, are kept read, and up to which size of a pair."""
@@ -189,10 +188,9 @@ def _parent_is_remote(flags: int) -> bool | None:
 # Prompts and answers in log records: a record → the event of the span that it belongs to, as older writers put it there.
 #
 # Three forms are read: ``gen_ai.client.inference.operation.details``, whose attributes have the names that content has on
-# spans;
-# the older family ``gen_ai.user.message`` … ``gen_ai.choice``, whose body is a message; and the records of AWS's
-# distribution,
-# whose event is named as the instrumentation scope and whose body holds ``input`` and ``output`` with ``messages``.
+# spans; the older family ``gen_ai.user.message`` … ``gen_ai.choice``, whose body is a message; and the records of AWS's
+# distribution, whose event is named as the instrumentation scope and whose body holds ``input`` and ``output`` with
+# ``messages``.
 
 MAY_HOLD_CONTENT: Final = (b"gen_ai.", b"messages")
 """One of these stands in each request that holds such a record."""

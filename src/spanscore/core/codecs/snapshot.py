@@ -121,8 +121,7 @@ class Opaque(Snapshot):
 # How much a snapshot holds, roughly, from a look at the first few things in it. Application's thread: 0.3 to 5 µs.
 #
 # ``content_size`` counts what a unit holds on a thread of ours, and takes up to 10 ms for it. Here a few elements of a long
-# list
-# stand for the others, and a text that several runs of a unit hold is counted once, as it is there once.
+# list stand for the others, and a text that several runs of a unit hold is counted once, as it is there once.
 
 _DEPTH = 5
 """A state's list of messages with blocks of content: an image's bytes lie so deep."""

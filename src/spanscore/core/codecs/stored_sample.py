@@ -60,10 +60,10 @@ __all__ = [
 # JSON that LangChain's values were dumped to → the forms our own codec renders them in. Nothing of LangChain is imported.
 #
 # {"lc": 1, "id": […, "HumanMessage"], "kwargs": {…}}     langchain_core.load.dumps        a message, a document, a prompt
-# {"type": "human", "data": {…}}                          message_to_dict                  a message
-# {"type": "human", "content": …, "additional_kwargs"}    model_dump                       a message
-# {"page_content", "metadata", "type": "Document"}        model_dump                       a document
-# {"graph", "update", "resume", "goto"}                   asdict                           a LangGraph Command
+# {"type": "human", "data": {…}}                          message_to_dict                  a message {"type": "human",
+# "content": …, "additional_kwargs"}    model_dump                       a message {"page_content", "metadata", "type":
+# "Document"}        model_dump                       a document {"graph", "update", "resume", "goto"}
+# asdict                           a LangGraph Command
 
 _MESSAGES_KEY: Final = "messages"
 _COMMAND: Final = frozenset({"graph", "update", "resume", "goto"})

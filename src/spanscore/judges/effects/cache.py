@@ -54,10 +54,9 @@ __all__ = [
 # Single flight: the same question, asked by many at once → one request, for which all wait.
 #
 # The request belongs to nobody's task: it is given up when nobody waits for it any more, and not before. Who waits longest
-# pays:
-# the request goes out in that one's name, and the calls that came to nothing are recorded there. Whoever pays for a request
-# that
-# ends because its own budget is spent, or because it has waited too long itself, ends alone: the next in the line then asks.
+# pays: the request goes out in that one's name, and the calls that came to nothing are recorded there. Whoever pays for a
+# request that ends because its own budget is spent, or because it has waited too long itself, ends alone: the next in the
+# line then asks.
 
 Ask: TypeAlias = Callable[[], Awaitable[Reply]]
 _OF_THE_PAYER = (JudgeRateLimited, JudgeBudgetSpent)
@@ -264,8 +263,7 @@ def _size(reply: Reply) -> int:
 # Answers in a file that outlives the process, and that several processes share. It holds answers, and of questions a hash.
 #
 # SQLite, in its write-ahead mode: who reads waits for nobody who writes. All of it is done on a thread of its own; the
-# questions
-# of one turn of the loop are looked up together, so that the votes of a sample go on side by side, as they came.
+# questions of one turn of the loop are looked up together, so that the votes of a sample go on side by side, as they came.
 
 _VERSION = 1
 """Of what is in the file."""

@@ -17,9 +17,8 @@ __all__ = ["Buckets", "Goodput", "Lag", "Places", "TokenBucket", "Trials"]
 
 # Buckets: what an account may still be asked, by what its provider tells, or by what the user says.
 #
-# x-ratelimit-limit-requests: 60                       OpenAI and those like it: of so many
-# x-ratelimit-remaining-requests: 59                   so many are left
-# x-ratelimit-reset-requests: 1s                       and in so long all are back
+# x-ratelimit-limit-requests: 60                       OpenAI and those like it: of so many x-ratelimit-remaining-requests:
+# 59                   so many are left x-ratelimit-reset-requests: 1s                       and in so long all are back
 # anthropic-ratelimit-tokens-remaining: 80000          Anthropic: the same, but when all are back
 # anthropic-ratelimit-tokens-reset: 2026-01-01T00:00:30Z
 
@@ -211,14 +210,11 @@ def _duration_s(text: str) -> float | None:
 
 # Places: how many questions may be out at once with one account, learned from its refusals.
 #
-# Providers limit what is out at once, or what comes per second, and do not say which. A refusal of the k-th question at once,
-# where a k-th was answered lately, is about the rate, or comes of a place that is freed a moment after its answer (``Lag``);
-# one
-# where none ever was is about the places. The first kind is answered by a pace, one call per (round trip ÷ level), the last
-# by
-# that many places. By ``benchmarks/judges.py`` neither does for the other: a learned rate starves a provider that limits
-# places,
-# places alone are refused again and again by a bucket.
+# Providers limit what is out at once, or what comes per second, and do not say which. A refusal of the k-th question at
+# once, where a k-th was answered lately, is about the rate, or comes of a place that is freed a moment after its answer
+# (``Lag``); one where none ever was is about the places. The first kind is answered by a pace, one call per (round trip ÷
+# level), the last by that many places. By ``benchmarks/judges.py`` neither does for the other: a learned rate starves a
+# provider that limits places, places alone are refused again and again by a bucket.
 
 _START = 4.0
 _LEAST = 0.01

@@ -116,10 +116,9 @@ def _raising(call: Callable[[], T]) -> T:
 
 # A client's connections → connections of a judge's own, on which no step outlives the call's deadline.
 #
-# The timeouts of HTTP clients are per read: an answer whose headers come byte by byte outlives them for hours, and no hook of
-# a
-# client sees it. What is between a pool and its sockets does. Own connections, too, so that a judge that hangs takes none of
-# the application's, and a forked child none of its parent's.
+# The timeouts of HTTP clients are per read: an answer whose headers come byte by byte outlives them for hours, and no hook
+# of a client sees it. What is between a pool and its sockets does. Own connections, too, so that a judge that hangs takes
+# none of the application's, and a forked child none of its parent's.
 
 _PARTS = ("_connections", "_requests", "_optional_thread_lock", "_network_backend")
 """Of httpcore's pools. It has no public way to a copy of one; a pool without these stays as it is."""
@@ -326,8 +325,8 @@ def _unzipped(chunks: Iterable[bytes], at_most: int) -> Iterator[bytes]:
 
 # A user's chat model or embeddings → a copy that is ours to ask: without retries of its own, bounded in time and size.
 #
-# The user's object is never changed, and neither are its clients: the application asks through them. What is verified, in the
-# integrations' source:
+# The user's object is never changed, and neither are its clients: the application asks through them. What is verified, in
+# the integrations' source:
 #
 #     its client is made by Stainless: a copy with other options   ChatOpenAI, AzureChatOpenAI, their embeddings and all that
 # are

@@ -21,8 +21,7 @@ __all__ = ["ParameterRefused", "ProviderRefusal", "judge_error", "refusal_in", "
 # imported.
 #
 # The clients of this field agree on little more than a ``status_code``, a ``response`` with headers, and a body with a code
-# and a
-# message. What a message says is read, as many providers have no codes, and never shown: it quotes prompts.
+# and a message. What a message says is read, as many providers have no codes, and never shown: it quotes prompts.
 
 _SAID_IN_WORDS = frozenset({400, 402, 403, 404, 413, 422, 429, 500, 501})
 """Statuses behind which words tell what happened."""

@@ -167,9 +167,9 @@ RATING_ANSWERS: Mapping[str, LexicalAnswer] = {
 
 # The lexical judge on retrieval: a question, its answer and a context → whether the one is of use for the other.
 #
-# A context is of use for a question when it holds the question's words, those beside its names above all (names are in every
-# text about the subject), and something of the kind that is asked for: a time where it says "when", a name where it says
-# "who".
+# A context is of use for a question when it holds the question's words, those beside its names above all (names are in
+# every text about the subject), and something of the kind that is asked for: a time where it says "when", a name where it
+# says "who".
 
 _NAME_WEIGHT = 0.5
 """What a name counts beside an ordinary word of the question: the near misses of a search share the names."""

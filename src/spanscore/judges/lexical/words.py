@@ -70,8 +70,7 @@ def said_in(message: Mapping[str, Any]) -> str:
 # Text → sentences, word stems, numbers and names, which the lexical judge compares.
 #
 # Sentences end by the rules of any script. The dictionary is English and stands in this file; signs of a script without
-# blanks
-# between words are compared one by one.
+# blanks between words are compared one by one.
 
 _BEGINS = r"[\"'(\[¿¡]?[A-Z0-9À-ÞΆ-ΫЀ-ЯԱ-Ֆ\u0590-\u1cff\u2e80-\ufdff]"
 """A capital letter, a digit, or a letter of a script without capitals."""

@@ -154,8 +154,8 @@ def per_session(settings: Configuration) -> Iterator[bool]:
 
 # ``shadow:`` of a metric → its second judge, and what that may be paid.
 #
-# What is left out is as of ``judge:``. Address, key and parameters are of the judge's provider: they are taken together, and
-# where the model is another provider's, or an address or key is given, none of them is.
+# What is left out is as of ``judge:``. Address, key and parameters are of the judge's provider: they are taken together,
+# and where the model is another provider's, or an address or key is given, none of them is.
 
 _WHOSE = ("base_url", "api_key_env", "api_key_file")
 _THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured")

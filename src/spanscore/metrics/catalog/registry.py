@@ -170,8 +170,7 @@ def _default_name(kind: type[BaseMetric]) -> str:
 #     Source: … Deviations: …                             source, deviations ("Deviations: none." where there are none)
 #
 # A label opens a paragraph or stands behind a sentence's end; what follows it goes to the next label or to the paragraph's
-# end.
-# A paragraph without a label is for the reader of the docstring alone.
+# end. A paragraph without a label is for the reader of the docstring alone.
 
 _LABELS = {
     "Formula": "formula",

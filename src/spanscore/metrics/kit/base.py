@@ -76,10 +76,8 @@ def language_wanted(metric: str, given: str | None) -> str | None:
 # A metric's parameter → what of it tells one version from another, as JSON.
 #
 # A judge, an embedder or a model that a metric holds is named by its model: another one starts another evaluator version,
-# another
-# key or address for the same one does not. Any other object is its class, for a default repr holds an address and differs
-# every
-# time.
+# another key or address for the same one does not. Any other object is its class, for a default repr holds an address and
+# differs every time.
 
 _LEAVE_OUT = "begin its name with an underscore, and it is no part of the version"
 

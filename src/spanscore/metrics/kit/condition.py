@@ -139,9 +139,8 @@ def checked_condition(name: str, given: Any) -> str | None:
 #     verdict 0, "It meets the criterion, but it insults."       restricted: says both
 #
 # It errs on one side. What is quoted, reported, supposed, conceded or of the user is not read, and where a reason holds
-# something
-# for its verdict nothing in it counts: a contradiction that is told should be one, many are not told. A reason in another
-# language holds none of the forms. How often it is right stands in ``tests/metrics/kit/test_contradictions.py``.
+# something for its verdict nothing in it counts: a contradiction that is told should be one, many are not told. A reason in
+# another language holds none of the forms. How often it is right stands in ``tests/metrics/kit/test_contradictions.py``.
 
 _MOST = 800
 """Characters of a reason that are read: of longer ones the beginning, as a sentence is asked for. It bounds the time."""

@@ -245,8 +245,7 @@ async def voted(ballot: Callable[[int], Coroutine[Any, Any, Grade]], number: int
 # Two ratings of one thing, by two differently worded questions → their mean. What NVIDIA's three metrics share.
 #
 # A rating that cannot be read is asked for again, up to five times: one number is cheaper asked again than repaired. Where
-# both
-# questions are about the same texts, a chat model is asked both at once: the texts are most of what is paid for.
+# both questions are about the same texts, a chat model is asked both at once: the texts are most of what is paid for.
 
 _ATTEMPTS = 5
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

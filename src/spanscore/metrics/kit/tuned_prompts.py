@@ -50,10 +50,8 @@ __all__ = [
 # Right and wrong answers → which candidate is best, and whether it is better at all. Pure: what the simulations run, too.
 #
 # Labels are split in three. Demonstrations come from the first part, the candidate is chosen on the second, and the third
-# says,
-# once, whether to keep it. The best of many looks better on the labels that it was chosen by: of 16 candidates without any
-# true
-# gain one did in 98–100 % of simulated runs, and a test on those same labels passed in 23 % of them.
+# says, once, whether to keep it. The best of many looks better on the labels that it was chosen by: of 16 candidates
+# without any true gain one did in 98–100 % of simulated runs, and a test on those same labels passed in 23 % of them.
 
 ALPHA = 0.05
 """Largest p by which a gain counts as shown; so of metrics without any gain at most one in twenty is changed."""

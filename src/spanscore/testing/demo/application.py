@@ -89,7 +89,8 @@ def _body(text: str) -> str:
 
 # OfflineModel: a chat model without a model. It quotes the sentence of its notes that fits the question best.
 #
-# Where no sentence fits it does what real models do: it answers from what it believes to remember, as fluently, and wrongly.
+# Where no sentence fits it does what real models do: it answers from what it believes to remember, as fluently, and
+# wrongly.
 
 QUESTION = "\n\nQuestion: "
 """What stands between notes and question in a prompt for this model."""

@@ -150,10 +150,9 @@ def stretch_of(number: int, count: int) -> Stretch:
 
 # Requests made within seconds → spans at the times of live traffic: 100 minutes that end about now.
 #
-# A demo asks as fast as it can, and how fast that is differs from run to run: a report that cut its stretches by those times
-# would say something else each time. Here every request has its place on the clock by its number alone; each trace is moved
-# as a
-# whole, so that what is within it (order, gaps, durations) stays as it was measured.
+# A demo asks as fast as it can, and how fast that is differs from run to run: a report that cut its stretches by those
+# times would say something else each time. Here every request has its place on the clock by its number alone; each trace is
+# moved as a whole, so that what is within it (order, gaps, durations) stays as it was measured.
 
 MINUTES = 100
 """Retrieval breaks after 40 % of the requests and is mended after 65 %: at minutes 40 and 65, which are borders of the five
