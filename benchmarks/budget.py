@@ -23,7 +23,7 @@ from typing import NamedTuple
 from spanscore.config.judging import Budget, Spent
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.errors import JudgeBudgetSpent
-from spanscore.judges.effects.budget_ledger import Purse, Reservation
+from spanscore.judges.effects.budget_ledger import BudgetLedger, Reservation
 from spanscore.monitoring.estimates import MeanInterval, mean_interval
 from spanscore.pipeline.sampling import BudgetPacer, RateSampler
 
@@ -135,7 +135,7 @@ class Simulation:
     out: list[tuple[float, int, Reservation, Spent]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.purse = Purse([self.budget], clock=lambda: self.now_s)
+        self.purse = BudgetLedger([self.budget], clock=lambda: self.now_s)
         pacer = BudgetPacer([self.budget], self.purse, lambda: {METRIC: len(self.out)}, clock=lambda: self.now_s)
         self.sampler = RateSampler({METRIC: 1.0}, pacer=pacer if self.paced else None)
 

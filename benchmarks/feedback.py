@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from typing import Final
 
 from spanscore import semconv
-from spanscore.core.job import Counted, Decision
+from spanscore.core.job import Decision, UnitCounts
 from spanscore.core.score import UNIT_INTERVAL, Outcome, Score
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.monitoring.estimates import running_mean
@@ -86,8 +86,8 @@ def _score(y: float, decision: Decision, source: str | None = None) -> Score:
 
 
 class _NoUnits:
-    def count_units(self) -> Counted:
-        return Counted({}, {}, {}, {})
+    def count_units(self) -> UnitCounts:
+        return UnitCounts({}, {}, {}, {})
 
 
 def _telemetry() -> Telemetry:

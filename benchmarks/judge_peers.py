@@ -20,7 +20,7 @@ import tenacity
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeUnavailable
-from spanscore.judges import Gated, Limited, Retrying, Timed
+from spanscore.judges import Limited, RateLimited, Retrying, Timed
 from spanscore.protocols import Judge
 
 AT_ONCE = 16
@@ -99,7 +99,7 @@ class Ragas:
 
 
 def ours(server: Judge, dice: random.Random) -> Judge:
-    return Gated(server, dice=lambda longest: dice.uniform(0.0, longest))
+    return RateLimited(server, dice=lambda longest: dice.uniform(0.0, longest))
 
 
 def before(server: Judge, dice: random.Random) -> Judge:

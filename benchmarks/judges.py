@@ -29,7 +29,7 @@ from benchmarks.judge_peers import ASKERS
 from benchmarks.judge_servers import SECONDS, TOKENS_PER_QUESTION, Limits, Server
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
-from spanscore.judges import Gated, Limited, Retrying, Timed
+from spanscore.judges import Limited, RateLimited, Retrying, Timed
 from spanscore.protocols import Judge
 
 N_ASKERS = 64
@@ -207,7 +207,7 @@ async def cpu_us(judge: Judge, questions: int = 20_000) -> float:
 
 async def healthy_path() -> tuple[float, float]:
     """Return the microseconds of CPU that a question costs now, and that it cost before: medians of five turns each."""
-    now, before = Gated(Instant()), Retrying(Limited(Timed(Instant(), 30.0), 16), 3)
+    now, before = RateLimited(Instant()), Retrying(Limited(Timed(Instant(), 30.0), 16), 3)
     turns = [(await cpu_us(now), await cpu_us(before)) for _ in range(5)]
     return median(turn[0] for turn in turns), median(turn[1] for turn in turns)
 

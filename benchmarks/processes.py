@@ -59,7 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=6, help="processes of each contestant and workload")
     parser.add_argument("--only", action="append", default=[], metavar="WORKLOAD", help="may be given several times")
-    parser.add_argument("--before", type=Path, metavar="SRC", help="the src folder of an earlier checkout, to compare with")
+    parser.add_argument(
+        "--before", type=Path, metavar="SRC", help="the src folder of an earlier checkout, to compare with"
+    )
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--one", nargs=2, metavar=("CONTESTANT", "WORKLOAD"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -82,7 +84,7 @@ def _measured(workload: str, rounds: int, before: Path | None) -> dict[str, list
     names = [name for name in CONTESTANTS if before or name != BEFORE]
     for turn in range(rounds):
         for name in dice.sample(names, len(names)):
-            source = before if name == BEFORE else Path(library.__file__).parents[1]
+            source = before if before and name == BEFORE else Path(library.__file__).parents[1]
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.processes", "--one", name, workload],
                 env={**os.environ, "PYTHONPATH": str(source)},

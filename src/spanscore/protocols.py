@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
-from spanscore.core.job import Counted, Decision, Job
+from spanscore.core.job import Decision, Job, UnitCounts
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import Annotation, Sample, Samples
 from spanscore.core.score import Outcome, Scale, Score
@@ -403,5 +403,5 @@ class AnnotationSink(Protocol):
 class Counts(Protocol):
     """What the observable instruments read. Any thread."""
 
-    def count_units(self) -> Counted:
+    def count_units(self) -> UnitCounts:
         """Return how units stand, all of one moment."""

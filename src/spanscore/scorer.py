@@ -29,11 +29,11 @@ from spanscore.core.threads import reset_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
 from spanscore.protocols import Filter, Metric, Redactor
-from spanscore.wiring.build import Line
+from spanscore.wiring.build import Pipeline
 from spanscore.wiring.feedback import seconds_since_1970_ns, text_of, uuid_of, value_of
-from spanscore.wiring.lifecycle import EXIT_TIMEOUT_S, Holder, Life, export_held_spans
+from spanscore.wiring.lifecycle import EXIT_TIMEOUT_S, Holder, Lifecycle, export_held_spans
 from spanscore.wiring.outputs import spans_file_of
-from spanscore.wiring.receiver_set import Doors
+from spanscore.wiring.receiver_set import ReceiverSet
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -135,13 +135,13 @@ class OnlineScorer:
         self._providers = Providers(
             tracer_provider, meter_provider, logger_provider, service_name, spans_file_of(settings)
         )
-        self._line = Line(metrics, settings, self._providers)
-        self._life = Life(self._line, self._providers)
+        self._line = Pipeline(metrics, settings, self._providers)
+        self._life = Lifecycle(self._line, self._providers)
         self._closing, self._page, self._ready = self._life.closing, self._life.page, self._life.ready
         self._holder = Holder()
         finalize(self._holder, self._life.end_when_idle).atexit = False
-        self._doors = Doors(self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder)
-        reset_in_child(self._doors, Doors.reset)
+        self._doors = ReceiverSet(self._line, ready=self._life.ready, end=self._life.end_when_idle, holder=self._holder)
+        reset_in_child(self._doors, ReceiverSet.reset)
         self._providers.warm_up()
 
     @classmethod

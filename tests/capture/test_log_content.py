@@ -31,7 +31,7 @@ from spanscore.capture.log_content import LogContent
 from spanscore.config import Units
 from spanscore.core.codecs.otlp_span import ContentRecord, content_in_logs
 from spanscore.metrics import Finding
-from spanscore.service.otlp_endpoint import LOGS, Door, ExportRequest
+from spanscore.service.otlp_endpoint import LOGS, ExportHandler, ExportRequest
 
 GENAI = "opentelemetry.instrumentation.openai_v2"
 OPENINFERENCE = "openinference.instrumentation.langchain"
@@ -122,7 +122,7 @@ class Application:
 
 def received(scorer: Any, units: Units = ENDLESS) -> Any:
     """Return the door of a scorer, which takes spans and logs."""
-    return Door(scorer._otlp_spans(units), inflated=INFLATED)
+    return ExportHandler(scorer._otlp_spans(units), inflated=INFLATED)
 
 
 def take_logs(door: Any, body: bytes) -> None:

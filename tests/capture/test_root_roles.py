@@ -15,7 +15,7 @@ from spanscore.core.span import SpanData
 from spanscore.pipeline.assembly import RootRole, role_of_operation
 from spanscore.samples.normalizers import genai, langfuse, mlflow, openinference
 from spanscore.samples.normalizers.building import wire_of
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.testing import make_span
 
 ASKED = {
@@ -55,7 +55,7 @@ def kinds() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def read_role(span: SpanData) -> RootRole | None:
-    read = Translator().translate(span)
+    read = SpanNormalizers().translate(span)
     return None if read is None else role_of_operation(read.operation)
 
 

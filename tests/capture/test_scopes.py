@@ -6,27 +6,27 @@ import pytest
 from tests.traces.recordings import RECORDINGS
 
 from spanscore.capture.scopes import Role, Scopes
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 SCOPES = {recording.instrumentation: recording.scopes() for recording in RECORDINGS}
 
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_spans_of_every_scope_are_claimed_when_they_start(name: str) -> None:
-    scopes = Scopes(Translator().knows)
+    scopes = Scopes(SpanNormalizers().knows)
 
     assert {scopes.role(scope) for scope in SCOPES[name]} == {Role.CLAIMED}
 
 
 def test_a_listed_scope_that_never_came_is_noted() -> None:
-    scopes = Scopes(Translator().knows, listed=["my-app", "your.app"])
+    scopes = Scopes(SpanNormalizers().knows, listed=["my-app", "your.app"])
     scopes.role("your.app.web")
 
     assert scopes.notes() == ["units.scopes has 'my-app', which begins the scope of no span so far"]
 
 
 def test_a_scope_that_is_read_by_content_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
-    scopes = Scopes(Translator().knows)
+    scopes = Scopes(SpanNormalizers().knows)
     for _ in range(2):
         scopes.found_by_content("an.unnamed.scope")
 

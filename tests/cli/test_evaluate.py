@@ -18,7 +18,7 @@ from rich.progress import Progress
 from tests.judges.models import openai_server
 from typer.testing import CliRunner
 
-from spanscore.cli._evaluate_run import WhoIsAway, named_clocks
+from spanscore.cli._evaluate_run import PausedAccounts, named_clocks
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.judges.effects.account import Account, AccountState
@@ -345,7 +345,7 @@ def test_a_bar_that_stands_still_says_who_does_not_answer(state: AccountState, s
     progress = Progress()
     progress.add_task("scored", total=200)
 
-    told = WhoIsAway(Known()).render(progress.tasks[0]).plain  # type: ignore[arg-type]
+    told = PausedAccounts(Known()).render(progress.tasks[0]).plain  # type: ignore[arg-type]
 
     assert told.startswith(said)
     assert bool(told) == bool(said)

@@ -11,7 +11,7 @@ from tests.metrics.kit.classroom import HABIT, Pupil, labels
 from tests.servers.openai_api import OpenAIServer
 from typer.testing import CliRunner
 
-from spanscore.cli._evaluate_run import WhoIsAway
+from spanscore.cli._evaluate_run import PausedAccounts
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic
@@ -139,11 +139,11 @@ def test_a_redactor_runs_on_what_is_sent(folder: Path, monkeypatch: pytest.Monke
 def test_the_bar_watches_whether_the_judge_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[str] = []
 
-    def noting(accounts: Accounts) -> WhoIsAway:
+    def noting(accounts: Accounts) -> PausedAccounts:
         watched.extend(str(one.account) for one in accounts.states())
-        return WhoIsAway(accounts)
+        return PausedAccounts(accounts)
 
-    monkeypatch.setattr("spanscore.cli.tune.WhoIsAway", noting)
+    monkeypatch.setattr("spanscore.cli.tune.PausedAccounts", noting)
     with OpenAIServer(answer) as server:
         configured(server.url)
         assert fit("--metric", "polite", "--out", "fitted.json").exit_code == 0

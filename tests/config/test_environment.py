@@ -13,7 +13,7 @@ from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
 from spanscore.cli._cost_plan import Sizes
 from spanscore.cli._plan import plan_of
-from spanscore.config.reading import AsWritten, read_settings
+from spanscore.config.reading import SecretMask, read_settings
 
 SECRET = "hunter2-of-acme"
 
@@ -113,6 +113,6 @@ def test_what_a_configuration_will_do_is_told_in_the_words_of_the_file(tmp_path:
 
 
 def test_the_shortest_of_values_hides_no_part_of_other_words() -> None:
-    shown = AsWritten({"a": "${A}", "a b": "x${A} b", "": "${EMPTY}"})
+    shown = SecretMask({"a": "${A}", "a b": "x${A} b", "": "${EMPTY}"})
 
     assert shown("an 'a' and 'a b' in a sample") == "an '${A}' and 'x${A} b' in ${A} sample"

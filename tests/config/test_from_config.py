@@ -9,7 +9,7 @@ from spanscore import ConfigurationError, OnlineScorer
 from spanscore.config import Sampling
 from spanscore.config.reading import read_settings
 from spanscore.judges.effects.cost import table_of
-from spanscore.judges.effects.limited import Gated
+from spanscore.judges.effects.limited import RateLimited
 from spanscore.judges.effects.middleware import layers, unwrapped
 from spanscore.metrics import ContextRelevance
 
@@ -177,7 +177,11 @@ def test_a_judge_has_those_that_stand_in_for_it_by_name_and_with_settings_of_the
         accounts = scorer.status().accounts
 
     assert [one.model for one in judge.judges] == ["m", "n", "o"]
-    assert [gate.timeout for one in judge.judges for gate in layers(one) if isinstance(gate, Gated)] == [7.0, 7.0, 5.0]
+    assert [gate.timeout for one in judge.judges for gate in layers(one) if isinstance(gate, RateLimited)] == [
+        7.0,
+        7.0,
+        5.0,
+    ]
     assert [repr(one.account) for one in accounts] == ["openai m", "openai n", "openai o"]
 
 
@@ -270,6 +274,6 @@ def test_embeddings_are_asked_at_the_prices_and_as_patiently_as_the_judge(tmp_pa
     with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
         asked = [*layers(scorer._line.metrics["response_relevancy"]._embedder.asked)]
 
-    [gated] = [one for one in asked if isinstance(one, Gated)]
+    [gated] = [one for one in asked if isinstance(one, RateLimited)]
     assert (gated.timeout, gated.queue_timeout, gated.max_attempts) == (7.0, 60.0, 2)
     assert table_of(asked[0])["e"].input == 3.0

@@ -29,7 +29,7 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.trace_index import Bounds
 from spanscore.protocols import Receiver, UnitListener
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.semconv import OPERATION_NAME
 from spanscore.testing import ReceiverContract, make_span, make_unit
 
@@ -64,7 +64,7 @@ class Scorer:
 
 
 def external(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
-    translator = Translator()
+    translator = SpanNormalizers()
     made = ExternalSpans(
         event_queue,
         recorded,
@@ -83,7 +83,7 @@ def external(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListen
 
 
 def otlp(suite: Any, event_queue: EventQueue[Receiver], recorded: UnitListener) -> Receiver:
-    translator = Translator()
+    translator = SpanNormalizers()
     made = OtlpSpans(
         event_queue,
         recorded,

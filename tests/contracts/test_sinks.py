@@ -13,16 +13,18 @@ from tests.outputs.memory import Memory, telemetry_of
 
 from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
-from spanscore.outputs.score_events import Events, Instruments
+from spanscore.outputs.score_events import EvaluationEvents, Instruments
 from spanscore.outputs.score_spans import EvaluationSpans, JudgeSpans
 from spanscore.outputs.sinks import CompositeSink
 from spanscore.protocols import Sink
 from spanscore.testing import MemorySink, SinkContract
 
 MADE: dict[type, Callable[[Memory], Sink]] = {
-    CompositeSink: lambda memory: CompositeSink([Events(memory.providers), EvaluationSpans(memory.providers)]),
+    CompositeSink: lambda memory: CompositeSink(
+        [EvaluationEvents(memory.providers), EvaluationSpans(memory.providers)]
+    ),
     EvaluationSpans: lambda memory: EvaluationSpans(memory.providers),
-    Events: lambda memory: Events(memory.providers),
+    EvaluationEvents: lambda memory: EvaluationEvents(memory.providers),
     Instruments: lambda memory: Instruments(telemetry_of(memory)),
     JudgeSpans: lambda memory: JudgeSpans(memory.providers),
 }

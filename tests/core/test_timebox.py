@@ -9,7 +9,7 @@ import pytest
 from spanscore.core import loop
 from spanscore.core.context import is_judging
 from spanscore.core.score import Outcome
-from spanscore.core.timebox import Hung, Timebox
+from spanscore.core.timebox import HookTimeout, Timebox
 
 LONG_S = 60.0
 
@@ -48,7 +48,7 @@ def test_work_gives_back_what_it_makes_or_raises(run):
 @WAYS
 def test_a_hook_that_hangs_is_left_behind(run):
     box = Timebox(0.05)
-    with a_hook_that_hangs(box) as (hook, _), pytest.raises(Hung) as caught:
+    with a_hook_that_hangs(box) as (hook, _), pytest.raises(HookTimeout) as caught:
         run(box, lambda: hook(True))
 
     assert (caught.value.outcome, caught.value.reason) == (
@@ -69,9 +69,9 @@ def test_a_caller_that_waits_does_so_once_for_a_call_that_hangs():
     box = Timebox(0.05)
     begun = []
     with a_hook_that_hangs(box) as (hook, go_on):
-        with pytest.raises(Hung):
+        with pytest.raises(HookTimeout):
             box.run(lambda: hook(True))
-        with pytest.raises(Hung):
+        with pytest.raises(HookTimeout):
             box.run(lambda: begun.append(hook(False)))
         assert begun == []
 
@@ -88,8 +88,8 @@ def test_a_hook_of_which_many_calls_hang_is_not_called_until_one_returns():
         async def four():
             return await asyncio.gather(*[box.done(lambda: hook(True)) for _ in range(4)], return_exceptions=True)
 
-        assert [type(one) for one in loop.run(four())] == [Hung] * 4
-        with pytest.raises(Hung):
+        assert [type(one) for one in loop.run(four())] == [HookTimeout] * 4
+        with pytest.raises(HookTimeout):
             awaited(box, lambda: hook(False))
         go_on.set()
         while hook.hung:
@@ -106,10 +106,10 @@ def test_what_was_left_behind_does_no_more_work():
             hook(True)
             done.set()
 
-        with pytest.raises(Hung):
+        with pytest.raises(HookTimeout):
             box.run(work)
         go_on.set()
-        assert isinstance(box._stuck[0].exception(10), Hung)
+        assert isinstance(box._stuck[0].exception(10), HookTimeout)
 
     assert not done.is_set()
 

@@ -36,7 +36,7 @@ from spanscore.config.reading import read_settings
 from spanscore.config.tree import Configuration
 from spanscore.core.score import Outcome
 from spanscore.metrics.catalog.registry import built_ins
-from spanscore.outputs.score_events import Events
+from spanscore.outputs.score_events import EvaluationEvents
 from spanscore.outputs.score_spans import EvaluationSpans
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ def test_what_is_on_spans_is_told_with_its_type() -> None:
     assert [f"{name}: {value!r}" for name, value in held if WIRE_TYPES[type(value)] not in _type_of(name)] == []
 
 
-@pytest.mark.parametrize(("place", "sink"), [("evaluation span", EvaluationSpans), ("event", Events)])
+@pytest.mark.parametrize(("place", "sink"), [("evaluation span", EvaluationSpans), ("event", EvaluationEvents)])
 def test_the_place_of_each_attribute_of_a_score_is_told(place: str, sink: Any) -> None:
     memory, agent = Memory(), {semconv.AGENT_NAME: "a", semconv.CONVERSATION_ID: "c", semconv.PROMPT_VERSION: "2"}
     agent[semconv.REQUEST_MODEL] = "m"

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from spanscore.durable.rows import Put, RowKey, SpoolRow
+from spanscore.durable.rows import PutResult, RowKey, SpoolRow
 from spanscore.durable.spool import SpoolFile
 
 
@@ -21,12 +21,12 @@ class Asked:
     def __init__(self, path: Path, **options: Any) -> None:
         self.file = SpoolFile(path, **options)
 
-    def put(self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = "") -> Put:
+    def put(self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = "") -> PutResult:
         return self.put_told(number, body, own=own, metrics=metrics)[0]
 
     def put_told(
         self, number: int, body: bytes = b"body", *, own: bool = False, metrics: str = ""
-    ) -> tuple[Put, str | None]:
+    ) -> tuple[PutResult, str | None]:
         return _told(lambda told: self.file.put(key(number), body, lambda *said: told(said), own=own, metrics=metrics))
 
     def take(self, most: int = 100, kind: str = "job", *, ended_only: bool = False) -> list[SpoolRow]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.durable.asked import Asked, key
 
-from spanscore.durable.rows import Put, SpoolRow
+from spanscore.durable.rows import PutResult, SpoolRow
 from spanscore.durable.spool import inspected
 
 __all__ = ["Crashes", "crashed"]
@@ -117,8 +117,8 @@ class _Life:
     def is_over(self) -> bool:
         return inspected(self._path).state.depth == 0
 
-    def _kept(self, number: int, own: bool, put: Put, _: str | None) -> None:
-        if put is Put.KEPT:
+    def _kept(self, number: int, own: bool, put: PutResult, _: str | None) -> None:
+        if put is PutResult.KEPT:
             self._say("kept", number)
             if own:
                 self._mine.append(SpoolRow(key(number), _BODY, None, 0, 0))

@@ -17,7 +17,7 @@ from tests.durable.disks import run_on_small_disk
 
 from spanscore.core.files import check_disk, disk_kind
 from spanscore.durable import spool as spool_file
-from spanscore.durable.rows import Put
+from spanscore.durable.rows import PutResult
 from spanscore.durable.spool import SpoolFile
 from spanscore.errors import ConfigurationError
 
@@ -86,10 +86,10 @@ def test_a_spent_quota_is_told_and_nothing_is_lost(path):
         told = [one.put_told(number, b"x" * 6_000) for number in range(1, 100)]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    refused = [said for said in told if said[0] is not Put.KEPT]
+    refused = [said for said in told if said[0] is not PutResult.KEPT]
     one.file.close(10)
 
-    assert set(refused) == {(Put.FAILED, "spool: disk error")}
+    assert set(refused) == {(PutResult.FAILED, "spool: disk error")}
     assert len(Asked(path).taken()) == 100 - len(refused)
 
 
@@ -97,14 +97,14 @@ def test_what_is_put_waits_for_a_lock(spool, path):
     one = spool()
     with sqlite3.connect(path) as holding:
         holding.execute("BEGIN IMMEDIATE")
-        answers: list[Put] = []
+        answers: list[PutResult] = []
         one.file.put(key(1), b"body", lambda put, _: answers.append(put), own=False)
         room = one.file.room(1)
         holding.execute("COMMIT")
 
     assert room is None
     assert one.taken() == [1]
-    assert answers == [Put.KEPT]
+    assert answers == [PutResult.KEPT]
 
 
 def test_a_lock_that_lasts_is_told_and_forgotten_when_it_ends(spool, path):
@@ -118,10 +118,10 @@ def test_a_lock_that_lasts_is_told_and_forgotten_when_it_ends(spool, path):
     holding.close()
     wait_until(lambda: one.file.room(1) is None)
 
-    assert told == (Put.FAILED, "spool: locked")
+    assert told == (PutResult.FAILED, "spool: locked")
     assert line == f"the spool {path}: another program holds its lock: end it, or wait; it is tried again"
     assert kept is True
-    assert (one.put(2), one.file.state().fault) == (Put.KEPT, None)
+    assert (one.put(2), one.file.state().fault) == (PutResult.KEPT, None)
 
 
 def test_what_is_done_while_it_is_locked_is_deleted_later(spool, path):
@@ -151,7 +151,7 @@ def test_a_damaged_file_is_moved_aside_and_a_new_one_begun(spool, path, caplog, 
     (aside,) = path.parent.glob("spool.db.damaged-*")
     line = f"the spool {path} was damaged: it is now {aside.name}, and a new one was begun"
     assert aside.read_bytes() == damaged
-    assert one.put(1) is Put.KEPT
+    assert one.put(1) is PutResult.KEPT
     assert one.file.state().fault == line
     assert [record.getMessage() for record in caplog.records] == [f"spanscore: {line}"]
 
@@ -167,7 +167,7 @@ def test_damage_that_is_met_later_is_treated_likewise_and_costs_no_score(spool, 
     wait_until(lambda: one.take() == [] and one.file.room(1) is None)
 
     assert one.keep(0) is True
-    assert one.put(1_000) is Put.KEPT
+    assert one.put(1_000) is PutResult.KEPT
     assert "was damaged" in one.file.state().fault
 
 
@@ -177,8 +177,8 @@ def test_a_file_that_is_removed_while_it_is_open_is_made_again(spool, path):
     for file in path.parent.iterdir():
         file.unlink()
 
-    assert one.put_told(2) == (Put.FAILED, "spool: replaced")
-    assert one.put(3) is Put.KEPT
+    assert one.put_told(2) == (PutResult.FAILED, "spool: replaced")
+    assert one.put(3) is PutResult.KEPT
     assert one.keep(1) is True
     assert spool().taken() == [3]
 
@@ -263,17 +263,17 @@ def test_who_is_told_and_fails_keeps_nobody_else_from_being_told(spool):
     one = spool()
     one.file.put(key(1), b"body", lambda *_: 1 // 0, own=False)
 
-    assert one.put(2) is Put.KEPT
+    assert one.put(2) is PutResult.KEPT
 
 
 def test_no_more_is_kept_than_is_allowed(spool):
     one = spool(max_bytes=200_000)
     told = {one.put_told(number, b"x" * 6_000, own=True) for number in range(50)}
 
-    assert told == {(Put.KEPT, None), (Put.FULL, "spool: max_bytes")}
+    assert told == {(PutResult.KEPT, None), (PutResult.FULL, "spool: max_bytes")}
     assert one.file.room(200_000) == "spool: max_bytes"
     one.done(*range(50))
-    assert one.put(100, b"x" * 6_000) is Put.KEPT
+    assert one.put(100, b"x" * 6_000) is PutResult.KEPT
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -283,7 +283,7 @@ def test_a_forked_child_holds_nothing_of_its_parents(spool, path):
 
     child = os.fork()
     if not child:
-        kept = one.keep(1) is False and one.put(2, own=True) is Put.KEPT
+        kept = one.keep(1) is False and one.put(2, own=True) is PutResult.KEPT
         os._exit(0 if kept else 1)
     _, status = os.waitpid(child, 0)
 

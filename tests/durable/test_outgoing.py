@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spanscore.core.span import UnitKey
-from spanscore.durable.carriers import Outgoing, WaitingCopy
+from spanscore.durable.carriers import RetryQueue, WaitingCopy
 from spanscore.durable.rows import UnitCopy
 from spanscore.outputs.otlp_client import BackendAnswer
 
@@ -21,7 +21,7 @@ class Way:
     def __init__(self, copies: int) -> None:
         self.now_s = 0.0
         self.told: dict[int, str | None] = {}
-        self.outgoing = Outgoing(dice=lambda: 1.0)
+        self.outgoing = RetryQueue(dice=lambda: 1.0)
         for number in range(copies):
             told: Any = lambda reason, number=number: self.told.update({number: reason})  # noqa: E731
             self.outgoing.put(WaitingCopy(UnitCopy(UnitKey(1, number + 1), 0, b"x"), told))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.durable.asked import key
 
-from spanscore.durable.rows import Put, RowKey
+from spanscore.durable.rows import PutResult, RowKey
 
 
 def test_what_was_put_is_taken_in_its_order_by_one(spool):
     one, other = spool(), spool()
 
-    assert [one.put(number) for number in (3, 1, 2)] == [Put.KEPT] * 3
+    assert [one.put(number) for number in (3, 1, 2)] == [PutResult.KEPT] * 3
 
     assert one.taken(2) == [3, 1]
     assert other.taken() == [2]
@@ -28,7 +28,7 @@ def test_a_row_comes_out_as_it_was_put(spool):
 def test_a_key_is_kept_once(spool):
     one = spool()
 
-    assert [one.put(1), one.put(1)] == [Put.KEPT, Put.KNOWN]
+    assert [one.put(1), one.put(1)] == [PutResult.KEPT, PutResult.KNOWN]
     assert one.taken() == [1]
 
 
@@ -80,5 +80,5 @@ def test_after_its_end_a_spool_says_that_it_is_closed(spool):
     one = spool()
     one.file.close(10)
 
-    assert one.put_told(1) == (Put.FAILED, "spool: closed")
+    assert one.put_told(1) == (PutResult.FAILED, "spool: closed")
     assert one.file.room(1) == "spool: closed"

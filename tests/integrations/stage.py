@@ -47,7 +47,7 @@ from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.records import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
-from spanscore.outputs.aggregates import Point
+from spanscore.outputs.aggregates import GaugeReading
 from spanscore.testing import ScriptedJudge
 
 INTEGRATIONS = Path(__file__).parents[2] / "integrations"
@@ -69,7 +69,7 @@ OF_A_WORKER = {
 }
 """What a worker with a spool and a topic would tell beside the lag: there is neither on the stage."""
 LAG = {
-    partition: Point(((semconv.PARTITION, partition),), {semconv.WORKER_LAG: 40, semconv.WORKER_TIME_LAG: 3.5})
+    partition: GaugeReading(((semconv.PARTITION, partition),), {semconv.WORKER_LAG: 40, semconv.WORKER_TIME_LAG: 3.5})
     for partition in "01"
 }
 _HARMLESS = 'sum(spanscore_quality_count{gen_ai_evaluation_name="harmless"})'

@@ -18,7 +18,7 @@ from tests.servers.server import free_port, poll
 
 from spanscore import semconv
 from spanscore.outputs.providers import Providers
-from spanscore.outputs.score_events import Events
+from spanscore.outputs.score_events import EvaluationEvents
 
 pytestmark = pytest.mark.server
 
@@ -44,7 +44,7 @@ def test_the_event_of_a_score_has_every_field(collector: ModuleType, tmp_path: P
     with collector.running(tmp_path, config):
         loggers = LoggerProvider(shutdown_on_exit=False)
         loggers.add_log_record_processor(SimpleLogRecordProcessor(OTLPLogExporter(f"http://127.0.0.1:{http}/v1/logs")))
-        Events(Providers(logger_provider=loggers), content=True).emit(unit(**of_unit), [judged, failed()])
+        EvaluationEvents(Providers(logger_provider=loggers), content=True).emit(unit(**of_unit), [judged, failed()])
         loggers.shutdown()
         records: list[Any] = poll(lambda: _records(written), deadline_s=20, what="two log records in the file")
 

@@ -13,9 +13,9 @@ from langchain_openai import ChatOpenAI
 from spanscore.config.judging import Budget
 from spanscore.core.sample import SingleTurnSample
 from spanscore.judges import judge
-from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.records import recorded_calls
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.score_context import ScoreContext, asked_by
 from spanscore.metrics import AspectCritic
 from spanscore.protocols import Judge
 
@@ -30,8 +30,8 @@ def asked_of(server: FaultyOpenAI) -> Judge:
 
 async def counted(asked: Judge, times: int) -> tuple[float, float]:
     """Score so many times; what the calls say it cost, and what the purse does."""
-    metric, purse = AspectCritic(asked, name="polite", definition="Is it polite?"), Purse([USD])
-    with recorded_calls() as calls, asked_by(Asker("polite", purse=purse)):
+    metric, purse = AspectCritic(asked, name="polite", definition="Is it polite?"), BudgetLedger([USD])
+    with recorded_calls() as calls, asked_by(ScoreContext("polite", purse=purse)):
         for _ in range(times):
             await metric._scored(SAMPLE)  # on this loop: the one who asks is known here
     return sum(call.cost_usd or 0.0 for call in calls), purse.spent(USD)

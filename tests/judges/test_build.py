@@ -11,18 +11,25 @@ from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
 
 from spanscore.config.judging import OF_SCORER, JudgeSettings
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.judges import Cached, Gated, LangChainJudge, LexicalJudge, Priced, Timed, judge, shared_judge
+from spanscore.judges import Cached, LangChainJudge, LexicalJudge, Priced, RateLimited, Timed, judge, shared_judge
 from spanscore.judges.effects.cost import Budgeted
-from spanscore.judges.effects.limited import Gathered
+from spanscore.judges.effects.limited import BatchedVotes
 from spanscore.judges.effects.middleware import layers
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
     made = judge(PlainModel(), max_concurrency=4, timeout=5.0, max_attempts=2, queue_timeout=60.0)
 
-    assert [type(layer) for layer in layers(made)] == [Cached, Gathered, Budgeted, Gated, Priced, LangChainJudge]
+    assert [type(layer) for layer in layers(made)] == [
+        Cached,
+        BatchedVotes,
+        Budgeted,
+        RateLimited,
+        Priced,
+        LangChainJudge,
+    ]
     *_, gated, _, _ = layers(made)
-    assert isinstance(gated, Gated)
+    assert isinstance(gated, RateLimited)
     assert (gated.max_attempts, gated.gate.ceiling, gated.timeout, gated.queue_timeout) == (2, 4, 5.0, 60.0)
     assert made.model == "plain-1"
 

@@ -19,11 +19,11 @@ from spanscore.core.context import is_judging
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainEmbedder, LangChainJudge, LexicalEmbedder, embedder
-from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.middleware import account_of
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.records import recorded_calls
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.score_context import ScoreContext, asked_by
 from spanscore.metrics import ResponseRelevancy
 from spanscore.testing import ScriptedEmbeddings
 
@@ -61,7 +61,7 @@ async def test_langchain_embeddings_are_asked_once_for_all_texts_and_unseen() ->
 
 async def test_while_a_question_for_vectors_waits_the_clock_of_its_score_stands_still() -> None:
     free, changed = Event(), asyncio.Event()
-    score = Asker(metric="m", on_change=changed.set)
+    score = ScoreContext(metric="m", on_change=changed.set)
 
     class Slow(Fake):
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -125,9 +125,9 @@ async def test_requests_that_were_answered_before_one_that_was_refused_are_calls
 
 
 async def test_each_of_several_requests_for_vectors_is_paid_from_a_budget() -> None:
-    purse = Purse([Budget(calls=10, per="1h")])
+    purse = BudgetLedger([Budget(calls=10, per="1h")])
 
-    with Wire(lambda asked: asked.send(200, embedded(asked.body))) as wire, asked_by(Asker("m", purse=purse)):
+    with Wire(lambda asked: asked.send(200, embedded(asked.body))) as wire, asked_by(ScoreContext("m", purse=purse)):
         await embedder(openai_embeddings(wire, chunk_size=1)).embed(["one", "two", "three"])
 
     assert purse.spent(purse.budgets[0]) == 3

@@ -17,7 +17,7 @@ from tests.servers.server import free_port, poll
 
 from spanscore.config.reading import read_settings
 from spanscore.errors import SourceUnavailable
-from spanscore.service.confluent_kafka_member import GroupMember, Hearing
+from spanscore.service.confluent_kafka_member import GroupCallbacks, GroupMember
 from spanscore.service.kafka_topic import CommitNote
 
 pytestmark = pytest.mark.server
@@ -99,7 +99,9 @@ def test_a_commit_that_no_broker_answers_holds_up_nobody(kafka: Kafka, topic: st
     """The client keeps it until there is one, which may be hours; who polls must go on, or nobody is told of it."""
     settings = read_settings(configured(tmp_path, kafka, topic)).settings
     begun, answers = dict[int, Any](), list[Any]()
-    told = Hearing(begun.update, lambda _: None, lambda _: None, lambda _: None, lambda *told: answers.append(told))
+    told = GroupCallbacks(
+        begun.update, lambda _: None, lambda _: None, lambda _: None, lambda *told: answers.append(told)
+    )
     member = GroupMember(settings.kafka, told)
     member.join(10)
     poll(lambda: [*member.messages()] or len(begun) == 2, deadline_s=30, what="both partitions")

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanscore.core.job import Counted
+from spanscore.core.job import UnitCounts
 from spanscore.core.score import Outcome
 from spanscore.outputs.instruments import Telemetry
 from spanscore.outputs.providers import Providers
@@ -70,11 +70,11 @@ class FixedCounts:
     def __init__(self, **eligible: int) -> None:
         self._eligible = eligible
 
-    def count_units(self) -> Counted:
+    def count_units(self) -> UnitCounts:
         ended: dict[tuple[str, Outcome, str | None], int] = {
             (name, Outcome.SCORED, None): count for name, count in self._eligible.items()
         }
-        return Counted(dict(self._eligible), ended, dict.fromkeys(self._eligible, 0), {})
+        return UnitCounts(dict(self._eligible), ended, dict.fromkeys(self._eligible, 0), {})
 
 
 def telemetry_of(memory: Memory, **options: Any) -> Telemetry:

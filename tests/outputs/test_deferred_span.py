@@ -22,7 +22,7 @@ from opentelemetry.trace import (
 )  # fmt: skip
 from tests.live import QUESTION, a_line, a_trace, rag
 
-from spanscore.outputs.exporters import OwnParts
+from spanscore.outputs.exporters import BuiltProviders
 from spanscore.outputs.spans import DeferredSpan, PresetSpanFactory, Watchers
 
 CALLER = SpanContext(0xABC, 0xDEF, True, TraceFlags(0x03), TraceState.from_header(["ot=th:8", "shop=1"]))
@@ -186,7 +186,7 @@ def test_the_sdks_own_processors_look_at_ended_spans_only(watched, processors):
 
 
 def test_our_own_exporter_looks_at_ended_spans_only():
-    provider = OwnParts("shop").provider("traces")
+    provider = BuiltProviders("shop").provider("traces")
 
     assert not Watchers(provider.get_tracer("scope"))
     provider.shutdown()

@@ -9,7 +9,7 @@ from tests.outputs.builders import END_NS, SPAN_ID, TRACE_ID, failed, score, und
 from tests.outputs.memory import Memory
 
 from spanscore import semconv
-from spanscore.outputs.score_events import Events
+from spanscore.outputs.score_events import EvaluationEvents
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def only(memory: Memory) -> Any:
 
 
 def test_it_is_the_conventions_event_in_the_scored_spans_context(memory: Memory) -> None:
-    Events(memory.providers).emit(unit(**{semconv.RESPONSE_ID: "r1"}), [score(explanation="quote")])
+    EvaluationEvents(memory.providers).emit(unit(**{semconv.RESPONSE_ID: "r1"}), [score(explanation="quote")])
 
     event = only(memory)
     assert event.event_name == "gen_ai.evaluation.result"
@@ -48,7 +48,7 @@ def test_it_is_the_conventions_event_in_the_scored_spans_context(memory: Memory)
 
 def test_two_versions_of_a_prompt_are_told_apart_and_an_agent_is_the_target(memory: Memory) -> None:
     judged = [score(evaluator_version=f"{version}/judge/1", judge_model="judge", source="shadow") for version in "12"]
-    Events(memory.providers).emit(unit(**{semconv.AGENT_NAME: "helper"}), judged)
+    EvaluationEvents(memory.providers).emit(unit(**{semconv.AGENT_NAME: "helper"}), judged)
 
     assert [event.attributes["spanscore.evaluator.version"] for event in memory.events] == ["1/judge/1", "2/judge/1"]
     kept = (
@@ -62,20 +62,20 @@ def test_two_versions_of_a_prompt_are_told_apart_and_an_agent_is_the_target(memo
 
 def test_its_time_is_the_end_of_the_judged_span_and_it_is_observed_now(memory: Memory) -> None:
     before = time_ns()
-    Events(memory.providers).emit(unit(), [score()])
+    EvaluationEvents(memory.providers).emit(unit(), [score()])
 
     event = only(memory)
     assert (event.timestamp, event.observed_timestamp >= before) == (END_NS, True)
 
 
 def test_an_unsampled_unit_has_its_event_with_the_flags_of_its_trace(memory: Memory) -> None:
-    Events(memory.providers).emit(unit(flags=0), [score()])
+    EvaluationEvents(memory.providers).emit(unit(flags=0), [score()])
 
     assert int(only(memory).trace_flags) == 0
 
 
 def test_a_failed_evaluation_warns_and_has_no_value(memory: Memory) -> None:
-    Events(memory.providers).emit(unit(), [failed()])
+    EvaluationEvents(memory.providers).emit(unit(), [failed()])
 
     event = only(memory)
     assert event.severity_number is SeverityNumber.WARN
@@ -84,7 +84,7 @@ def test_a_failed_evaluation_warns_and_has_no_value(memory: Memory) -> None:
 
 
 def test_an_undefined_score_says_so_and_does_not_warn(memory: Memory) -> None:
-    Events(memory.providers).emit(unit(), [undefined()])
+    EvaluationEvents(memory.providers).emit(unit(), [undefined()])
 
     event = only(memory)
     assert event.severity_number is SeverityNumber.INFO
@@ -92,7 +92,7 @@ def test_an_undefined_score_says_so_and_does_not_warn(memory: Memory) -> None:
 
 
 def test_explanations_leave_only_where_content_is_on(memory: Memory) -> None:
-    Events(memory.providers, content=True).emit(unit(), [score(explanation="quote")])
+    EvaluationEvents(memory.providers, content=True).emit(unit(), [score(explanation="quote")])
 
     assert only(memory).attributes["gen_ai.evaluation.explanation"] == "quote"
 
@@ -118,7 +118,7 @@ class Unheard(Listening):
 def test_no_event_is_made_that_nobody_takes() -> None:
     unheard, early = Unheard(), Listening()
     for one in (unheard, early):
-        Events(one).emit(unit(), [score(), failed()])  # type: ignore[arg-type]
+        EvaluationEvents(one).emit(unit(), [score(), failed()])  # type: ignore[arg-type]
 
     assert unheard.emitted == []
     assert [event["event_name"] for event in early.emitted] == [semconv.EVALUATION_EVENT] * 2

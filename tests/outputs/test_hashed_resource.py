@@ -9,7 +9,7 @@ from tests.outputs.builders import score, unit
 from tests.outputs.memory import Memory
 
 from spanscore.core.codecs.sdk import HashedResource
-from spanscore.outputs.exporters import OwnParts
+from spanscore.outputs.exporters import BuiltProviders
 from spanscore.outputs.score_spans import EvaluationSpans
 
 ATTRIBUTES = {"service.name": "shop", "ports": (80, 443)}
@@ -45,7 +45,7 @@ def test_evaluation_spans_of_another_application_have_one() -> None:
 
 
 def test_what_our_own_providers_send_has_one_whatever_the_sdk_says_of_the_instance() -> None:
-    parts = OwnParts("shop")
+    parts = BuiltProviders("shop")
 
     assert type(parts.resource) is type(parts.provider("traces").resource) is HashedResource
     assert parts.resource.attributes["service.name"] == "shop"

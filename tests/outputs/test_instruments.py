@@ -17,12 +17,12 @@ from tests.outputs.builders import failed, score, undefined, unit
 from tests.outputs.memory import FixedCounts, Memory, telemetry_of
 
 from spanscore import semconv
-from spanscore.core.job import Counted, Decision
+from spanscore.core.job import Decision, UnitCounts
 from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage
 from spanscore.core.span import Session, Unit, UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.estimates import running_mean
-from spanscore.outputs.aggregates import Point
+from spanscore.outputs.aggregates import GaugeReading
 from spanscore.outputs.instrument_table import POINTS
 from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.ledger import Ledger
@@ -362,7 +362,7 @@ def test_handed_in_readings_are_exported_and_a_failing_one_is_left_out(
 class Busy(FixedCounts):
     """A unit enters, and another ends, whenever it is looked at."""
 
-    def count_units(self) -> Counted:
+    def count_units(self) -> UnitCounts:
         self._eligible["faithfulness"] += 1
         return super().count_units()
 
@@ -412,13 +412,13 @@ def test_of_a_closed_scorer_it_is_told_that_nothing_waits(memory: Memory) -> Non
     assert memory.values(semconv.PENDING) == {key(name="faithfulness"): 0}
 
 
-def account(model: str = "m", **values: float) -> Point:
+def account(model: str = "m", **values: float) -> GaugeReading:
     names = {
         "places": semconv.JUDGE_CONCURRENCY_LIMIT,
         "breaker": semconv.JUDGE_CIRCUIT_BREAKER_STATE,
         "retries": semconv.JUDGE_RETRIES,
     }
-    return Point(
+    return GaugeReading(
         ((semconv.PROVIDER_NAME, "openai"), (semconv.REQUEST_MODEL, model)),
         {names[name]: value for name, value in values.items()},
     )
@@ -443,7 +443,7 @@ def test_an_account_that_two_scorers_share_is_told_once_and_two_of_one_name_add_
 def test_the_lowest_factor_of_a_budget_stands_for_all(memory: Memory) -> None:
     window = ((semconv.BUDGET_UNIT, "usd"), (semconv.BUDGET_WINDOW, "1h"))
     for factor in (0.9, 0.4):
-        point = Point(window, {semconv.BUDGET_FACTOR: factor, semconv.BUDGET_SPENT: 1.5})
+        point = GaugeReading(window, {semconv.BUDGET_FACTOR: factor, semconv.BUDGET_SPENT: 1.5})
         telemetry_of(memory, points=lambda point=point: {id(point): point})
 
     assert memory.values("spanscore.judge.budget.factor") == {window: 0.4}
@@ -628,7 +628,7 @@ def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory:
         memory.providers.meter(),
         FixedCounts(faithfulness=1),
         every,
-        points=lambda: {"account": Point((), dict.fromkeys(POINTS, 1.0))},
+        points=lambda: {"account": GaugeReading((), dict.fromkeys(POINTS, 1.0))},
         waits=lambda listener: listener("openai", "m", 1.0),
     )
     broken = JudgeCall(step="a", input_tokens=1, cost_usd=0.1, error_type="timeout")

@@ -30,7 +30,7 @@ from spanscore.core import log
 from spanscore.core.score import score_id
 from spanscore.outputs.exporters import _condensed
 from spanscore.outputs.providers import ProviderRow, Providers
-from spanscore.outputs.score_events import Events, Instruments
+from spanscore.outputs.score_events import EvaluationEvents, Instruments
 from spanscore.outputs.score_spans import EvaluationSpans
 
 ROOT = Path(__file__).parents[2]
@@ -315,7 +315,7 @@ def test_the_service_is_that_of_the_environment_when_none_is_given(
 def test_scores_arrive_as_span_event_and_exemplar_of_the_scored_trace(own: Providers, receiver: OtlpReceiver) -> None:
     memory = Memory()
     memory.providers = own
-    for sink in (EvaluationSpans(own), Events(own), Instruments(telemetry_of(memory))):
+    for sink in (EvaluationSpans(own), EvaluationEvents(own), Instruments(telemetry_of(memory))):
         sink.emit(unit(), [score()])
 
     assert own.force_flush(DEADLINE_S)
@@ -382,7 +382,7 @@ def test_a_backend_without_metrics_and_logs_is_asked_once_and_said_once(
     receiver.answer(405, "metrics", "logs")  # Phoenix; others say 404, as below
     memory = Memory()
     memory.providers = own
-    telemetry, events = telemetry_of(memory), Events(own)
+    telemetry, events = telemetry_of(memory), EvaluationEvents(own)
 
     flushed = []
     for _ in range(3):
@@ -507,7 +507,7 @@ def test_points_and_events_that_are_rejected_are_counted(own: Providers, receive
     memory = Memory()
     memory.providers = own
     telemetry_of(memory).record(unit(), score())
-    Events(own).emit(unit(), [score()])
+    EvaluationEvents(own).emit(unit(), [score()])
 
     assert not own.force_flush(DEADLINE_S)
     assert "1 point not delivered" in rows(own)["metrics"].last
@@ -559,7 +559,7 @@ def test_a_grpc_backend_without_a_signal_is_asked_once(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
     providers = Providers()
-    Events(providers).emit(unit(), [score()])
+    EvaluationEvents(providers).emit(unit(), [score()])
 
     providers.force_flush(DEADLINE_S)
 

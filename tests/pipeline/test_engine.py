@@ -5,9 +5,9 @@ import asyncio
 from tests.pipeline.parts import Answers, Computes, Critic, a_sampled_unit
 from tests.pipeline.virtual_time import now_s, run
 
-from spanscore.pipeline.engine import Engine
+from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation
-from spanscore.pipeline.jobs import Pipeline
+from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.queues import MemoryQueue
 
 
@@ -20,7 +20,7 @@ class Posts(list):
 
 def an_engine(*metrics, posts, **more):
     evaluation = Evaluation({metric.name: metric for metric in metrics})
-    return Engine(MemoryQueue(), Pipeline([]), evaluation, post=posts.add, **more)
+    return ScoringEngine(MemoryQueue(), JobBuilder([]), evaluation, post=posts.add, **more)
 
 
 def posted(*metrics, units=1, for_s=100.0, **more):

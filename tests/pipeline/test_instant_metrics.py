@@ -13,9 +13,9 @@ from tests.pipeline.virtual_time import run
 from spanscore.core.context import is_judging
 from spanscore.core.job import Job, JobResult
 from spanscore.core.score import Outcome, Score
-from spanscore.pipeline.engine import Engine
+from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation
-from spanscore.pipeline.jobs import Pipeline
+from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.queues import MemoryQueue
 
 mark: ContextVar[str] = ContextVar("mark", default="nobody's")
@@ -78,7 +78,7 @@ def test_beside_one_that_waits_each_has_its_score() -> None:
 def test_jobs_that_are_over_at_once_leave_the_loop_its_turns() -> None:
     posted, turns, says = list[JobResult](), list[int](), Says()
     queue = MemoryQueue()
-    engine = Engine(queue, Pipeline(()), Evaluation({"says": says}), post=posted.append, workers=2)
+    engine = ScoringEngine(queue, JobBuilder(()), Evaluation({"says": says}), post=posted.append, workers=2)
 
     async def work() -> None:
         for _ in range(40):

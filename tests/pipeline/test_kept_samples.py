@@ -13,7 +13,7 @@ from spanscore.core.job import Decision
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
-from spanscore.pipeline.sizes import KeptSamples
+from spanscore.pipeline.sizes import SampleCache
 from spanscore.testing import make_span
 
 MOST = 2_000_000
@@ -49,14 +49,14 @@ def scores(number: int) -> list[Score]:
 @pytest.mark.parametrize("scored", [False, True], ids=["alone", "with scores"])
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 def test_at_its_bound_what_is_kept_holds_at_most_half_as_much_again(text: str, scored: bool) -> None:
-    kept = KeptSamples(lambda _: Decision(True, 0.5, 1 << 55), within_ns=1 << 60, max_bytes=MOST)
+    kept = SampleCache(lambda _: Decision(True, 0.5, 1 << 55), within_ns=1 << 60, max_bytes=MOST)
 
     held = held_by(kept, text, scored=scored)
 
     assert 0.3 * MOST < held <= 1.5 * MOST
 
 
-def held_by(kept: KeptSamples, text: str, *, scored: bool) -> int:
+def held_by(kept: SampleCache, text: str, *, scored: bool) -> int:
     """Keep units until the first one had to go; return what is held."""
     gc.collect()
     tracemalloc.start()
@@ -71,7 +71,7 @@ def held_by(kept: KeptSamples, text: str, *, scored: bool) -> int:
         tracemalloc.stop()
 
 
-def keep(kept: KeptSamples, number: int, text: str, *, scored: bool) -> UnitKey:
+def keep(kept: SampleCache, number: int, text: str, *, scored: bool) -> UnitKey:
     unit, samples = answered(number, text)
     kept.on_samples(unit.facts(), unit, samples)
     kept.scored(unit.key, scores(number) if scored else [])

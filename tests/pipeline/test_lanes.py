@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore.core.span import UnitKey
-from spanscore.pipeline.tracker import Lanes
+from spanscore.pipeline.tracker import AccountQuotas
 
 
 def key(n):
@@ -12,7 +12,7 @@ def key(n):
 
 
 def lanes(capacity=100, **more):
-    return Lanes({"slow": "a", "slow_too": "a", "well": "b", "other": "c"}, capacity=lambda: capacity, **more)
+    return AccountQuotas({"slow": "a", "slow_too": "a", "well": "b", "other": "c"}, capacity=lambda: capacity, **more)
 
 
 def fill(room, *metrics, first=0, units=1_000, size_bytes=1):
@@ -44,7 +44,7 @@ def test_two_lanes_that_hang_leave_something_for_a_third():
 
 
 def test_the_only_lane_has_the_whole_queue():
-    room = Lanes({"one": "a", "two": "a"}, capacity=lambda: 10)
+    room = AccountQuotas({"one": "a", "two": "a"}, capacity=lambda: 10)
 
     assert fill(room, "one", "two", units=10) == 10
 
@@ -88,7 +88,7 @@ def test_what_has_left_holds_nothing(units):
 
 @given(st.integers(1, 200), st.integers(1, 20), st.booleans())
 def test_what_waits_elsewhere_finds_room_where_it_is_told_that_there_is(capacity, size, alone):
-    room = Lanes({"one": "a", "two": "a" if alone else "b"}, capacity=lambda: capacity, max_bytes=2_000)
+    room = AccountQuotas({"one": "a", "two": "a" if alone else "b"}, capacity=lambda: capacity, max_bytes=2_000)
 
     for n in range(300):
         if room.room():
@@ -113,7 +113,7 @@ def test_it_is_as_full_as_its_fullest_lane():
 
 
 def test_the_only_lane_is_as_full_as_the_queue_in_units_or_four_times_as_full_as_in_bytes():
-    room = Lanes({"one": "a"}, capacity=lambda: 10, max_bytes=4_000)
+    room = AccountQuotas({"one": "a"}, capacity=lambda: 10, max_bytes=4_000)
 
     fill(room, "one", units=2)
     assert room.fill() == 0.2

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from spanscore.config.judging import Budget, Paid, Spent
+from spanscore.config.judging import Budget, MetricCost, Spent
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.pipeline.sampling import BudgetPacer, RateSampler, largest_factor
 
@@ -22,7 +22,7 @@ class Books:
     """Says what was spent; every unit that is taken costs a call at once."""
 
     now_s: float = MIDNIGHT
-    by_metric: dict[str, Paid] = field(default_factory=dict)
+    by_metric: dict[str, MetricCost] = field(default_factory=dict)
     by_window: dict[tuple[Budget, int], float] = field(default_factory=dict)
     refused: int = 0
 
@@ -32,15 +32,15 @@ class Books:
     def limit(self, budget: Budget) -> float:
         return budget.amount
 
-    def paid(self) -> Mapping[str, Paid]:
+    def paid(self) -> Mapping[str, MetricCost]:
         return self.by_metric
 
     def not_attempted(self) -> int:
         return self.refused
 
     def pay(self, metric: str, *budgets: Budget) -> None:
-        known = self.by_metric.get(metric, Paid())
-        self.by_metric[metric] = Paid(known.spent.plus(Spent(calls=1.0)))
+        known = self.by_metric.get(metric, MetricCost())
+        self.by_metric[metric] = MetricCost(known.spent.plus(Spent(calls=1.0)))
         for budget in budgets:
             window = budget, int(self.now_s // budget.window_s)
             self.by_window[window] = self.by_window.get(window, 0.0) + 1

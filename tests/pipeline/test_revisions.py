@@ -13,7 +13,7 @@ from spanscore.core.span import Unit
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import RateSampler
-from spanscore.pipeline.span_buffer import Pace, Revisions, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, Revisions, SpanBuffer
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
 
@@ -36,7 +36,7 @@ class Revised:
             queue=MemoryQueue(capacity=8),
             with_room=lambda names: names,
             handover=self._take,
-            hold=SpanBuffer(Pace(flushed), max_units=4),
+            hold=SpanBuffer(ExportPace(flushed), max_units=4),
             sink=MemorySink(),
         )
 

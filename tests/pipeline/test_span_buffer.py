@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 from spanscore.core.span import UnitKey
-from spanscore.pipeline.span_buffer import Pace, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
 
 S = 1_000_000_000
 
@@ -29,7 +29,7 @@ def at_once():
 
 
 def hold(**bounds):
-    return SpanBuffer(Pace(at_once), **bounds)
+    return SpanBuffer(ExportPace(at_once), **bounds)
 
 
 def test_children_wait_for_their_root_and_leave_before_it():
@@ -95,7 +95,7 @@ def test_what_leaves_waits_for_the_flush_after_each_batch():
         flushes.append(Future())
         return flushes[-1]
 
-    room = SpanBuffer(Pace(flush, batch=3))
+    room = SpanBuffer(ExportPace(flush, batch=3))
     for n in range(8):
         room.enqueue(Leaves(n, log), 1)
 

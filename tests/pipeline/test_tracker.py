@@ -18,9 +18,9 @@ from spanscore.pipeline import tracker
 from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.queues import MemoryQueue
-from spanscore.pipeline.sizes import Keeping
-from spanscore.pipeline.span_buffer import Pace, Parking, Revisions, SpanBuffer
-from spanscore.pipeline.tracker import Lanes, Units
+from spanscore.pipeline.sizes import SampleObservers
+from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, Revisions, SpanBuffer
+from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
 LANES = {"one": "a", "other": "b", "third": "b"}
@@ -53,8 +53,8 @@ class World:
         self.chance, self.now_ns, self.attach, self.gate_metrics = chance, 0, attach, frozenset(gate_metrics)
         self.roots, self.working, self.scored, self.undecided = {}, {}, [], set()
         self.sink, self.ledger, self.queue = MemorySink(), Ledger(LANES), MemoryQueue(capacity=8)
-        self.lanes = Lanes(LANES, capacity=lambda: 8)
-        self.hold = SpanBuffer(Pace(flushed), max_units=4)
+        self.lanes = AccountQuotas(LANES, capacity=lambda: 8)
+        self.hold = SpanBuffer(ExportPace(flushed), max_units=4)
         revisions = Revisions(
             [*LANES],
             sampler=self,
@@ -65,16 +65,16 @@ class World:
             hold=self.hold,
             sink=self.sink,
         )
-        self.units = Units(
+        self.units = UnitTracker(
             [*LANES],
             revisions=revisions,
-            keeping=Keeping(self.queue),
+            keeping=SampleObservers(self.queue),
             ledger=self.ledger,
             assembler=Assembler(),
             sampler=self,
             queue=self.queue,
             lanes=self.lanes,
-            parking=Parking(self.hold, attach=attach),
+            parking=HeldRoots(self.hold, attach=attach),
             sink=self.sink,
             handover=self.take,
             hand_rest=self.take_rest,

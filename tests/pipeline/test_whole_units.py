@@ -1,9 +1,9 @@
-"""WholeUnits: the last units stay with their spans, in bounded memory."""
+"""RecentUnitSpans: the last units stay with their spans, in bounded memory."""
 
 from __future__ import annotations
 
 from spanscore.core.span import SpanData, Unit, UnitKey
-from spanscore.pipeline.decisions import WholeUnits
+from spanscore.pipeline.decisions import RecentUnitSpans
 
 
 def make_unit(number: int) -> Unit:
@@ -12,7 +12,7 @@ def make_unit(number: int) -> Unit:
 
 
 def test_the_oldest_goes_first() -> None:
-    kept = WholeUnits()
+    kept = RecentUnitSpans()
     for number in range(1, 151):
         kept.keep(make_unit(number), 100)
 
@@ -20,7 +20,7 @@ def test_the_oldest_goes_first() -> None:
 
 
 def test_content_is_bounded_and_a_unit_above_the_bound_puts_none_out() -> None:
-    kept = WholeUnits()
+    kept = RecentUnitSpans()
     for number in range(1, 6):
         kept.keep(make_unit(number), 1_500_000)
     kept.keep(make_unit(6), 5_000_000)

@@ -12,12 +12,12 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanscore.capture.otlp.external_scores import ExternalScores
-from spanscore.capture.otlp.requests import DoorCounts
+from spanscore.capture.otlp.requests import EndpointCounts
 from spanscore.config.serving import ServeSettings
-from spanscore.core.codecs.otlp_request import Taken, WireSpan
+from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan
 from spanscore.core.threads import start_daemon
 from spanscore.service.listeners import Listeners
-from spanscore.service.otlp_endpoint import Door
+from spanscore.service.otlp_endpoint import ExportHandler
 
 ANYWHERE = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"}
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -28,7 +28,7 @@ class Taker:
     """Keeps the spans that it is given; full where it is told so."""
 
     def __init__(self, full_of: str | None = None) -> None:
-        self.counts = DoorCounts()
+        self.counts = EndpointCounts()
         self.external: ExternalScores | None = None
         self.spans: list[WireSpan] = []
         self.full_of = full_of
@@ -36,7 +36,7 @@ class Taker:
     def overloaded(self) -> str | None:
         return self.full_of
 
-    def take(self, taken: Taken, exit: Any = None) -> Sequence[WireSpan]:
+    def take(self, taken: ParsedRequest, exit: Any = None) -> Sequence[WireSpan]:
         self.spans += taken.spans
         return taken.spans
 
@@ -44,7 +44,7 @@ class Taker:
 class Running:
     """Listeners that run, and how to reach them."""
 
-    def __init__(self, taker: Taker, door: Door, listeners: Listeners) -> None:
+    def __init__(self, taker: Taker, door: ExportHandler, listeners: Listeners) -> None:
         self.taker, self.door, self._listeners = taker, door, listeners
         self._loop: asyncio.AbstractEventLoop | None = None
         self._up, self._stop = threading.Event(), asyncio.Event()
@@ -94,7 +94,7 @@ def listening(
     """Yield listeners that are up."""
     serve = ServeSettings.model_validate({**ANYWHERE, **settings})
     taker = taker or Taker()
-    door = Door(taker, inflated=serve.limits.inflated, onward=onward)
+    door = ExportHandler(taker, inflated=serve.limits.inflated, onward=onward)
     running = Running(taker, door, Listeners(door, serve, read_s=read_s))
     try:
         yield running

@@ -21,9 +21,9 @@ from tests.service.metrics import Answered
 
 from spanscore import OnlineScorer
 from spanscore.config import Units
-from spanscore.core.codecs.otlp_request import Taken
-from spanscore.service.otlp_endpoint import Door, ExportRequest
-from spanscore.service.requests import JSON, Answer
+from spanscore.core.codecs.otlp_request import ParsedRequest
+from spanscore.service.otlp_endpoint import ExportHandler, ExportRequest
+from spanscore.service.requests import JSON, ExportResponse
 
 DEFINED = {200, 400, 404, 413}
 ROOM = 64 * 2**20
@@ -37,7 +37,7 @@ EXPORTS = {
 class Forgetful(Taker):
     """Takes spans and keeps none."""
 
-    def take(self, taken: Taken, exit: object = None) -> list[object]:  # type: ignore[override]
+    def take(self, taken: ParsedRequest, exit: object = None) -> list[object]:  # type: ignore[override]
         return []
 
 
@@ -46,7 +46,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def is_read(answer: Answer) -> bool:
+def is_read(answer: ExportResponse) -> bool:
     """Whether a client can read it."""
     message = ExportTraceServiceResponse() if answer.status == 200 else Status()
     if answer.content_type == JSON:
@@ -60,7 +60,7 @@ def test_ten_thousand_bad_requests_have_one_defined_answer_each_and_leave_no_mem
     dice, statuses, before = random.Random(21), Counter[int](), 0
     with OnlineScorer([Answered()], tracer_provider=TracerProvider(shutdown_on_exit=False)) as scorer:
         taker = scorer._otlp_spans(Units(idle_timeout=0.0))
-        door = Door(taker, inflated=64_000_000)
+        door = ExportHandler(taker, inflated=64_000_000)
         for number in range(10_000):
             if number == 1_000:  # caches are filled, and the allocator has what it keeps
                 before = resident()

@@ -25,8 +25,8 @@ from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, l
 from spanscore.config.serving import ServeSettings
 from spanscore.core.threads import DaemonPool
 from spanscore.service.listeners import stop_s_of
-from spanscore.service.otlp_endpoint import GZIP, SMALL, TRACES, Door, ExportRequest, answered
-from spanscore.service.requests import Answer, NotCompressedError, accepted, gunzipped
+from spanscore.service.otlp_endpoint import GZIP, SMALL, TRACES, ExportHandler, ExportRequest, answered
+from spanscore.service.requests import ExportResponse, NotCompressedError, accepted, gunzipped
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
@@ -177,7 +177,7 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
         return b""
 
     monkeypatch.setattr("spanscore.service.otlp_endpoint.gunzipped", slow)
-    door = Door(Taker(), inflated=1_000)  # type: ignore[arg-type]
+    door = ExportHandler(Taker(), inflated=1_000)  # type: ignore[arg-type]
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(door.traces, bytes(100_000), encoding="gzip") for _ in range(8)]
         poll(lambda: len(most) >= 2, deadline_s=25, what="two bodies that are being inflated", every_s=0.02)
@@ -202,8 +202,8 @@ def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: py
 async def test_what_takes_long_is_read_on_a_thread(size: int, is_json: bool, encoding: str, on_loop: bool) -> None:
     read_on = list[int]()
 
-    class Watched(Door):
-        def answer(self, request: ExportRequest) -> Answer:
+    class Watched(ExportHandler):
+        def answer(self, request: ExportRequest) -> ExportResponse:
             read_on.append(get_ident())
             return accepted()
 

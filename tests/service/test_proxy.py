@@ -16,14 +16,14 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
-from spanscore.capture.otlp.claims import Sorting
-from spanscore.capture.otlp.requests import Exit, Looked
+from spanscore.capture.otlp.claims import RequestPartition
+from spanscore.capture.otlp.requests import ForwardTarget, RequestClaims
 from spanscore.config.serving import ForwardSettings
-from spanscore.core.codecs.otlp_request import Taken, WireSpan, from_json, taken_apart
+from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, from_json, taken_apart
 from spanscore.outputs.exporters import send_by_default_to
 from spanscore.service.otlp_endpoint import GZIP, ExportRequest
 from spanscore.service.proxy import Proxy
-from spanscore.service.requests import JSON, PROTOBUF, Answer
+from spanscore.service.requests import JSON, PROTOBUF, ExportResponse
 
 PARTLY = ExportTraceServiceResponse(
     partial_success=ExportTracePartialSuccess(rejected_spans=2, error_message="no")
@@ -35,14 +35,14 @@ class Keeper:
 
     def __init__(self, *names: str) -> None:
         self._names = [name.encode() for name in names]
-        self.kept: list[tuple[WireSpan, Exit]] = []
+        self.kept: list[tuple[WireSpan, ForwardTarget]] = []
         self.taken = 0
 
-    def look(self, taken: Taken, *, keep: bool) -> Looked:
+    def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
         kept = [span for span in taken.spans if keep and any(name in span.raw for name in self._names)]
-        return Looked(taken, Sorting(taken, lambda *_: True), kept)
+        return RequestClaims(taken, RequestPartition(taken, lambda *_: True), kept)
 
-    def take_in(self, looked: Looked, exit: Exit | None) -> None:
+    def take_in(self, looked: RequestClaims, exit: ForwardTarget | None) -> None:
         assert exit is not None
         self.taken += len(looked.taken.spans)
         self.kept += [(span, exit) for span in looked.kept]
@@ -70,7 +70,7 @@ def in_json(*names: str) -> bytes:
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
 
 
-def sent(proxy: Proxy, request: ExportRequest) -> Answer:
+def sent(proxy: Proxy, request: ExportRequest) -> ExportResponse:
     body = gzip.decompress(request.body) if request.encoding else request.body
     protobuf = from_json(body) if request.is_json else body
     return proxy.spans(request, protobuf, taken_apart(protobuf))
@@ -123,7 +123,7 @@ def test_a_kept_span_follows_with_its_scores_and_the_headers_of_its_request(back
 
     assert proxy.close(20)
     (arrived,) = backend.arrived
-    assert (answer, before) == (Answer(200, b""), [])
+    assert (answer, before) == (ExportResponse(200, b""), [])
     assert arrived.headers["x-tenant"] == "t"
     assert keeper.kept[0][0].raw in arrived.body
     assert b"spanscore.verdict" in arrived.body
@@ -153,7 +153,7 @@ def test_a_success_in_another_tongue_is_a_success(backend: RawBackend) -> None:
 
     answer = sent(proxy_to(backend.endpoint, Keeper()), ExportRequest("/v1/traces", spans_named("a")))
 
-    assert answer == Answer(200, b"", PROTOBUF)
+    assert answer == ExportResponse(200, b"", PROTOBUF)
 
 
 @pytest.mark.parametrize("kept", [(), ("kept",)])

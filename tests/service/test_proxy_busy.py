@@ -7,9 +7,9 @@ import grpc
 import pytest
 from tests.service.listening import Running, a_request, listening
 
-from spanscore.core.codecs.otlp_request import Taken
+from spanscore.core.codecs.otlp_request import ParsedRequest
 from spanscore.service.otlp_endpoint import ExportRequest
-from spanscore.service.requests import Answer, accepted
+from spanscore.service.requests import ExportResponse, accepted
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 THREADS = 32
@@ -26,7 +26,7 @@ class HangingBackend:
     def overloaded(self) -> None:
         return None
 
-    def spans(self, request: ExportRequest, body: bytes, taken: Taken) -> Answer:
+    def spans(self, request: ExportRequest, body: bytes, taken: ParsedRequest) -> ExportResponse:
         self.asked.release()
         self.released.wait()
         self.taken += 1

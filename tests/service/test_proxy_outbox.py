@@ -15,7 +15,7 @@ from spanscore.capture.otlp.requests import HeldWireSpan
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, request_of
 from spanscore.durable.outbox import BATCH, BATCH_BYTES, Outbox, OutboxCounts
 from spanscore.outputs.otlp_client import BackendAnswer
-from spanscore.service.proxy import Courier
+from spanscore.service.proxy import ProxySender
 from spanscore.service.requests import PROTOBUF
 
 ORIGIN = Origin(b"", b"", "app")
@@ -71,7 +71,7 @@ def make_span(name: str = "root", size: int = 0) -> WireSpan:
 
 def test_a_held_span_goes_on_with_its_attributes_behind_its_own_bytes() -> None:
     sent: list[bytes] = []
-    courier = Courier(lambda body, _: (sent.append(body), OK)[1], Outbox(max_bytes=1_000))
+    courier = ProxySender(lambda body, _: (sent.append(body), OK)[1], Outbox(max_bytes=1_000))
     span = make_span()
 
     class Departure:
@@ -237,7 +237,7 @@ def test_the_room_is_free_again_when_spans_have_left() -> None:
 
 def test_at_the_end_what_waits_is_sent_at_once() -> None:
     backend = Backend()
-    courier = Courier(backend.send, backend.outbox)
+    courier = ProxySender(backend.send, backend.outbox)
     courier.take(make_span("root"), None, {})
 
     whole = courier.close(20)
@@ -248,7 +248,7 @@ def test_at_the_end_what_waits_is_sent_at_once() -> None:
 
 def test_what_cannot_be_sent_before_the_end_is_lost_and_told() -> None:
     backend = Backend(DOWN)
-    courier = Courier(backend.send, backend.outbox)
+    courier = ProxySender(backend.send, backend.outbox)
     courier.take(make_span(), None, {})
 
     whole = courier.close(0)

@@ -32,7 +32,7 @@ from tests.service.test_serve import asked
 from spanscore import semconv
 from spanscore.capture.otlp.external_scores import ExternalScores
 from spanscore.core.job import ExternalCount
-from spanscore.service.requests import Answer, accepted, refusal
+from spanscore.service.requests import ExportResponse, accepted, refusal
 
 LOGS = "/v1/logs"
 EXPORT_LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
@@ -76,13 +76,13 @@ def heard(running: Running) -> dict[str, ExternalCount]:
 class Backend:
     """An ``Onward`` whose backend answers as it is told."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ExportResponse) -> None:
         self.answer = answer
         self.bodies: list[bytes] = []
 
     def overloaded(self) -> None: ...
 
-    def signal(self, request: Any) -> Answer:
+    def signal(self, request: Any) -> ExportResponse:
         self.bodies.append(request.body)
         return self.answer
 

@@ -11,7 +11,7 @@ from tests.servers.answering import answering
 from tests.stored.stores import StoreDouble, served
 
 from spanscore import ConfigurationError
-from spanscore.stored.trace_stores import JaegerStore, NotThere, StoreClient, TempoStore, Unanswered
+from spanscore.stored.trace_stores import JaegerStore, StoreClient, StoreNotFound, StoreUnavailable, TempoStore
 
 PATH = "/api/v3/services"
 
@@ -53,14 +53,14 @@ def test_it_may_say_so_by_a_date(asked: Asked) -> None:
 
 @pytest.mark.parametrize(("fault", "because"), [(500, "500"), ("half", "no whole answer"), ((429, 1), "429")])
 def test_after_three_it_is_given_up_and_says_why(asked: Asked, fault: object, because: str) -> None:
-    with pytest.raises(Unanswered, match=because):
+    with pytest.raises(StoreUnavailable, match=because):
         asked.services(fault, fault, fault)
 
     assert len(asked.store.asked) == 3
 
 
 def test_what_is_not_there_is_asked_for_once(asked: Asked) -> None:
-    with pytest.raises(NotThere, match="404"):
+    with pytest.raises(StoreNotFound, match="404"):
         asked.services(404)
 
     assert len(asked.store.asked) == 1
@@ -76,7 +76,7 @@ def test_nobody_there_is_told_after_three_tries() -> None:
         pass
     waited = list[float]()
 
-    with pytest.raises(Unanswered, match="refused"):
+    with pytest.raises(StoreUnavailable, match="refused"):
         StoreClient(url, sleep=waited.append).ask(PATH, {}, len)
 
     assert waited == [1.0, 2.0]

@@ -9,7 +9,7 @@ import pytest
 
 from spanscore.core.score import NOT_APPLICABLE, UNIT_INTERVAL, Outcome
 from spanscore.errors import ConfigurationError
-from spanscore.stored.dataset import Bad
+from spanscore.stored.dataset import BadRecord
 from spanscore.stored.evaluation_result import Result, Row
 from spanscore.stored.quality_gate import QualityBounds, checked
 
@@ -116,7 +116,7 @@ def test_a_case_counts_that_had_a_score_and_is_not_applicable_now():
 def test_a_bad_line_and_its_case_in_the_baseline_count_once():
     run_of_two = Result(
         rows=rows([1.0, 1.0]),
-        bad=[Bad(3, "no sample", "case-3"), Bad(4, "not valid JSON")],
+        bad=[BadRecord(3, "no sample", "case-3"), BadRecord(4, "not valid JSON")],
         scales={"grounded": UNIT_INTERVAL},
     )
 

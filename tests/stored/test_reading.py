@@ -13,7 +13,7 @@ import pytest
 
 from spanscore.core.sample import Sample, SingleTurnSample
 from spanscore.errors import ConfigurationError
-from spanscore.stored.dataset import Bad, read_samples
+from spanscore.stored.dataset import BadRecord, read_samples
 
 ONE, TWO = SingleTurnSample(user_input="1?", response="a"), SingleTurnSample(user_input="2?", response="b\nb")
 RECORDS = [{"question": "1?", "answer": "a"}, {"question": "2?", "answer": "b\nb"}]
@@ -47,7 +47,7 @@ def written(folder: Path, name: str, text: str) -> Path:
     return file
 
 
-def samples(source: str | Path) -> list[Sample | Bad]:
+def samples(source: str | Path) -> list[Sample | BadRecord]:
     return [read.sample for read in read_samples(source)]
 
 
@@ -110,14 +110,14 @@ def test_a_bad_line_is_named_and_passed_over(tmp_path: Path) -> None:
     found = samples(file)
 
     assert found[0] == ONE
-    assert [bad.line for bad in found[1:] if isinstance(bad, Bad)] == [3, 4, 5]
+    assert [bad.line for bad in found[1:] if isinstance(bad, BadRecord)] == [3, 4, 5]
     assert "SECRET" not in str(found)
 
 
 def test_a_csv_row_is_named_by_the_line_it_begins_on(tmp_path: Path) -> None:
     file = written(tmp_path, "a.csv", "question,contexts\n\"1\n?\",['C']\n2?,['C\n3?,['C']\n")
 
-    lines = [(read.line, isinstance(read.sample, Bad)) for read in read_samples(file)]
+    lines = [(read.line, isinstance(read.sample, BadRecord)) for read in read_samples(file)]
 
     assert lines == [(2, False), (4, True), (5, False)]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore import ConfigurationError
-from spanscore.stored.trace_stores import Unanswered, listed
+from spanscore.stored.trace_stores import StoreUnavailable, listed
 from spanscore.stored.traces import Unread
 
 A_DAY_S = 86_400.0
@@ -25,7 +25,7 @@ class Listing:
     def __call__(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
         self.asked += 1
         if self.asked in self._failing:
-            raise Unanswered("it answers 500")
+            raise StoreUnavailable("it answers 500")
         if limit > self._refuses:
             raise ConfigurationError(f"http://tempo:3200: limit {limit} exceeds the maximum")
         found = [str(time_s).encode() for time_s in self._times if start_s <= time_s < end_s]

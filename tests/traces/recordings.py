@@ -14,7 +14,7 @@ from spanscore.core.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.core.span import SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import split
 from spanscore.samples.genai import GenAIExtractor
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 Pair = tuple[SingleTurnSample | None, MultiTurnSample | None]
 RECORDED = Path(__file__).with_name("recorded")
@@ -46,7 +46,7 @@ class Recording:
         """Return the traces of the file as units, translated, in the order in which they began."""
         with self.path.open(encoding="utf-8") as lines:
             spans = sorted(read_spans(lines), key=attrgetter("trace_id", "start_ns"))
-        translator = Translator()
+        translator = SpanNormalizers()
         traces = groupby(spans, key=attrgetter("trace_id"))
         return [unit for _, trace in traces for unit in _units(translator, list(trace))]
 
@@ -68,7 +68,7 @@ class Recording:
         return [GenAIExtractor().extract(unit) for unit in self.units()]
 
 
-def _units(translator: Translator, spans: Sequence[SpanData]) -> list[Unit]:
+def _units(translator: SpanNormalizers, spans: Sequence[SpanData]) -> list[Unit]:
     """Return the units of a trace; a span that no translation claims has no attributes in them, as the processor has it."""
     translated = [translator.translate(span) for span in spans]
     read = [there or replace(span, attributes={}, events=()) for there, span in zip(translated, spans, strict=True)]

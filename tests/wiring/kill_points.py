@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from spanscore.durable.rows import Put, RowKey
+from spanscore.durable.rows import PutResult, RowKey
 from spanscore.durable.spool import SpoolFile
 from spanscore.durable.spool_table import SpoolTable
 from spanscore.durable.spool_writer import SpoolWriter
@@ -88,8 +88,8 @@ def _accepts(put: Any, journal: Journal) -> Any:
 
 def _puts(put: Any, journal: Journal) -> Any:
     def puts(file: SpoolFile, key: RowKey, body: bytes, told: Any, **how: Any) -> None:
-        def tell(became: Put, reason: str | None) -> None:
-            if became is Put.KEPT:
+        def tell(became: PutResult, reason: str | None) -> None:
+            if became is PutResult.KEPT:
                 journal.say("kept", named(key))
             told(became, reason)
 

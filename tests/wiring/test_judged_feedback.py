@@ -13,7 +13,7 @@ from spanscore.config import FeedbackSampling, Sampling
 from spanscore.core.job import Decision
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import SamplingContext
-from spanscore.pipeline.sizes import KeptSamples
+from spanscore.pipeline.sizes import SampleCache
 from spanscore.testing import make_span, make_unit
 
 KEPT = FeedbackSampling(rate=1.0)
@@ -173,7 +173,7 @@ class Clock:
         return self.now
 
 
-def keep(kept: KeptSamples, answer: str = ANSWER) -> SamplingContext:
+def keep(kept: SampleCache, answer: str = ANSWER) -> SamplingContext:
     unit = make_unit(make_span())
     kept.on_samples(unit.facts(), unit, Samples.of(SingleTurnSample(user_input="q", response=answer)))
     return unit.facts()
@@ -181,7 +181,7 @@ def keep(kept: KeptSamples, answer: str = ANSWER) -> SamplingContext:
 
 def test_a_sample_is_kept_for_its_time_and_is_what_it_was() -> None:
     clock = Clock()
-    kept = KeptSamples(lambda _: TAKEN, within_ns=10 * S, max_bytes=1_000_000, clock=clock)
+    kept = SampleCache(lambda _: TAKEN, within_ns=10 * S, max_bytes=1_000_000, clock=clock)
     first, second = keep(kept), keep(kept)
 
     clock.now = 10 * S - 1
@@ -194,7 +194,7 @@ def test_a_sample_is_kept_for_its_time_and_is_what_it_was() -> None:
 
 
 def test_the_oldest_makes_room() -> None:
-    kept = KeptSamples(lambda _: TAKEN, within_ns=10 * S, max_bytes=20_000, clock=Clock())
+    kept = SampleCache(lambda _: TAKEN, within_ns=10 * S, max_bytes=20_000, clock=Clock())
     units = [keep(kept, "a" * 3_000) for _ in range(10)]
 
     assert kept.bytes <= 20_000

@@ -16,7 +16,7 @@ from spanscore.cli._config_report import config_report
 from spanscore.config import Capture, Limits, Outputs, Units
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import SpanData, Unit
-from spanscore.outputs.score_events import Events
+from spanscore.outputs.score_events import EvaluationEvents
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.testing import MemorySink
 
@@ -214,6 +214,8 @@ def test_a_scorer_that_has_no_run_yet_has_loaded_no_sink() -> None:
     script = (
         "import sys; from spanscore import OnlineScorer, metric; OnlineScorer([metric(lambda sample: 1.0, name='m')])"
     )
-    loaded = f"assert {Events.__module__!r} not in sys.modules and 'opentelemetry.sdk._logs' not in sys.modules"
+    loaded = (
+        f"assert {EvaluationEvents.__module__!r} not in sys.modules and 'opentelemetry.sdk._logs' not in sys.modules"
+    )
 
     subprocess.run([sys.executable, "-c", f"{script}; {loaded}"], check=True)

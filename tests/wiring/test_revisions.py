@@ -109,10 +109,10 @@ def test_no_event_tells_of_it() -> None:
     from tests.outputs.builders import score, unit
     from tests.outputs.memory import Memory
 
-    from spanscore.outputs.score_events import Events
+    from spanscore.outputs.score_events import EvaluationEvents
 
     memory = Memory()
-    Events(memory.providers).emit(unit(), [score(revision=1)])
+    EvaluationEvents(memory.providers).emit(unit(), [score(revision=1)])
 
     assert not memory.events
 

@@ -22,7 +22,7 @@ from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, Finding
 from spanscore.pipeline.ledger import Ledger
 from spanscore.testing import MemorySink
-from spanscore.wiring.metrics import Pairs
+from spanscore.wiring.metrics import ShadowPairs
 
 GOOD = '{"reason": "", "verdict": 1}'
 
@@ -120,7 +120,7 @@ def test_status_compares_both_on_the_same_units() -> None:
 @pytest.mark.parametrize("own_first", [True, False])
 def test_what_a_fallback_judged_is_not_compared(own_first: bool) -> None:
     unit, ledger = Unit(UnitKey(1, 2), ()), Ledger(["faithfulness"])
-    pairs = Pairs(["faithfulness"], ledger)
+    pairs = ShadowPairs(["faithfulness"], ledger)
     ledger.enter(unit.key)
     settle = [
         lambda: pairs.settled(JobResult(unit, [make_score(1.0, source="fallback")])),

@@ -13,7 +13,7 @@ import pytest
 from tests.servers.server import poll
 from tests.wiring.kills import KILLED, kills
 
-from spanscore.core.codecs.job import Unreadable, scores_of
+from spanscore.core.codecs.job import UnreadableJob, scores_of
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no signals on this system"),
@@ -79,7 +79,7 @@ def rows(path):
 
 def ids(scores):
     read = () if scores is None else scores_of(scores)
-    assert not isinstance(read, Unreadable)
+    assert not isinstance(read, UnreadableJob)
     return [score.id for score in read]
 
 

@@ -12,7 +12,7 @@ from tests.live import QUESTION, Failing, Grounded, a_line, rag
 from spanscore import ConfigurationError, OnlineScorer, metric, semconv
 from spanscore.config import Monitoring, Rule, RuleCondition, Sampling
 from spanscore.core import log
-from spanscore.core.printable import Fitting
+from spanscore.core.printable import TextTable
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Scale
 from spanscore.judges import judge
@@ -154,7 +154,9 @@ def test_a_table_fits_any_width_and_breaks_no_word(columns):
     console = Console(width=columns, color_system=None)
 
     with console.capture() as capture:
-        console.print(Fitting(("metric", "judge", "mean (95 %)", "outcomes", "latest reason"), rows, title="spanscore"))
+        console.print(
+            TextTable(("metric", "judge", "mean (95 %)", "outcomes", "latest reason"), rows, title="spanscore")
+        )
     text = capture.get()
 
     assert max(len(line.rstrip()) for line in text.splitlines()) <= columns

@@ -19,7 +19,7 @@ from spanscore.core.codecs.messages import text_message
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.judges import FallingBack, judge
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.testing import ScriptedJudge, make_span
 
 GOOD, BAD = '{"reason": "kind", "verdict": 1}', '{"reason": "rude", "verdict": 0}'
@@ -262,7 +262,7 @@ def test_a_processor_in_the_applications_provider_makes_no_unit_of_them() -> Non
 def test_no_translation_reads_them_from_a_file_or_the_wire(scope: str) -> None:
     kind = {"openinference.span.kind": "LLM", semconv.INPUT_MESSAGES: [text_message("user", "Is it polite?")]}
 
-    assert Translator().translate(make_span(semconv.CHAT, scope=scope, attributes=kind)) is None
+    assert SpanNormalizers().translate(make_span(semconv.CHAT, scope=scope, attributes=kind)) is None
 
 
 def test_without_evaluation_spans_the_unit_itself_is_linked() -> None:

@@ -12,7 +12,7 @@ from spanscore.core.codecs.otlp_span import ContentRecord, Event
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.job import LogRecords
 from spanscore.core.span import NoContent, SpanData
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 __all__ = ["LogContent"]
 
@@ -70,7 +70,7 @@ class LogContent:
             while self._bytes > self._most_bytes:
                 self._no_room += self._forget()
 
-    def translated(self, span: SpanData, translator: Translator) -> SpanData | None:
+    def translated(self, span: SpanData, translator: SpanNormalizers) -> SpanData | None:
         """Return a span in GenAI names, read with the content that came of it."""
         if events := self.take((span.trace_id, span.span_id)):
             span = replace(span, events=(*span.events, *events))

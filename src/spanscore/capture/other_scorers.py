@@ -23,11 +23,11 @@ from spanscore.core.threads import reset_in_child
 if TYPE_CHECKING:
     from spanscore.capture.callback.capture import RunCapture
 
-__all__ = ["Identity", "borrow", "handlers", "processors", "recorded_by_others", "span_elsewhere"]
+__all__ = ["ScorerIdentity", "borrow", "handlers", "processors", "recorded_by_others", "span_elsewhere"]
 
 
 @dataclass(slots=True)
-class Identity:
+class ScorerIdentity:
     """What other scorers are to know of one.
 
     Attributes:
@@ -40,7 +40,7 @@ class Identity:
     versions: Mapping[str, str] = field(default_factory=dict)
     met: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def meet(self, other: Identity) -> frozenset[str]:
+    def meet(self, other: ScorerIdentity) -> frozenset[str]:
         """Note a run in common with another scorer, for both; return the metrics that both have, in the same version."""
         shared = frozenset(name for name, version in self.versions.items() if other.versions.get(name) == version)
         self.met[other.name] = other.met[self.name] = tuple(sorted(shared))
@@ -59,7 +59,7 @@ class Identity:
         ]
 
 
-class BesideOthers(Protocol):
+class SharedReceiver(Protocol):
     """A receiver of which a process may have several.
 
     Attributes:
@@ -67,20 +67,20 @@ class BesideOthers(Protocol):
         others: those of other scorers.
     """
 
-    identity: Identity
+    identity: ScorerIdentity
     others: tuple[ReferenceType[Any], ...]
 
 
-_One = TypeVar("_One", bound=BesideOthers)
+_One = TypeVar("_One", bound=SharedReceiver)
 
 
-class _Living(Generic[_One]):
+class _LiveReceivers(Generic[_One]):
     """The receivers of one kind that are alive in the process; each knows the others."""
 
     def __init__(self) -> None:
         self._living: list[ref[_One]] = []
         self.reset()
-        reset_in_child(self, _Living.reset)
+        reset_in_child(self, _LiveReceivers.reset)
 
     def reset(self) -> None:
         """Go on in a forked child."""
@@ -94,17 +94,17 @@ class _Living(Generic[_One]):
                 if (receiver := reference()) is not None:
                     receiver.others = tuple(other for other in self._living if other is not reference)
 
-    def of_others(self, identity: Identity) -> list[_One]:
+    def of_others(self, identity: ScorerIdentity) -> list[_One]:
         """Return those of other scorers."""
         living = [receiver for reference in self._living if (receiver := reference()) is not None]
         return [receiver for receiver in living if receiver.identity is not identity]
 
 
-handlers: _Living[RunCapture] = _Living()
-processors: _Living[BesideOthers] = _Living()
+handlers: _LiveReceivers[RunCapture] = _LiveReceivers()
+processors: _LiveReceivers[SharedReceiver] = _LiveReceivers()
 
 
-def recorded_by_others(identity: Identity) -> frozenset[str]:
+def recorded_by_others(identity: ScorerIdentity) -> frozenset[str]:
     """Return the metrics of a scorer that others have whose handlers record LangChain's runs."""
     at_work = [handler for handler in handlers.of_others(identity) if handler.is_at_work]
     return frozenset().union(*(identity.meet(handler.identity) for handler in at_work))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from spanscore.capture.submitted import WhenRead
+from spanscore.capture.submitted import ImmediateReceiver
 from spanscore.core.event_queue import EventQueue
 from spanscore.core.job import Decision, ReplayState
 from spanscore.core.score import Outcome
@@ -14,7 +14,7 @@ from spanscore.protocols import Metric, Receiver, Sampler, UnitListener
 __all__ = ["StoredUnits"]
 
 
-class StoredUnits(WhenRead):
+class StoredUnits(ImmediateReceiver):
     """Hands units on that nothing more will come of; their spans have left long ago.
 
     Args:

@@ -19,14 +19,14 @@ from spanscore.pipeline.sessions import SessionIds
 from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.protocols import PendingSpan, Receiver, RejectionCounter, UnitListener
 
-__all__ = ["SubmittedSamples", "WhenRead"]
+__all__ = ["ImmediateReceiver", "SubmittedSamples"]
 
 # --- when read ------------------------------------------------------------------------------------------------------
 
-# WhenRead: what receivers have in common that hand a unit on as soon as they read it.
+# ImmediateReceiver: what receivers have in common that hand a unit on as soon as they read it.
 
 
-class WhenRead:
+class ImmediateReceiver:
     """The mixin of a receiver in which nothing waits. What it lets in, and what it has not read, is its own matter."""
 
     _closed = False
@@ -71,7 +71,7 @@ class _Submission(NamedTuple):
     sampled: bool
 
 
-class SubmittedSamples(WhenRead):
+class SubmittedSamples(ImmediateReceiver):
     """The receiver of ``submit()``: a sample is a whole unit at once.
 
     Args:

@@ -20,7 +20,7 @@ from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import Compare
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp import stored_spans
-from spanscore.core.printable import Fitting, names_listed, printable
+from spanscore.core.printable import TextTable, names_listed, printable
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.estimates import Moments, mean
@@ -228,7 +228,7 @@ def _exit_code(comparisons: Iterable[ReleaseComparison]) -> int:
     return TOO_LITTLE if ReleaseVerdict.UNDECIDED in verdicts else 0
 
 
-def _table(comparisons: Sequence[ReleaseComparison]) -> Fitting:
+def _table(comparisons: Sequence[ReleaseComparison]) -> TextTable:
     first = comparisons[0]
     headers = (
         "metric",
@@ -250,7 +250,7 @@ def _table(comparisons: Sequence[ReleaseComparison]) -> Fitting:
         )
         for comparison in comparisons
     ]
-    return Fitting(headers, rows)
+    return TextTable(headers, rows)
 
 
 def _mean(of: Moments) -> str:

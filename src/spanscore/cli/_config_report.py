@@ -14,7 +14,7 @@ from typing import Any
 
 from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.cli._part_plans import (
-    StandIn,
+    ModelStandIn,
     calibration_problems,
     collect_problems,
     evaluator_version_problems,
@@ -25,9 +25,9 @@ from spanscore.cli._part_plans import (
     session_problems,
     spool_problems,
 )
-from spanscore.config.judging import AskedSettings, Budget, JudgeSettings
+from spanscore.config.judging import Budget, ChatModelSettings, JudgeSettings
 from spanscore.config.messages import wrong_settings
-from spanscore.config.reading import AsWritten, examine_settings
+from spanscore.config.reading import SecretMask, examine_settings
 from spanscore.config.tree import Configuration
 from spanscore.core import plugins
 from spanscore.core.printable import did_you_mean
@@ -67,7 +67,7 @@ class ConfigReport:
     unmade: tuple[str, ...]
     errors: tuple[str, ...]
     missing: tuple[str, ...]
-    as_written: AsWritten
+    as_written: SecretMask
 
     @property
     def of_metrics(self) -> Configuration:
@@ -282,7 +282,7 @@ def _lacking_keys(judge: JudgeSettings) -> Iterator[ConfigurationError]:
 
 
 def _find_unpriced(
-    settings: Configuration, judge: AskedSettings, place: str, budgets: Sequence[Budget] | None = None
+    settings: Configuration, judge: ChatModelSettings, place: str, budgets: Sequence[Budget] | None = None
 ) -> Iterator[ConfigurationError]:
     """Yield that a budget in USD cannot be kept, as a model has no price; without budgets of its own it has the judge's."""
     kept = settings.judge.budget if budgets is None else budgets
@@ -362,7 +362,7 @@ def _parse_names(text: str) -> list[str]:
 def _without_embeddings(settings: Configuration) -> Iterator[ConfigurationError]:
     for name, parameters in entries(settings):
         try:
-            create(name, judge=StandIn(), **parameters)
+            create(name, judge=ModelStandIn(), **parameters)
         except NotReadyError:
             continue  # told where the metrics are made
         except ConfigurationError as error:

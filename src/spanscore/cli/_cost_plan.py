@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spanscore import semconv
-from spanscore.config.judging import AskedSettings, Budget, Spent
+from spanscore.config.judging import Budget, ChatModelSettings, Spent
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.text import as_text, plain_number
@@ -399,12 +399,12 @@ def usd_told(usd: float) -> str:
     return f"{usd:,.2f} USD" if usd >= 1 or not usd else f"{usd:.2g} USD"
 
 
-def asked_model(judge: AskedSettings) -> str:
+def asked_model(judge: ChatModelSettings) -> str:
     """Return the model that a judge asks, without its provider."""
     return judge.model.partition(":")[2] or judge.model
 
 
-def price_in(settings: Configuration, judge: AskedSettings) -> Price | None:
+def price_in(settings: Configuration, judge: ChatModelSettings) -> Price | None:
     """Return the price that a configuration has for the model of one of its judges; None where it has none."""
     return price_of(asked_model(judge), prices_of(prices_in(settings)))
 
@@ -438,7 +438,7 @@ def _asks_a_judge(metric: Metric) -> bool:
 
 
 def _costs(
-    settings: Configuration, rows: Iterable[tuple[str, str, Mapping[str, Any], AskedSettings]], sizes: Sizes
+    settings: Configuration, rows: Iterable[tuple[str, str, Mapping[str, Any], ChatModelSettings]], sizes: Sizes
 ) -> Iterator[CostPlan]:
     """Yield what a score costs of each metric (what it is called, its entry and parameters) with the judge that is asked."""
     for metric, name, parameters, whom in rows:

@@ -26,7 +26,7 @@ from rich.text import Text
 
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
 from spanscore.cli._options import INTERRUPTED, budget_spent, refuse_overwriting, refuse_unwritable
-from spanscore.config.reading import AsWritten
+from spanscore.config.reading import SecretMask
 from spanscore.config.tree import Configuration, ScorerSettings
 from spanscore.core.printable import printable
 from spanscore.core.score import Outcome
@@ -39,7 +39,7 @@ from spanscore.metrics.catalog.configured import embedder_of, entries, judge_nam
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.pipeline.jobs import redactor_in
 from spanscore.protocols import Embedder, Judge, Metric, Redactor
-from spanscore.stored.dataset import Bad, none_is_a_sample, read_samples
+from spanscore.stored.dataset import BadRecord, none_is_a_sample, read_samples
 from spanscore.stored.evaluation import Scoring
 from spanscore.stored.evaluation_report import check_report, write_report
 from spanscore.stored.evaluation_result import Result, Row, read_rows, write_rows
@@ -54,7 +54,7 @@ from spanscore.stored.quality_gate import (
 )
 from spanscore.wiring.accounts import Accounts, purse_for
 
-__all__ = ["FELL", "INCOMPLETE", "QualityGate", "ScoreRun", "WhoIsAway", "exit_code", "named_clocks"]
+__all__ = ["FELL", "INCOMPLETE", "PausedAccounts", "QualityGate", "ScoreRun", "exit_code", "named_clocks"]
 
 # --- quality gate ---------------------------------------------------------------------------------------------------
 
@@ -297,7 +297,7 @@ class ScoreRun:
             return valid(self.config, judge=not self.judge, embeddings=not (self.judge or self.embeddings))
 
     def _metrics(self, configured: ConfigReport | None) -> list[Metric]:
-        settings, as_written = (configured.settings, configured.as_written) if configured else (None, AsWritten())
+        settings, as_written = (configured.settings, configured.as_written) if configured else (None, SecretMask())
         with as_written.told():
             return _make_metrics(self.names, settings, self.judge, self.embeddings)
 
@@ -346,7 +346,7 @@ def _redactor(configured: ConfigReport | None) -> Redactor | None:
     return redactor_in(configured.settings.redactor) if configured is not None else None
 
 
-class WhoIsAway(ProgressColumn):
+class PausedAccounts(ProgressColumn):
     """Which accounts are not asked now, and why: a bar that stands still says nothing."""
 
     def __init__(self, accounts: Accounts) -> None:
@@ -365,7 +365,7 @@ class WhoIsAway(ProgressColumn):
 
 def _bar(console: Terminal, accounts: Accounts) -> Progress:
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    return Progress(*columns, *named_clocks(), WhoIsAway(accounts), console=console)
+    return Progress(*columns, *named_clocks(), PausedAccounts(accounts), console=console)
 
 
 def named_clocks() -> tuple[ProgressColumn, ...]:
@@ -394,10 +394,10 @@ def _count_records(file: str, gate: QualityBounds) -> int | None:
     """
     if file == "-":
         return None
-    ids, bad = list[str | int | None](), list[Bad]()
+    ids, bad = list[str | int | None](), list[BadRecord]()
     for read in read_samples(file):
         ids.append(read.id)
-        if isinstance(read.sample, Bad):
+        if isinstance(read.sample, BadRecord):
             bad.append(read.sample)
     if not ids:
         raise ConfigurationError(f"{file} holds no samples")

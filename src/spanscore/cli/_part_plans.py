@@ -17,7 +17,7 @@ from spanscore.cli._cost_plan import CostPlan, asked_model, usd_told
 from spanscore.config.collect import Collect
 from spanscore.config.credentials import token_in_file
 from spanscore.config.durable import RemoteScoring, confluent_config
-from spanscore.config.judging import AskedSettings
+from spanscore.config.judging import ChatModelSettings
 from spanscore.config.kinds import duration
 from spanscore.config.monitoring import JudgeCheck
 from spanscore.config.sampling import Rule, head_shares
@@ -49,7 +49,7 @@ from spanscore.wiring.outputs import check_conditions, exports_content
 from spanscore.wiring.remote_scoring import left_to_the_other
 
 __all__ = [
-    "StandIn",
+    "ModelStandIn",
     "calibration_notes",
     "calibration_problems",
     "collect_lines",
@@ -79,7 +79,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class StandIn:
+class ModelStandIn:
     """Stands for a chat model that is not made: of a metric with it, all but what it would answer can be looked at."""
 
     model: str = "any"
@@ -123,7 +123,7 @@ def _stand_ins(settings: Configuration) -> tuple[list[Metric], list[Metric]]:
     return [metric for metric in own if not hasattr(metric, "embeddings")], beside
 
 
-def _make_metric(name: str, parameters: Mapping[str, Any], judge: AskedSettings, settings: Configuration) -> Metric:
+def _make_metric(name: str, parameters: Mapping[str, Any], judge: ChatModelSettings, settings: Configuration) -> Metric:
     if judge.model == "lexical":
         return create(name, judge="lexical", **parameters)
     alert = settings.alerts.get(str(parameters.get("name", name)))
@@ -131,7 +131,7 @@ def _make_metric(name: str, parameters: Mapping[str, Any], judge: AskedSettings,
     pinned, model = rest.rpartition("/")[0], asked_model(judge)
     # Some integrations put a path before it: models/gemini-2.5-pro.
     return create(
-        name, judge=StandIn(pinned if pinned.endswith(f"/{model}") else model), embeddings="lexical", **parameters
+        name, judge=ModelStandIn(pinned if pinned.endswith(f"/{model}") else model), embeddings="lexical", **parameters
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import models_json_schema
 
-from spanscore.config.judging import OF_SCORER, AskedSettings, ShadowSettings
+from spanscore.config.judging import OF_SCORER, ChatModelSettings, ShadowSettings
 from spanscore.config.kinds import DURATION, PERCENT, SIZE, duration
 from spanscore.config.messages import file_fields
 from spanscore.config.sampling import HeadSampling
@@ -42,7 +42,7 @@ __all__ = [
 
 # Docstrings → what each parameter, attribute or key means; no other place has these texts.
 
-_DESCRIBED_BY: Mapping[type[BaseModel], Any] = {AskedSettings: judge}
+_DESCRIBED_BY: Mapping[type[BaseModel], Any] = {ChatModelSettings: judge}
 """Section → the function whose parameters are its keys, and whose docstring says what they mean."""
 _SECTION = re.compile(r"^(?:Args|Attributes):\n((?:[ ]{4}.*\n|\n)+)", re.MULTILINE)
 _PARAMETER = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)

@@ -25,7 +25,7 @@ from spanscore.config.collect import CaseCondition, condition_of
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.files import whole_file
 from spanscore.core.job import Job, SampledUnit
-from spanscore.core.printable import Fitting, format_count, names_listed
+from spanscore.core.printable import TextTable, format_count, names_listed
 from spanscore.core.score import Outcome
 from spanscore.core.terminal import Terminal
 from spanscore.core.timebox import Timebox
@@ -33,7 +33,7 @@ from spanscore.errors import ConfigurationError, SampleError, writing
 from spanscore.judges.score_context import suppressed_context
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.outputs.collected_cases import CollectedCase, FoundScore
-from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
+from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.sampling import PreviewTally
 from spanscore.protocols import Metric, Redactor
 from spanscore.report import write
@@ -234,7 +234,7 @@ def describe_traces(tally: ReplayTally) -> str:
     return f"{tally.traces:,} traces with {tally.units:,} units{f' ({dialects})' if dialects else ''}{outside}"
 
 
-def _scores(tally: ReplayTally, made: ReplayScorer) -> Fitting:
+def _scores(tally: ReplayTally, made: ReplayScorer) -> TextTable:
     rows = list[tuple[str, ...]]()
     for metric in made.scorer._stored_units().metrics:
         name = metric.name
@@ -247,10 +247,10 @@ def _scores(tally: ReplayTally, made: ReplayScorer) -> Fitting:
         rows.append(
             (name, f"{tally.skipped[name]:,}", f"{tally.taken[name]:,}", f"{ended.get('scored', 0):,}", outcomes)
         )
-    return Fitting(("metric", "there already", "taken", "scored", "not scored"), rows)
+    return TextTable(("metric", "there already", "taken", "scored", "not scored"), rows)
 
 
-def _dry(tally: ReplayTally, costs: Sequence[PlannedCost]) -> Fitting:
+def _dry(tally: ReplayTally, costs: Sequence[PlannedCost]) -> TextTable:
     rows = [
         (
             cost.metric,
@@ -263,7 +263,7 @@ def _dry(tally: ReplayTally, costs: Sequence[PlannedCost]) -> Fitting:
         for cost in costs
     ]
     title = "what would be scored, and what that costs on short samples"
-    return Fitting(("metric", "there already", "would be scored", "judge calls", "tokens", "USD"), rows, title=title)
+    return TextTable(("metric", "there already", "would be scored", "judge calls", "tokens", "USD"), rows, title=title)
 
 
 def _number(number: float | None) -> str:
@@ -668,7 +668,7 @@ class CollectRun:
 
 def _reader(settings: ScorerSettings, redactor: Redactor | None) -> Any:
     box = Timebox(settings.limits.hook_timeout, suppressed_context)
-    pipeline = Pipeline(dialects_of(settings, box), Hooks(redactor).within(box), box)
+    pipeline = JobBuilder(dialects_of(settings, box), Hooks(redactor).within(box), box)
 
     def read(stored: StoredUnit) -> Job:
         return pipeline.job(SampledUnit(stored.unit, {}))

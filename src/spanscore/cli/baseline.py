@@ -17,7 +17,7 @@ from rich.text import Text
 
 from spanscore import semconv
 from spanscore.config.kinds import seconds_of
-from spanscore.core.printable import Fitting
+from spanscore.core.printable import TextTable
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring import promql
@@ -130,7 +130,7 @@ def _learn_baselines(
     return baselines, short
 
 
-def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> Fitting:
+def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> TextTable:
     headers = (
         "metric",
         "evaluator_version",
@@ -156,7 +156,7 @@ def _table(baselines: Mapping[ScoredEvaluator, LearnedBaseline]) -> Fitting:
         )
         for evaluator, of in baselines.items()
     ]
-    return Fitting(headers, rows)
+    return TextTable(headers, rows)
 
 
 def _format_explained(of: LearnedBaseline) -> str:

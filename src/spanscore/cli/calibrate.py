@@ -19,7 +19,7 @@ from spanscore.core.codecs.annotation_file import of_name, passes, read_annotati
 from spanscore.core.codecs.otlp import stored_spans
 from spanscore.core.codecs.stored_sample import content_hash
 from spanscore.core.codecs.text import json_in
-from spanscore.core.printable import Fitting, names_listed, printable
+from spanscore.core.printable import TextTable, names_listed, printable
 from spanscore.core.sample import AnnotatedSample, Annotation, JudgeResult
 from spanscore.core.score import UNIT_INTERVAL, Scale
 from spanscore.core.span import UnitKey
@@ -599,25 +599,25 @@ def _write_calibration(run: _CalibrateRun, out: Path | None) -> Path | None:
     return path
 
 
-def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[Fitting | Text]:
+def _parts(run: _CalibrateRun, path: Path | None) -> Iterator[TextTable | Text]:
     of = run.calibration
     yield Text(f"{run.metric}: {of.labels:,} labels, humans passed {of.human_passed:,} and failed {of.human_failed:,}")
     counts = [
         ("judge passed", f"{of.true_pass.n:,}", f"{of.false_pass.n:,}"),
         ("judge failed", f"{of.false_fail.n:,}", f"{of.true_fail.n:,}"),
     ]
-    yield Fitting(("", "humans passed", "humans failed"), counts)
+    yield TextTable(("", "humans passed", "humans failed"), counts)
     rows = [
         (_QUALITIES[name], f"{interval.value:.2f}", f"{interval.low:.2f} to {interval.high:.2f}")
         for name, interval in _qualities(of).items()
     ]
-    yield Fitting(("the judge", "", "95 % interval"), rows)
+    yield TextTable(("the judge", "", "95 % interval"), rows)
     if run.window is not None:
         rows = [
             (_RATES[name], f"{interval.value:.3f}", f"{interval.low:.3f} to {interval.high:.3f}")
             for name, interval in run.rates.items()
         ]
-        yield Fitting(("", "pass rate", "95 % interval"), rows, title=f"the {run.window.n:,.0f} units that it judged")
+        yield TextTable(("", "pass rate", "95 % interval"), rows, title=f"the {run.window.n:,.0f} units that it judged")
     for note in _notes(run):
         yield Text(f"– {note}")
     if path is not None:

@@ -30,7 +30,7 @@ from spanscore.config.kinds import duration
 from spanscore.config.messages import wrong_settings
 from spanscore.config.serving import ServeSettings
 from spanscore.config.tree import Configuration
-from spanscore.core.printable import Fitting
+from spanscore.core.printable import TextTable
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.metrics.kit.shown import ContextsHiddenWarning
@@ -282,7 +282,7 @@ def _day(plan: ConfigPlan) -> Iterator[Any]:
     beside = [replace(day, metric=name_within(day.metric, semconv.SOURCE_SHADOW)) for day in plan.shadow_days]
     days = [*plan.days, *beside]
     yield ""
-    yield Fitting(
+    yield TextTable(
         headers, [*map(_of_day, days), _all_together(days)], title=f"a day of {plan.requests_per_day:,.0f} requests"
     )
     if plan.rules:
@@ -296,7 +296,7 @@ def _smallest_drops(alerts: Sequence[AlertPlan]) -> Iterator[Any]:
     headers = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
     rows = [(alert.metric, f"{alert.min_drop:g}", *map(_smallest, alert.smallest)) for alert in alerts]
     yield ""
-    yield Fitting(headers, rows, title="smallest drop that is seen, half of the time")
+    yield TextTable(headers, rows, title="smallest drop that is seen, half of the time")
     if any("…" in cell for row in rows for cell in row):
         yield Text("from … to: by the hour at which it begins")
 

@@ -17,7 +17,7 @@ from spanscore.cli._config_report import valid
 from spanscore.cli._plan import Volume, volumes_of
 from spanscore.config.monitoring import Monitoring
 from spanscore.config.tree import Configuration
-from spanscore.core.printable import Fitting
+from spanscore.core.printable import TextTable
 from spanscore.core.terminal import Terminal
 from spanscore.errors import writing
 from spanscore.monitoring import promql
@@ -165,7 +165,7 @@ def _build_list(lines: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: Configuration) -> Fitting:
+def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: Configuration) -> TextTable:
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
     rows = []
     for plan in plans:
@@ -174,7 +174,7 @@ def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: C
         needs = _format_needed(of.min_scores, of.min_requests), _format_needed(of.scores_to_see, of.requests_to_see)
         rows.append((plan.metric, plan.baseline.short, f"{alert.min_drop:g}", f"{plan.z:.2f}", *needs))
     headers = ("metric", "baseline", "drop", "z", "to speak", "to see the drop")
-    return Fitting(headers, rows, title=f"drops, watched over {windows}")
+    return TextTable(headers, rows, title=f"drops, watched over {windows}")
 
 
 def _format_needed(scores: int | None, requests: int | None) -> str:

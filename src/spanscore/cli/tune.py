@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from spanscore.cli._config_report import ConfigReport, named_problems, valid
-from spanscore.cli._evaluate_run import INCOMPLETE, WhoIsAway, named_clocks
+from spanscore.cli._evaluate_run import INCOMPLETE, PausedAccounts, named_clocks
 from spanscore.cli._options import INTERRUPTED
 from spanscore.config.tree import Configuration
 from spanscore.core.codecs.annotation_file import read_annotations
@@ -19,7 +19,7 @@ from spanscore.core.printable import did_you_mean, printable, printable_lines
 from spanscore.core.sample import AnnotatedSample
 from spanscore.core.terminal import Terminal
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.score_context import ScoreContext, asked_by
 from spanscore.metrics.catalog.configured import judge_named, metrics_of
 from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
@@ -97,7 +97,7 @@ def tune(
     }
     purse = purse_for(configured.settings, {taught.name: taught})
     try:
-        with asked_by(Asker(taught.name, purse=purse)):
+        with asked_by(ScoreContext(taught.name, purse=purse)):
             fitted = _fit(taught, labelled, how, notes)
     except JudgeBudgetSpent as error:
         notes.print(f"{error}. Nothing was written. {_TO_GO_ON}", soft_wrap=True)
@@ -134,7 +134,7 @@ def _rewriter(settings: Configuration, named: str) -> Judge | None:
 
 def _fit(metric: JudgedMetric, labels: list[AnnotatedSample], how: dict[str, Any], console: Terminal) -> Fitted:
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    columns += [TextColumn("{task.fields[spent]}"), *named_clocks(), WhoIsAway(Accounts([metric]))]
+    columns += [TextColumn("{task.fields[spent]}"), *named_clocks(), PausedAccounts(Accounts([metric]))]
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("judged", total=None, spent="")
 

@@ -32,7 +32,7 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 _LABELS: Final = ("pass", "fail")
 
 
-class ToldScore(Protocol):
+class ScoreLike(Protocol):
     """What a condition looks at, of a score that was just given or one that a store has."""
 
     @property
@@ -55,7 +55,7 @@ class CaseCondition(NamedTuple):
     sign: str
     bound: float | str
 
-    def holds(self, scores: Mapping[str, ToldScore]) -> bool:
+    def holds(self, scores: Mapping[str, ScoreLike]) -> bool:
         """Whether it holds of a unit; what has no score holds nothing."""
         score = scores.get(self.metric)
         told = None if score is None else score.label if isinstance(self.bound, str) else score.value

@@ -30,12 +30,12 @@ from spanscore.errors import ConfigurationError
 __all__ = [
     "OF_SCORER",
     "UNITS",
-    "AskedSettings",
     "Budget",
     "BudgetUnit",
     "ByName",
+    "ChatModelSettings",
     "JudgeSettings",
-    "Paid",
+    "MetricCost",
     "PriceSettings",
     "ShadowSettings",
     "Spent",
@@ -68,7 +68,7 @@ class Spent(NamedTuple):
         return float(getattr(self, unit))
 
 
-class Paid(NamedTuple):
+class MetricCost(NamedTuple):
     """What the questions of one metric cost since the start, what is reserved for those that are out included.
 
     Attributes:
@@ -214,7 +214,7 @@ class PriceSettings(SettingsPart):
         return (self.input, self.output, self.input if self.cached_input is None else self.cached_input, self.batch)
 
 
-class AskedSettings(SettingsPart):
+class ChatModelSettings(SettingsPart):
     """A chat model by ``provider:model``, and how it is asked: keywords of ``spanscore.judge()``, which says what each means.
 
     A key to it is in the environment or in a file of its own, never in this one.
@@ -260,7 +260,7 @@ ByName = (BeforeValidator(_by_name), AlsoWritten("string"))
 """A section that may be written as the name of its model; where that says it, without the provider."""
 
 
-class JudgeSettings(AskedSettings):
+class JudgeSettings(ChatModelSettings):
     """Who judges: a chat model, or ``lexical`` for the offline judge; and who does while it is away.
 
     Attributes:
@@ -286,7 +286,7 @@ class JudgeSettings(AskedSettings):
 
     section: ClassVar[str] = "judge"
     model: str = "lexical"
-    fallback: Items[Annotated[(AskedSettings, *ByName)]] = ()
+    fallback: Items[Annotated[(ChatModelSettings, *ByName)]] = ()
     cache: str | None = None
     prices: Table[str, PriceSettings] = Field(default_factory=FrozenDict)
     budget: Items[Budget] = ()
@@ -296,7 +296,7 @@ class JudgeSettings(AskedSettings):
     shadow_budget: SkipJsonSchema[Items[Budget] | None] = None
 
 
-class ShadowSettings(AskedSettings):
+class ShadowSettings(ChatModelSettings):
     """A metric's second judge (``metrics: [{faithfulness: {shadow: {model: …}}}]``): asked beside the first, counted apart.
 
     What is left out is as of ``judge``, but for its fallback; address, key and parameters only where the provider is the same.

@@ -21,7 +21,7 @@ from spanscore.config.messages import Place, told, written_place, wrong_settings
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 
-__all__ = ["AsWritten", "FromEnvironment", "PartialSettings", "examine_settings", "read_settings"]
+__all__ = ["FromEnvironment", "PartialSettings", "SecretMask", "examine_settings", "read_settings"]
 
 # --- environment ----------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _ASKED = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_]\w*)\}|\$\{")
 
 
-class AsWritten:
+class SecretMask:
     """Text → the same without what came from the environment: there stands what the file says.
 
     Args:
@@ -155,7 +155,7 @@ class PartialSettings:
     settings: Configuration
     errors: tuple[str, ...]
     all_metrics: bool
-    as_written: AsWritten = field(default_factory=AsWritten)
+    as_written: SecretMask = field(default_factory=SecretMask)
 
 
 def read_settings(path: str | Path) -> PartialSettings:
@@ -181,7 +181,7 @@ def examine_settings(path: str | Path) -> PartialSettings:
     written = read_yaml(Path(path))
     environment = FromEnvironment()
     given = _long_forms(environment.filled(written.values))
-    as_written = AsWritten(environment.texts)
+    as_written = SecretMask(environment.texts)
     faults = {**written.faults, **environment.faults, **_credentials(written.values)}
     wrong = {place[:_DEPTH] for place in faults}
     first = True
@@ -214,7 +214,7 @@ def _long_forms(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _lines(faults: Mapping[Place, str], as_written: AsWritten) -> tuple[str, ...]:
+def _lines(faults: Mapping[Place, str], as_written: SecretMask) -> tuple[str, ...]:
     return tuple(map(as_written, faults.values()))
 
 

@@ -18,7 +18,7 @@ from spanscore.config.messages import Place, written_place
 from spanscore.core.printable import printable
 from spanscore.errors import ConfigurationError
 
-__all__ = ["Written", "read_yaml"]
+__all__ = ["ParsedYaml", "read_yaml"]
 
 _LARGEST: Final = 1_000_000
 """Bytes of a file. The longest configuration seen has 12,000."""
@@ -34,7 +34,7 @@ _EXAMPLE = "write keys with values, such as metrics: [faithfulness]"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ParsedYaml:
     """What a file holds.
 
     Attributes:
@@ -46,7 +46,7 @@ class Written:
     faults: dict[Place, str] = field(default_factory=dict)
 
 
-def read_yaml(file: Path) -> Written:
+def read_yaml(file: Path) -> ParsedYaml:
     """Return what a YAML file holds; nothing where it is empty.
 
     Raises:
@@ -63,7 +63,7 @@ def read_yaml(file: Path) -> Written:
         ) from None
     if given is not None and not (isinstance(given, dict) and all(isinstance(key, str) for key in given)):
         raise ConfigurationError(f"{file} holds no settings; {_EXAMPLE}")
-    return Written(given or {}, faults)
+    return ParsedYaml(given or {}, faults)
 
 
 def _parsed(text: str) -> tuple[Any, dict[Place, str]]:

@@ -17,16 +17,16 @@ __all__ = [
     "CONFIGURED",
     "STATED",
     "UNKNOWN",
-    "Counted",
     "Decision",
     "ExternalCount",
     "ExternalCounts",
     "Job",
     "JobResult",
-    "Received",
     "ReplayState",
     "SampledUnit",
+    "ServeState",
     "TopicState",
+    "UnitCounts",
     "Weights",
 ]
 
@@ -145,7 +145,7 @@ class JobResult:
 
 # --- counted --------------------------------------------------------------------------------------------------------
 
-# Counted: how units stand at one moment, and for how many they stand.
+# UnitCounts: how units stand at one moment, and for how many they stand.
 
 
 class Weights(NamedTuple):
@@ -155,7 +155,7 @@ class Weights(NamedTuple):
     w2: float = 0.0
 
 
-class Counted(NamedTuple):
+class UnitCounts(NamedTuple):
     """How units stand at one moment: per metric, eligible = Σ outcomes + pending.
 
     Attributes:
@@ -171,18 +171,18 @@ class Counted(NamedTuple):
     outcomes: Mapping[tuple[str, Outcome, str | None], int]
     pending: Mapping[str, int]
     excluded: Mapping[tuple[str, Outcome, str | None], Weights]
-    sources: Mapping[str, Counted] = MappingProxyType({})
+    sources: Mapping[str, UnitCounts] = MappingProxyType({})
     compared: Mapping[tuple[str, str], Weights] = MappingProxyType({})
 
     @property
-    def parts(self) -> Iterator[tuple[str | None, Counted]]:
+    def parts(self) -> Iterator[tuple[str | None, UnitCounts]]:
         """These, and those beside, each with its source; each adds up for itself."""
         yield None, self
         yield from self.sources.items()
 
-    def joined(self, other: Counted) -> Counted:
+    def joined(self, other: UnitCounts) -> UnitCounts:
         """Return these with another population, of other metrics."""
-        return Counted(
+        return UnitCounts(
             {**self.eligible, **other.eligible},
             {**self.outcomes, **other.outcomes},
             {**self.pending, **other.pending},
@@ -191,7 +191,7 @@ class Counted(NamedTuple):
             {**self.compared, **other.compared},
         )
 
-    def beside(self, source: str, other: Counted) -> Counted:
+    def beside(self, source: str, other: UnitCounts) -> UnitCounts:
         """Return these with others, which are of that source from now on."""
         within: str | None = source
         outcomes = {(metric, outcome, within): units for (metric, outcome, _), units in other.outcomes.items()}
@@ -202,7 +202,7 @@ class Counted(NamedTuple):
 
 # --- received -------------------------------------------------------------------------------------------------------
 
-# Received: what came over the wire so far, for ``status()``.
+# ServeState: what came over the wire so far, for ``status()``.
 
 
 class ExternalCount(NamedTuple):
@@ -281,7 +281,7 @@ class LogRecords(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class ServeState:
     """What came to the door of ``spanscore serve``, what waits behind it, and what left by it.
 
     Attributes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = ["Fitting", "did_you_mean", "format_count", "names_listed", "printable", "printable_lines"]
+__all__ = ["TextTable", "did_you_mean", "format_count", "names_listed", "printable", "printable_lines"]
 
 # --- meant ----------------------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ _GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting:
+class TextTable:
     """A table for rich that never folds a word; longer text than a column breaks at spaces.
 
     Attributes:

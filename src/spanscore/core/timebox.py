@@ -24,7 +24,7 @@ from spanscore.core.log import log_once, type_name
 from spanscore.core.score import Outcome
 from spanscore.core.threads import DaemonPool
 
-__all__ = ["Hook", "Hung", "Timebox"]
+__all__ = ["Hook", "HookTimeout", "Timebox"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ _AGAIN_AFTER_S: Final = 60.0
 """The span thread waits for a call that hangs, and then not again for so long: a sixtieth of its time at most."""
 
 
-class Hung(BaseException):
+class HookTimeout(BaseException):
     """A hook did not return in its time. No ``Exception``: no handler on the way takes it for an error of the hook's own.
 
     Attributes:
@@ -75,7 +75,7 @@ class Hook:
             Hung: too many calls of it hang, or this one was given up meanwhile.
         """
         if self.hung >= _MOST_HUNG:
-            raise Hung(self)
+            raise HookTimeout(self)
         work = _here.work
         if work is None:
             return self._function(value)
@@ -113,13 +113,13 @@ class _Work(Generic[T]):
             self._hook = None
             if self._given_up:
                 hook.hung -= 1
-                raise Hung(hook)  # the rest of the work has no reader
+                raise HookTimeout(hook)  # the rest of the work has no reader
 
     def left_s(self, otherwise: float) -> float:
         """Return what is left of the running hook's time; a deadline's length where none runs, which is looked at then."""
         return otherwise if self._hook is None else max(0.0, self._until - monotonic())
 
-    def give_up(self) -> Hung | None:
+    def give_up(self) -> HookTimeout | None:
         """Leave it behind if its hook is past its deadline; None where there is nothing to complain of."""
         with self._lock:
             hook = self._hook
@@ -127,7 +127,7 @@ class _Work(Generic[T]):
                 return None
             self._given_up = True
             hook.hung += 1
-        hung = Hung(hook)
+        hung = HookTimeout(hook)
         log_once(f"hook {hook.what}", f"{hung.reason}: its units are {hung.outcome}; give it a timeout of its own")
         return hung
 
@@ -184,7 +184,7 @@ class Timebox:
             BaseException: whatever the call raises.
         """
         if self._stuck is not None and not self._stuck[0].done() and monotonic() < self._stuck[2]:
-            raise Hung(self._stuck[1])
+            raise HookTimeout(self._stuck[1])
         work = self._begin(call)
         while not wait({work.future}, work.left_s(self._deadline_s)).done:
             if (hung := work.give_up()) is not None:

@@ -18,17 +18,17 @@ from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
-from spanscore.durable.rows import Carrier, Put, RowKey, SpoolRow, Told, UnitCopy
+from spanscore.durable.rows import Carrier, PutResult, RowKey, SpoolRow, Told, UnitCopy
 from spanscore.durable.spool import SpoolFile
 from spanscore.errors import ConfigurationError
 from spanscore.judges.score_context import suppress_tracing
 from spanscore.outputs.otlp_client import BackendAnswer, OtlpClient
 
-__all__ = ["OtlpCarrier", "Outgoing", "SpooledCarrier", "WaitingCopy"]
+__all__ = ["OtlpCarrier", "RetryQueue", "SpooledCarrier", "WaitingCopy"]
 
 # --- outgoing -------------------------------------------------------------------------------------------------------
 
-# Outgoing: copies that wait for an answer → the next request, and what an answer means for each. No thread, no network.
+# RetryQueue: copies that wait for an answer → the next request, and what an answer means for each. No thread, no network.
 
 _MOST: Final = 64
 _MOST_BYTES: Final = 4_000_000
@@ -45,7 +45,7 @@ class WaitingCopy(NamedTuple):
     told: Told
 
 
-class Outgoing:
+class RetryQueue:
     """Holds copies until they are answered for, in order. Any thread; times are seconds of one steady clock.
 
     Args:
@@ -165,7 +165,7 @@ class OtlpCarrier:
         self._lock = Lock()
         self._wake = Event()
         self._thread: Thread | None = None
-        self._outgoing = Outgoing()
+        self._outgoing = RetryQueue()
         self._over = False
 
     def send(self, copy: UnitCopy, told: Told) -> None:
@@ -291,8 +291,8 @@ class SpooledCarrier:
         self._sending: set[RowKey] = set()
         self._asking = self._again = self._closed = False
 
-    def _kept(self, told: Told, put: Put, why: str | None) -> None:
-        if put in (Put.KEPT, Put.KNOWN):
+    def _kept(self, told: Told, put: PutResult, why: str | None) -> None:
+        if put in (PutResult.KEPT, PutResult.KNOWN):
             self._take_more()
             told(None)
         else:

@@ -18,20 +18,20 @@ from spanscore.core.log import log_internal_error, plain_text, type_name
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome
 from spanscore.core.span import SpanData, Unit
-from spanscore.core.timebox import Hung, Timebox
+from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.durable.rows import REMOTE_SCORING, Carrier, UnitCopy
 from spanscore.judges.score_context import suppressed_context
 from spanscore.protocols import Queue, Redactor
 from spanscore.samples.redaction import redacted_content
 
-__all__ = ["Copier", "Handover"]
+__all__ = ["Dispatcher", "UnitEncoder"]
 
 # --- copier ---------------------------------------------------------------------------------------------------------
 
-# Copier: a unit that was taken → the copy of it that leaves, redacted; or the outcome that ends it here.
+# UnitEncoder: a unit that was taken → the copy of it that leaves, redacted; or the outcome that ends it here.
 
 
-class Copier:
+class UnitEncoder:
     """Makes copies. Any thread.
 
     Args:
@@ -66,7 +66,7 @@ class Copier:
             return self._made(sampled)
         try:
             return await self._box.done(lambda: self._made(sampled))
-        except Hung as hung:
+        except HookTimeout as hung:
             return Samples(outcome=hung.outcome, reason=hung.reason)
 
     def _made(self, sampled: SampledUnit) -> UnitCopy | Samples:
@@ -77,7 +77,7 @@ class Copier:
                 return samples
         try:
             content = {span.span_id: self._redacted(span) for span in unit.spans}
-        except Hung:
+        except HookTimeout:
             raise
         except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
@@ -105,7 +105,7 @@ class Copier:
 
 # --- handover -------------------------------------------------------------------------------------------------------
 
-# Handover: units that were taken → another process, which scores them; it stands where the engine does.
+# Dispatcher: units that were taken → another process, which scores them; it stands where the engine does.
 
 _LOOK_S: Final = 0.02
 
@@ -113,7 +113,7 @@ _AT_ONCE: Final = 4
 """Units of which copies are made at a time: one whose redactor hangs holds up no other."""
 
 
-class Handover:
+class Dispatcher:
     """Has copies of units made, on the loop, and carried to who scores them.
 
     Args:
@@ -123,7 +123,7 @@ class Handover:
     """
 
     def __init__(
-        self, copier: Copier, carrier: Carrier, *, queue: Queue, post: Callable[[JobResult], None], where: str
+        self, copier: UnitEncoder, carrier: Carrier, *, queue: Queue, post: Callable[[JobResult], None], where: str
     ) -> None:
         self._copier = copier
         self._queue = queue

@@ -12,7 +12,7 @@ from spanscore.core.span import UnitKey
 __all__ = [
     "REMOTE_SCORING",
     "Carrier",
-    "Put",
+    "PutResult",
     "RowEnd",
     "RowKey",
     "SpoolRow",
@@ -100,7 +100,7 @@ def metrics_of(text: str) -> list[str]:
     return [*json.loads(text)] if text else []
 
 
-class Put(StrEnum):
+class PutResult(StrEnum):
     """What became of a row that was put."""
 
     KEPT = "kept"

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple, TypeVar
 from spanscore.core.files import check_disk
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import reset_in_child, start_daemon
-from spanscore.durable.rows import Put, RowKey, SpoolRow, SpoolState, metrics_of
+from spanscore.durable.rows import PutResult, RowKey, SpoolRow, SpoolState, metrics_of
 from spanscore.durable.spool_table import (
     LeaseHolder,
-    LeaseOfOurs,
     LeaseWatch,
+    OwnLease,
     SpoolBounds,
     SpoolTable,
     boot_ns,
@@ -139,7 +139,7 @@ class SpoolFile:
             path=self.path,
             sync=self._sync,
             bounds=self._bounds,
-            lease=LeaseOfOurs(self._bounds.lease_ns, self._clock),
+            lease=OwnLease(self._bounds.lease_ns, self._clock),
             clock=self._clock,
             wall_ns=self._wall_ns,
             patience_s=self._patience_s,
@@ -154,7 +154,7 @@ class SpoolFile:
         self._again_at = 0.0
 
     def put(
-        self, key: RowKey, body: bytes, told: Callable[[Put, str | None], None], *, own: bool, metrics: str = ""
+        self, key: RowKey, body: bytes, told: Callable[[PutResult, str | None], None], *, own: bool, metrics: str = ""
     ) -> None:
         """Keep a row.
 
@@ -434,13 +434,13 @@ def _spool(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _table(connection: sqlite3.Connection) -> SpoolTable:
-    lease = LeaseOfOurs(_ANY.lease_ns)
+    lease = OwnLease(_ANY.lease_ns)
     return SpoolTable(connection, lease, _ANY, watch=LeaseWatch(lease.holder, _ANY.lease_ns), wall_ns=time_ns)
 
 
 def _inspection(connection: sqlite3.Connection) -> SpoolInspection:
     table, now = _table(connection), time_ns()
-    me = LeaseOfOurs(_ANY.lease_ns).holder
+    me = OwnLease(_ANY.lease_ns).holder
     held = [_held(holder, me, table.held_by(holder.id)) for holder in table.holders()]
     dead_letters = [
         DeadLetter(key, attempts, max(0, now - put_ns) / 1e9) for key, attempts, put_ns in table.dead_letters()

@@ -10,14 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spanscore.durable.rows import Put, RowEnd, RowKey, SpoolRow, SpoolState
+from spanscore.durable.rows import PutResult, RowEnd, RowKey, SpoolRow, SpoolState
 
 __all__ = [
     "ADDED",
     "SCHEMA",
     "LeaseHolder",
-    "LeaseOfOurs",
     "LeaseWatch",
+    "OwnLease",
     "SpoolBounds",
     "SpoolTable",
     "boot_ns",
@@ -86,7 +86,7 @@ def has_ended(holder: LeaseHolder, me: LeaseHolder) -> bool:
     return found is not None and (found[1] != holder.started or found[0] in "ZX")
 
 
-class LeaseOfOurs:
+class OwnLease:
     """What this process has told others that it holds. It outlives a connection: a disk that fails takes nobody's rows.
 
     Args:
@@ -231,7 +231,7 @@ class SpoolTable:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        lease: LeaseOfOurs,
+        lease: OwnLease,
         bounds: SpoolBounds,
         *,
         watch: LeaseWatch,
@@ -261,20 +261,20 @@ class SpoolTable:
         self._run("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)", renewed)
         return renewed
 
-    def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> Put:
+    def put(self, key: RowKey, body: bytes, *, own: bool, metrics: str = "") -> PutResult:
         """Keep a row; ``FULL`` where that would be past ``max_bytes``."""
         if self._is_done(key.to_bytes()):
-            return Put.DONE
+            return PutResult.DONE
         used = self.used_bytes() if self._used_bytes is None else self._used_bytes
         if used + len(body) > self._bounds.max_bytes:
-            return Put.FULL
+            return PutResult.FULL
         self._used_bytes = used + len(body)
         row = key.to_bytes(), key.kind, self._wall_ns(), self._me if own else None, metrics
         kept = self._run("INSERT OR IGNORE INTO rows (key, kind, put_ns, owner, metrics) VALUES (?, ?, ?, ?, ?)", row)
         if not kept.rowcount:
-            return Put.KNOWN
+            return PutResult.KNOWN
         self._run("INSERT INTO bodies VALUES (?, ?)", (kept.lastrowid, body))
-        return Put.KEPT
+        return PutResult.KEPT
 
     def take(self, most: int, kind: str, *, ended: bool, has: Callable[[str], bool]) -> list[SpoolRow]:
         """Lease rows that nobody holds, the oldest first: rows to be worked on, or rows that are only to be counted.

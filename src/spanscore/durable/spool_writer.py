@@ -16,8 +16,8 @@ from typing import Final, Literal, NamedTuple
 
 from spanscore.core.files import ProcessLock, is_full
 from spanscore.core.log import log_internal_error, log_once, type_name
-from spanscore.durable.rows import Put, RowKey, SpoolRow, SpoolState
-from spanscore.durable.spool_table import ADDED, SCHEMA, LeaseOfOurs, LeaseWatch, SpoolBounds, SpoolTable
+from spanscore.durable.rows import PutResult, RowKey, SpoolRow, SpoolState
+from spanscore.durable.spool_table import ADDED, SCHEMA, LeaseWatch, OwnLease, SpoolBounds, SpoolTable
 from spanscore.errors import ConfigurationError, writing
 
 __all__ = [
@@ -225,26 +225,30 @@ class SpoolFault(NamedTuple):
         line: what happened and what to do.
     """
 
-    put: Put
+    put: PutResult
     reason: str
     line: str
 
 
 LOCKED: Final = SpoolFault(
-    Put.FAILED, "spool: locked", "another program holds its lock: end it, or wait; it is tried again"
+    PutResult.FAILED, "spool: locked", "another program holds its lock: end it, or wait; it is tried again"
 )
-DAMAGED: Final = SpoolFault(Put.FAILED, "spool: damaged", "it is damaged: it is moved aside, and a new one begun")
-REPLACED: Final = SpoolFault(Put.FAILED, "spool: replaced", "it was removed or replaced while it was open: opened anew")
-CLOSED: Final = SpoolFault(Put.FAILED, "spool: closed", "it is closed")
-DISK_FULL: Final = SpoolFault(Put.FULL, "spool: disk full", "its disk is full: make room; tried again every second")
+DAMAGED: Final = SpoolFault(PutResult.FAILED, "spool: damaged", "it is damaged: it is moved aside, and a new one begun")
+REPLACED: Final = SpoolFault(
+    PutResult.FAILED, "spool: replaced", "it was removed or replaced while it was open: opened anew"
+)
+CLOSED: Final = SpoolFault(PutResult.FAILED, "spool: closed", "it is closed")
+DISK_FULL: Final = SpoolFault(
+    PutResult.FULL, "spool: disk full", "its disk is full: make room; tried again every second"
+)
 _READ_ONLY: Final = SpoolFault(
-    Put.FAILED, "spool: read-only", "it cannot be written: the disk or the file is read-only"
+    PutResult.FAILED, "spool: read-only", "it cannot be written: the disk or the file is read-only"
 )
 _DISK: Final = SpoolFault(
-    Put.FAILED, "spool: disk error", "its disk fails, or a quota is spent; tried again every second"
+    PutResult.FAILED, "spool: disk error", "its disk fails, or a quota is spent; tried again every second"
 )
 _GONE: Final = SpoolFault(
-    Put.FAILED, "spool: not there", "it cannot be opened: is its folder there, and may be written?"
+    PutResult.FAILED, "spool: not there", "it cannot be opened: is its folder there, and may be written?"
 )
 _BY_CODE: Final = {
     sqlite3.SQLITE_BUSY: LOCKED,
@@ -277,7 +281,7 @@ def fault_of(error: BaseException) -> SpoolFault:
         return fault_of(error.__cause__)
     code = getattr(error, "sqlite_errorcode", None)
     known = _BY_ERRNO.get(getattr(error, "errno", None) or 0) if code is None else _BY_CODE.get(code & _PRIMARY)
-    return known or SpoolFault(Put.FAILED, "spool: failed", f"it cannot be used ({type_name(error)})")
+    return known or SpoolFault(PutResult.FAILED, "spool: failed", f"it cannot be used ({type_name(error)})")
 
 
 # --- operations -----------------------------------------------------------------------------------------------------
@@ -314,12 +318,14 @@ class Operation:
     lasting: bool = False
 
 
-def put_row(key: RowKey, body: bytes, told: Callable[[Put, str | None], None], *, own: bool, metrics: str) -> Operation:
+def put_row(
+    key: RowKey, body: bytes, told: Callable[[PutResult, str | None], None], *, own: bool, metrics: str
+) -> Operation:
     """Keep a row."""
 
     def do(table: SpoolTable) -> Answer:
         put = table.put(key, body, own=own, metrics=metrics)
-        return lambda: told(put, NO_ROOM if put is Put.FULL else None)
+        return lambda: told(put, NO_ROOM if put is PutResult.FULL else None)
 
     return Operation(do, lambda fault, _: told(fault.put, fault.reason), size_bytes=len(body), grows=True)
 
@@ -414,7 +420,7 @@ class SpoolWriter:
     path: Path
     sync: Sync
     bounds: SpoolBounds
-    lease: LeaseOfOurs
+    lease: OwnLease
     clock: Callable[[], int]
     wall_ns: Callable[[], int]
     patience_s: float
@@ -510,7 +516,7 @@ class SpoolWriter:
         self, operations: Sequence[Operation], since: float, error: Exception
     ) -> tuple[list[Answer], list[Operation]]:
         fault = self._undone(error)
-        given_up, parts = _parted(operations) if fault.put is Put.FULL else (operations, ())
+        given_up, parts = _parted(operations) if fault.put is PutResult.FULL else (operations, ())
         held = self.lease.holds()
         answers: list[Answer] = [partial(one.fail, fault, held) for one in given_up]
         again = [one for one in given_up if one.lasting]
@@ -555,7 +561,7 @@ class SpoolWriter:
         fault = error.fault if isinstance(error, _Unwritten) else fault_of(error)
         if not isinstance(error, (*_EXPECTED, _Unwritten)):
             log_internal_error("write the spool", error)
-        if fault is LOCKED or fault.put is Put.FULL:
+        if fault is LOCKED or fault.put is PutResult.FULL:
             return fault
         self._let_go()
         if fault is DAMAGED:

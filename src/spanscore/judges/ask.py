@@ -292,7 +292,7 @@ class _Piece(NamedTuple):
         return all(name.lower() in shown for name in self.value or () if name.isidentifier())
 
 
-class _TakenApart(NamedTuple):
+class _ParsedAnswer(NamedTuple):
     """An answer: the text behind the last thought, its pieces, the text around them, and the pieces before that thought."""
 
     text: str
@@ -339,7 +339,7 @@ def read(
     return None if any(rival is not None and rival != answer for rival in rivals) else answer
 
 
-def _answer(parts: _TakenApart, output: type[BaseModel], shown: _Shown, *, repaired: bool) -> BaseModel | None:
+def _answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool) -> BaseModel | None:
     """Return the only verdict behind the last thought that is no quotation."""
     quoted = _quoted(parts, shown, repaired=repaired)
     answers = {piece.forms[0]: answer_in(piece.value, output) for piece in parts.pieces}
@@ -375,7 +375,7 @@ class _Shown:
         return "</think" in self.text or "</think" in self.squeezed
 
 
-def _quoted(parts: _TakenApart, shown: _Shown, *, repaired: bool) -> frozenset[str]:
+def _quoted(parts: _ParsedAnswer, shown: _Shown, *, repaired: bool) -> frozenset[str]:
     """Return the keys of those pieces that are quotations of the evidence.
 
     An object that is all of the answer may be the judge's own, although it stands in the evidence. It may not if the thought
@@ -387,7 +387,9 @@ def _quoted(parts: _TakenApart, shown: _Shown, *, repaired: bool) -> frozenset[s
     return frozenset(piece.forms[0] for piece in parts.pieces if shown.quotes(piece))
 
 
-def _from_plain_text(parts: _TakenApart, output: type[BaseModel], shown: _Shown, *, repaired: bool) -> BaseModel | None:
+def _from_plain_text(
+    parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, repaired: bool
+) -> BaseModel | None:
     """Return the answer in a text without an object of the judge's own; None if the end of a thought before it is quoted."""
     if parts.thought and _squeezed(parts.thought + parts.text) in shown.squeezed:
         return None
@@ -423,7 +425,7 @@ def _squeezed(text: str) -> str:
     return "".join(text.split()).lower().replace(",}", "}").replace(",]", "]")
 
 
-def _taken_apart(text: str, output: type[BaseModel]) -> _TakenApart | None:
+def _taken_apart(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
     """Take an answer apart; None where it has too many brackets to be one."""
     begin = position = 0
     pieces: list[_Piece] = []
@@ -434,7 +436,7 @@ def _taken_apart(text: str, output: type[BaseModel]) -> _TakenApart | None:
         mark = _MARK.search(text, position)
         if mark is None:
             told = [piece for piece in pieces if piece.value is not None or '"' in piece.text]  # no {word}
-            return _TakenApart(text[begin:], told, "".join([*prose, text[position:]]), rivals, thought)
+            return _ParsedAnswer(text[begin:], told, "".join([*prose, text[position:]]), rivals, thought)
         if mark.group() != "{":  # an object before a thought is no answer yet, unless a quotation ended the thought
             begin = position = _end_of_thought(text, mark)
             rivals += [piece for piece in pieces if piece.value is not None]

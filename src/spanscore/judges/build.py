@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cost import budgeted
 from spanscore.judges.effects.limited import gates_of
-from spanscore.judges.effects.stack import Effects, stacked, without_limits
+from spanscore.judges.effects.stack import MiddlewareSettings, stacked, without_limits
 from spanscore.judges.langchain.chat import LangChainJudge, Structured
 from spanscore.judges.langchain.models import ClientSettings, named_model
 from spanscore.judges.lexical.judge import LexicalJudge
@@ -31,7 +31,7 @@ def judge(
     model_kwargs: Mapping[str, Any] | None = None,
     structured: Structured = "auto",
     max_answer_bytes: int | None = None,
-    **effects: Unpack[Effects],
+    **effects: Unpack[MiddlewareSettings],
 ) -> Judge:
     """Return a judge. All that ask the same account share its limits, however they were made.
 

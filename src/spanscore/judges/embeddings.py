@@ -17,7 +17,7 @@ from spanscore.core.score import JudgeCall
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.ask import replied
 from spanscore.judges.effects.cost import Priced, budgeted
-from spanscore.judges.effects.limited import Gated
+from spanscore.judges.effects.limited import RateLimited
 from spanscore.judges.langchain.client import BlockingCalls, own_client
 from spanscore.judges.langchain.errors import judge_error
 from spanscore.judges.langchain.message import Exchange, Tokens, exchanging
@@ -72,7 +72,7 @@ class LangChainEmbedder:
         client = _EmbeddingsClient(embeddings, limits.get("timeout") or 30.0)
         self.account = client.account
         self.model = client.model
-        self.asked = budgeted(Gated(Priced(client, prices or {}), **limits))
+        self.asked = budgeted(RateLimited(Priced(client, prices or {}), **limits))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, asked for at once.

@@ -25,7 +25,7 @@ from spanscore.protocols import Judge
 __all__ = [
     "BYTES_PER_TOKEN",
     "LEFT_OUT",
-    "Fit",
+    "FittedQuestion",
     "Rendered",
     "as_json",
     "bound_of",
@@ -333,7 +333,7 @@ _ENDS = (re.compile(r"[.!?…؟۔।॥۔።][\"')\]”’»]*(?=\s)|[。！？�
 """Of sentences, in all scripts that mark them, and of words."""
 
 
-class Fit(NamedTuple):
+class FittedQuestion(NamedTuple):
     """A question that fits, and the share of its tokens that was left out, [0, 1)."""
 
     prompt: Prompt
@@ -351,7 +351,7 @@ def bound_of(judge: Judge) -> int:
     return told if isinstance(told, int) else less_answer(_WINDOW)
 
 
-def fit(prompt: Prompt, max_tokens: int) -> Fit:
+def fit(prompt: Prompt, max_tokens: int) -> FittedQuestion:
     """Return a question of at most so many tokens, estimated; itself, where it has no more.
 
     Raises:
@@ -359,7 +359,7 @@ def fit(prompt: Prompt, max_tokens: int) -> Fit:
     """
     room = max_tokens * BYTES_PER_TOKEN
     if _at_most([prompt.instruction, prompt.evidence, *(example.evidence for example in prompt.examples)]) <= room:
-        return Fit(prompt, 0.0)
+        return FittedQuestion(prompt, 0.0)
     before = size = _size(prompt)
     for shorter in (*[_shorter_contexts] * _PASSES, _shorter_talk):
         if size > room:
@@ -371,7 +371,7 @@ def fit(prompt: Prompt, max_tokens: int) -> Fit:
             f"{prompt.step}: the question is too long: about {has} tokens that must stay, where {max_tokens} are read",
             error_type="too_long",
         )
-    return Fit(prompt, 1.0 - size / before)
+    return FittedQuestion(prompt, 1.0 - size / before)
 
 
 def _shorter_contexts(evidence: Mapping[str, Any], over: float) -> Mapping[str, Any]:

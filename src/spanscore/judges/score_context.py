@@ -15,9 +15,9 @@ from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
 from spanscore.core.context import is_judging, judging
-from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 
-__all__ = ["Asker", "Follower", "ask_for", "asked_by", "asker", "suppress_tracing", "suppressed_context"]
+__all__ = ["ScoreContext", "SharedWait", "ask_for", "asked_by", "asker", "suppress_tracing", "suppressed_context"]
 
 # --- suppress -------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ def _langsmith_context() -> Callable[..., AbstractContextManager[None]]:
 
 # --- asker ----------------------------------------------------------------------------------------------------------
 
-# Asker: for which score a question is asked. What a judge's effects need to know of it, and the clock of the score.
+# ScoreContext: for which score a question is asked. What a judge's effects need to know of it, and the clock of the score.
 #
 # The engine opens one around each metric that it begins; a metric that is scored by hand has none.
 #
@@ -83,7 +83,7 @@ def _langsmith_context() -> Callable[..., AbstractContextManager[None]]:
 
 
 @dataclass(slots=True, eq=False)
-class Asker:
+class ScoreContext:
     """One metric at work on one sample. Loop thread.
 
     Attributes:
@@ -104,7 +104,7 @@ class Asker:
     metric: str = ""
     taken_s: float | None = None
     held_until_s: float = -inf
-    purse: Purse | None = None
+    purse: BudgetLedger | None = None
     transcribes: bool = False
     quotes: bool = False
     on_change: Callable[[], None] | None = None
@@ -145,21 +145,21 @@ class Asker:
             self.on_change()
 
 
-_asker: ContextVar[Asker | None] = ContextVar("spanscore_asker", default=None)
+_asker: ContextVar[ScoreContext | None] = ContextVar("spanscore_asker", default=None)
 
 
-def asker() -> Asker:
+def asker() -> ScoreContext:
     """Return for which score a question is asked; one that knows nothing, where a metric is scored by hand."""
-    return _asker.get() or Asker()
+    return _asker.get() or ScoreContext()
 
 
-def ask_for(one: Asker) -> None:
+def ask_for(one: ScoreContext) -> None:
     """Have all questions of this context, which has no end but its task's, asked for this score."""
     _asker.set(one)
 
 
 @contextmanager
-def asked_by(one: Asker) -> Iterator[None]:
+def asked_by(one: ScoreContext) -> Iterator[None]:
     """Have all questions inside the block, and in tasks started there, asked for this score."""
     token = _asker.set(one)
     try:
@@ -169,10 +169,10 @@ def asked_by(one: Asker) -> Iterator[None]:
 
 
 @dataclass(slots=True, eq=False)
-class Follower:
+class SharedWait:
     """Who waits for an answer that is asked for in another's name, and whose clock goes as that one's. Loop thread."""
 
-    asker: Asker = field(default_factory=asker)
+    asker: ScoreContext = field(default_factory=asker)
     _waits: ExitStack = field(default_factory=ExitStack, init=False)
     _is_waiting: bool = field(default=False, init=False)
 

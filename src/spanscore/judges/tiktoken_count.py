@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Counter", "counter", "load_counter", "loaded_counter"]
+__all__ = ["TokenCounter", "counter", "load_counter", "loaded_counter"]
 
 _VOCABULARIES = {
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
@@ -21,7 +21,7 @@ _CHARACTERS = 4.0
 _loaded: dict[str, Callable[[str], int]] = {}
 
 
-class Counter(NamedTuple):
+class TokenCounter(NamedTuple):
     """What counts tokens.
 
     Attributes:
@@ -33,11 +33,11 @@ class Counter(NamedTuple):
     count: Callable[[str], int]
 
 
-_APPROXIMATE = Counter("about, 4 characters a token", lambda text: round(len(text) / _CHARACTERS))
+_APPROXIMATE = TokenCounter("about, 4 characters a token", lambda text: round(len(text) / _CHARACTERS))
 
 
 @cache
-def counter(encoding: str = "cl100k_base") -> Counter:
+def counter(encoding: str = "cl100k_base") -> TokenCounter:
     """Return the best counter that works here without a network: tiktoken would fetch a vocabulary that it does not have."""
     if encoding not in _VOCABULARIES or not (_folder() / _VOCABULARIES[encoding]).is_file():
         return _APPROXIMATE
@@ -46,7 +46,7 @@ def counter(encoding: str = "cl100k_base") -> Counter:
     except ImportError:
         return _APPROXIMATE
     loaded = tiktoken.get_encoding(encoding)
-    return Counter(encoding, lambda text: len(loaded.encode(text, disallowed_special=())))
+    return TokenCounter(encoding, lambda text: len(loaded.encode(text, disallowed_special=())))
 
 
 def load_counter(model: str) -> None:

@@ -20,8 +20,8 @@ __all__ = [
     "OF_METRIC",
     "PATIENCE",
     "Alert",
-    "Figure",
-    "Stream",
+    "AlertNumber",
+    "AlertScope",
     "by_label",
     "figures_of",
     "filled",
@@ -44,7 +44,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class AlertScope:
     """All units, or those of one segment."""
 
     key: str = ""
@@ -62,7 +62,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class AlertNumber:
     """A number in the text of an alert.
 
     Attributes:
@@ -102,7 +102,7 @@ class Alert:
     labels: Mapping[str, str]
     summary: str
     text: str
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, AlertNumber] = field(default_factory=dict)
     runbook: str = ""
     keep_s: float = 0.0
 
@@ -120,9 +120,9 @@ def filled(template: str, parts: Mapping[str, str]) -> str:
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
-def streams_of(shared: Monitoring) -> list[Stream]:
+def streams_of(shared: Monitoring) -> list[AlertScope]:
     """Return all units, then each listed segment."""
-    return [Stream(), *(Stream(key, value) for key, values in shared.dimensions.items() for value in values)]
+    return [AlertScope(), *(AlertScope(key, value) for key, values in shared.dimensions.items() for value in values)]
 
 
 def labels_of(severity: str, metric: str, window: str = "") -> dict[str, str]:
@@ -196,7 +196,7 @@ def _raw_of(metric: Scaled) -> str:
     return f" ({scale.direction} is better{within}; raw mean {{{_raw_name(scale)}}})"
 
 
-def figures_of(metrics: Sequence[Scaled], value: str, window: str) -> Mapping[str, Figure]:
+def figures_of(metrics: Sequence[Scaled], value: str, window: str) -> Mapping[str, AlertNumber]:
     """Return the figures of ``mean_of``, and ``{worst}``, which is empty if few units lack a score.
 
     Args:
@@ -206,9 +206,9 @@ def figures_of(metrics: Sequence[Scaled], value: str, window: str) -> Mapping[st
     share = f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
     rest = f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({share}))"
     return {
-        "worst": Figure(f"{value} * {rest}", " At worst %.2f, if all units without a score failed."),
+        "worst": AlertNumber(f"{value} * {rest}", " At worst %.2f, if all units without a score failed."),
         **{
-            _raw_name(one.scale): Figure(_value_at(value, one.scale), "%.2f")
+            _raw_name(one.scale): AlertNumber(_value_at(value, one.scale), "%.2f")
             for one in metrics
             if not _is_quality(one.scale)
         },

@@ -17,7 +17,7 @@ from spanscore.monitoring.alert import (
     FOR_SEGMENT,
     OF_METRIC,
     Alert,
-    Figure,
+    AlertNumber,
     figures_of,
     labels_of,
     listed,
@@ -228,13 +228,13 @@ def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[J
         f"Look first at what was released then.{told_by(judge_checks)}{{worst}} "
         f"{of_metric({plan.metric: _promise(plan) + _runbook(plan) for plan in plans})}",
         figures={
-            "normal": Figure(f"max {one_of} ({recorded.NORMAL}{{{promql.OWN}}} and {own})"),
-            "since": Figure(
+            "normal": AlertNumber(f"max {one_of} ({recorded.NORMAL}{{{promql.OWN}}} and {own})"),
+            "since": AlertNumber(
                 f"{recorded.SINCE}{{{promql.OWN}}}", pipe='humanizeTimestamp | reReplaceAll ":[0-9.]+ .*" ""'
             ),
-            **{f"window_{one}": Figure(expression, f" {one}") for one, expression in seen.items()},
-            "scores": Figure(f"max {one_of} ({recorded.N_EFF}{{{promql.OWN}}} and {own})", "%.0f"),
-            "from": Figure(f"1000 * ({recorded.SINCE}{{{promql.OWN_SERVICE}}} - {_BEFORE_S:g})", "%.0f"),
+            **{f"window_{one}": AlertNumber(expression, f" {one}") for one, expression in seen.items()},
+            "scores": AlertNumber(f"max {one_of} ({recorded.N_EFF}{{{promql.OWN}}} and {own})", "%.0f"),
+            "from": AlertNumber(f"1000 * ({recorded.SINCE}{{{promql.OWN_SERVICE}}} - {_BEFORE_S:g})", "%.0f"),
             **figures_of(plans, f"min {one_of} ({own})", recorded.steady_window(shared)),
             **judge_check_figures(judge_checks),
         },
@@ -273,7 +273,7 @@ def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], 
         text=f"{mean_of(metrics)} is {{value}} over {window}, below its threshold of {named} ({{service}}; {{scores}} scores)."
         "{worst}",
         figures={
-            "scores": Figure(recorded.N_EFF + own, "%.0f"),
+            "scores": AlertNumber(recorded.N_EFF + own, "%.0f"),
             **figures_of(metrics, recorded.MEAN + own, window),
         },
     )

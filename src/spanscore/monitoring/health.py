@@ -11,7 +11,7 @@ from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.job import STATED, UNKNOWN, Weights
 from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, Figure, by_label, labels_of, listed, of_metric
+from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, AlertNumber, by_label, labels_of, listed, of_metric
 from spanscore.monitoring.estimates import (
     WORTH_TELLING,
     Moments,
@@ -167,7 +167,7 @@ def _silent(where: str, shared: Monitoring) -> Alert:
         labels=labels_of("critical", OF_METRIC, promql.duration(shortest(shared))),  # the reason is in the expression
         summary=f"{OF_METRIC} has no scores",
         text=f"{by_label('reason', texts)} No other alert on it can fire meanwhile.",
-        figures={"rate": Figure(f"{SCORES_PER_HOUR}{{{promql.OWN_SERVICE}}}", ", after %.3g an hour")},
+        figures={"rate": AlertNumber(f"{SCORES_PER_HOUR}{{{promql.OWN_SERVICE}}}", ", after %.3g an hour")},
     )
 
 

@@ -16,7 +16,7 @@ from spanscore import semconv
 from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql, recorded
-from spanscore.monitoring.alert import OF_METRIC, Alert, Figure, labels_of, literal, of_metric, streams_of
+from spanscore.monitoring.alert import OF_METRIC, Alert, AlertNumber, labels_of, literal, of_metric, streams_of
 from spanscore.monitoring.promql import label, series
 from spanscore.protocols import Metric
 
@@ -119,7 +119,7 @@ def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:
     """Return the alert on a judge that answers its labelled samples otherwise than at first."""
     window = promql.duration(plans[0].every_s)  # one judge check, so one for all metrics
     agreement, first = (
-        Figure(f"min({series(name)}{{{_JUDGE_CHECK},{promql.OWN_EVALUATOR}}})", "%.2f")
+        AlertNumber(f"min({series(name)}{{{_JUDGE_CHECK},{promql.OWN_EVALUATOR}}})", "%.2f")
         for name in (semconv.JUDGE_CHECK_AGREEMENT, semconv.JUDGE_CHECK_FIRST_AGREEMENT)
     )
     below = of_metric({plan.metric: f"{plan.below:.2g}" for plan in plans})
@@ -143,7 +143,7 @@ def told_by(plans: Sequence[JudgeCheckPlan]) -> str:
     return "{judge_changed}{judge_steady}" if plans else ""
 
 
-def judge_check_figures(plans: Sequence[JudgeCheckPlan]) -> dict[str, Figure]:
+def judge_check_figures(plans: Sequence[JudgeCheckPlan]) -> dict[str, AlertNumber]:
     """Return what stands there: one of them, and neither if no run has ended, or the metric has no judge check."""
     if not plans:
         return {}
@@ -151,8 +151,8 @@ def judge_check_figures(plans: Sequence[JudgeCheckPlan]) -> dict[str, Figure]:
     changed = " Its judge answers labelled samples otherwise than at first (judge check, p = %.2g): it may be the judge's drop."
     steady = " Its judge answers labelled samples as at first (judge check, p = %.2g)."
     return {
-        "judge_changed": Figure(f"{p} < {_LIMIT}", changed),
-        "judge_steady": Figure(f"{p} >= {_LIMIT}", steady),
+        "judge_changed": AlertNumber(f"{p} < {_LIMIT}", changed),
+        "judge_steady": AlertNumber(f"{p} >= {_LIMIT}", steady),
     }
 
 

@@ -16,7 +16,7 @@ from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.job import STATED, UNKNOWN
 from spanscore.core.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, PATIENCE, Stream, streams_of
+from spanscore.monitoring.alert import ALL, PATIENCE, AlertScope, streams_of
 from spanscore.monitoring.drops import KEPT, DropPlan
 from spanscore.monitoring.health import (
     ABSENT,
@@ -328,7 +328,7 @@ class _Traffic:
         scored: bool = True,
         missing: int = 0,
         declined: float = 0.0,
-        streams: Sequence[Stream] = (Stream(),),
+        streams: Sequence[AlertScope] = (AlertScope(),),
     ) -> Iterator[dict[str, str]]:
         """Yield what all counters do; ``streams``: segments in which there are scores."""
         for metric in self._metrics:
@@ -365,7 +365,7 @@ class _Traffic:
         mean: float,
         units: float,
         labels: Mapping[str, str] | None = None,
-        streams: Sequence[Stream] = (Stream(),),
+        streams: Sequence[AlertScope] = (AlertScope(),),
     ) -> Iterator[dict[str, str]]:
         """Yield the sums of each segment; of the series that is watched unless the labels name another."""
         alert = self._alerts.get(metric.name, AlertSettings())

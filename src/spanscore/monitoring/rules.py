@@ -16,7 +16,7 @@ from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, PATIENCE, Alert, Figure, filled, literal, of_metric
+from spanscore.monitoring.alert import ALL, PATIENCE, Alert, AlertNumber, filled, literal, of_metric
 from spanscore.monitoring.calibration import calibrations_of, corrected_records, refuse_unknown
 from spanscore.monitoring.drops import DropPlan, drop, least_of, plan_records, plans_of, threshold
 from spanscore.monitoring.health import (
@@ -134,15 +134,15 @@ def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
     return found | ({"runbook_url": alert.runbook} if alert.runbook else {})
 
 
-def times_of(alert: Alert) -> Mapping[str, Figure]:
+def times_of(alert: Alert) -> Mapping[str, AlertNumber]:
     """Return ``{from}`` and ``{to}``: Unix times in milliseconds, from before the alert's window until now.
 
     An alert without a window has a figure ``from`` of its own.
     """
     if "window" not in alert.labels:
-        return {"to": Figure("1000 * time()", "%.0f")}
+        return {"to": AlertNumber("1000 * time()", "%.0f")}
     back = BEFORE * seconds_of(alert.labels["window"])
-    return {"from": Figure(f"1000 * (time() - {back:g})", "%.0f"), "to": Figure("1000 * time()", "%.0f")}
+    return {"from": AlertNumber(f"1000 * (time() - {back:g})", "%.0f"), "to": AlertNumber("1000 * time()", "%.0f")}
 
 
 def _about(url: str, *, is_general: bool) -> str:
@@ -261,7 +261,7 @@ def _condition(alert: Alert) -> Iterator[dict[str, Any]]:
     yield _step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition])
 
 
-def _asked(figures: Mapping[str, Figure]) -> Iterator[dict[str, Any]]:
+def _asked(figures: Mapping[str, AlertNumber]) -> Iterator[dict[str, Any]]:
     """Yield the queries of figures: of all services, as Grafana puts those with the alert's own labels beside it."""
     for name, figure in figures.items():
         yield _query(name, _of_all(figure.expression))
@@ -291,7 +291,7 @@ def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
     return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": whole}
 
 
-def _known(ref: str, figure: Figure) -> str:
+def _known(ref: str, figure: AlertNumber) -> str:
     """Return the template of a figure, empty if there is no value: Grafana has NaN for that."""
     return (
         f"{{{{ with $values.{ref} }}}}{{{{ if eq .Value .Value }}}}{figure.written('.Value')}{{{{ end }}}}{{{{ end }}}}"
@@ -414,7 +414,7 @@ def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
     }
 
 
-def _query_template(figure: Figure) -> str:
+def _query_template(figure: AlertNumber) -> str:
     """Return the template that asks Prometheus for a figure. ``_declared`` declares the variables in it."""
     text = figure.expression.replace("\\", r"\\").replace('"', r"\"")
     own = list(dict.fromkeys(_OWN.findall(text)))

@@ -26,8 +26,8 @@ __all__ = [
     "UNTOLD",
     "BoundedSums",
     "ComparedValues",
+    "GaugeReading",
     "Labels",
-    "Point",
     "Points",
     "add_up",
     "checked_dimensions",
@@ -407,7 +407,7 @@ def _labels_of(metric: Metric) -> Sequence[str | None]:
 # What several scorers of a process may share, an account or a budget, as numbers: each is told once, whoever tells it.
 
 
-class Point(NamedTuple):
+class GaugeReading(NamedTuple):
     """What one account, budget or watched judge is at.
 
     Attributes:
@@ -419,7 +419,7 @@ class Point(NamedTuple):
     values: Mapping[str, float]
 
 
-Points: TypeAlias = Callable[[], Mapping[Hashable, Point]]
+Points: TypeAlias = Callable[[], Mapping[Hashable, GaugeReading]]
 """Reads what there is: by what tells one from every other in this process."""
 
 _WORST: Mapping[str, Callable[[float, float], float]] = {
@@ -432,7 +432,7 @@ _WORST: Mapping[str, Callable[[float, float], float]] = {
 """Of these the worst stands for all that have the same attributes; others add up."""
 
 
-def together(name: str, points: Iterable[Point]) -> dict[Labels, float]:
+def together(name: str, points: Iterable[GaugeReading]) -> dict[Labels, float]:
     """Return the numbers of one instrument by their attributes."""
     worst, total = _WORST.get(name), dict[Labels, float]()
     for labels, values in points:

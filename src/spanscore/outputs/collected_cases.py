@@ -32,7 +32,7 @@ __all__ = [
     "CollectState",
     "CollectedCase",
     "FoundScore",
-    "WrittenQuestions",
+    "QuestionIndex",
     "case_sample",
 ]
 
@@ -154,14 +154,14 @@ def case_sample(
 
 # --- written questions ----------------------------------------------------------------------------------------------
 
-# WrittenQuestions: which questions a file of cases has already, as far as this process knows.
+# QuestionIndex: which questions a file of cases has already, as far as this process knows.
 
 MOST_QUESTIONS: Final = 10_000
 """Of a file, the latest: some 0.1 kB each."""
 _DIGEST_BYTES: Final = 16
 
 
-class WrittenQuestions:
+class QuestionIndex:
     """The latest questions of each file, by hash: those of a file that is gone are as new. One thread."""
 
     def __init__(self) -> None:
@@ -258,7 +258,7 @@ class CaseCollector:
         self._bytes = 0
         self._cases: Counter[str] = Counter()
         self._faults, self._fault, self._retry_at_s = 0, "", 0.0
-        self._written = WrittenQuestions()
+        self._written = QuestionIndex()
         self._thread = SerialThread("spanscore-cases")
         self._over = False
 

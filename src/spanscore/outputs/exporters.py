@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SIGNALS",
-    "OwnParts",
+    "BuiltProviders",
     "PartialSuccess",
     "QuietExporter",
     "Signal",
@@ -194,7 +194,7 @@ _QUEUE_FULL = "Queue full"
 _exporting: ContextVar[QuietExporter | None] = ContextVar("spanscore_exporting", default=None)
 
 
-class _Hush(logging.Filter):
+class _LogFilter(logging.Filter):
     """Keeps off stderr what is logged while one of *our* exporters works; a user's exporters log as ever."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -205,10 +205,10 @@ class _Hush(logging.Filter):
         return False
 
 
-_hush = _Hush()
+_hush = _LogFilter()
 
 
-class _Hushed:
+class _SuppressLogs:
     """The block; a generator's would take three times as long, and every span that leaves goes through one."""
 
     __slots__ = ("_exporter", "_token")
@@ -319,7 +319,7 @@ class QuietExporter:
 
     def hushed(self) -> AbstractContextManager[None]:
         """Keep off stderr what the SDK or an exporter logs on this thread inside the block."""
-        return _Hushed(self)
+        return _SuppressLogs(self)
 
     def delivered_since(self, failures: int) -> bool:
         """Whether nothing failed since ``failures`` was this exporter's count, nor in the last export before."""
@@ -473,7 +473,7 @@ class _QuietProcessor:
         return getattr(self._inner, name)
 
 
-class OwnParts:
+class BuiltProviders:
     """Exporters and providers of our own, each built when first asked for, by the OTEL_* variables of this moment.
 
     Args:

@@ -14,7 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from spanscore import semconv
-from spanscore.core.job import Counted, Weights
+from spanscore.core.job import UnitCounts, Weights
 from spanscore.core.log import plain_text
 from spanscore.core.score import JudgeCall, Outcome, Score
 from spanscore.core.span import SpanData, Unit
@@ -24,8 +24,8 @@ from spanscore.outputs.aggregates import (
     OTHER,
     BoundedSums,
     ComparedValues,
+    GaugeReading,
     Labels,
-    Point,
     Points,
     add_up,
     checked_dimensions,
@@ -70,7 +70,7 @@ class MeterInstruments:
         self._lock = Lock()
         self._members: list[Telemetry] = []
         self._gone: dict[str, dict[Labels, float]] = {}
-        self._left: dict[Hashable, Point] = {}
+        self._left: dict[Hashable, GaugeReading] = {}
         reset_in_child(self, MeterInstruments.reset)
         self._make_observable(meter)
         self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
@@ -419,14 +419,14 @@ class Telemetry:
         found = {(metric, value): Weights() for metric in population for value in self._compared.known(metric)}
         return {labels_of_compared(*told): of for told, of in {**found, **self._counted().compared}.items()}
 
-    def _counted(self) -> Counted:
+    def _counted(self) -> UnitCounts:
         """Return what this thread's collection began with, so that its three instruments add up; else what is now."""
         return getattr(self._collected, "counted", None) or self.counts.count_units()
 
     def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, str | None]]:
         return ((metric, outcome, source) for (metric, source), outcome in product(self._declared, outcomes))
 
-    def _per_metric(self, number: Callable[[Counted], Mapping[str, int]]) -> dict[Labels, float]:
+    def _per_metric(self, number: Callable[[UnitCounts], Mapping[str, int]]) -> dict[Labels, float]:
         told = dict.fromkeys(self._declared, 0)
         for source, counted in self._counted().parts:
             told |= {(metric, source): units for metric, units in number(counted).items()}
@@ -442,7 +442,7 @@ class Telemetry:
             return {((_REASON, reason),): number for reason, number in value.items()}
         return {(): value}
 
-    def points(self) -> Mapping[Hashable, Point]:
+    def points(self) -> Mapping[Hashable, GaugeReading]:
         """Return what the accounts and budgets are at; none where reading it failed."""
         try:
             return self._points()

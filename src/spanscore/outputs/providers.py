@@ -21,7 +21,7 @@ from spanscore.core.log import log_once
 from spanscore.core.threads import SerialThread, before_fork, gevent_monkey, reset_in_child, start_daemon
 from spanscore.outputs.exporters import (
     SIGNALS,
-    OwnParts,
+    BuiltProviders,
     QuietExporter,
     Signal,
     exporter_name,
@@ -43,10 +43,10 @@ __all__ = [
     "DELTA",
     "IN_POD_ONLY",
     "NO_METRICS",
-    "Page",
     "ProviderRow",
     "Providers",
     "ResolvedProvider",
+    "ScrapePage",
     "global_provider",
     "no_provider",
 ]
@@ -72,7 +72,7 @@ DELTA = (
 _log = logging.getLogger("spanscore")
 
 
-class Page(Protocol):
+class ScrapePage(Protocol):
     """Where the metrics are served to a Prometheus."""
 
     @property
@@ -258,7 +258,7 @@ class Providers:
         self._tracers: dict[str, Tracer] = {}
         self._logger: Logger | None = None
         self._warming: Thread | None = None
-        self._parts: OwnParts | None = None
+        self._parts: BuiltProviders | None = None
         self._helper = SerialThread("spanscore-flush")
         self._at: ResolvedProvider | None = None
         self._results: list[bool] = []
@@ -332,7 +332,9 @@ class Providers:
         """Return ``service.name`` of the tracer provider in use, or of the one that would be chosen now; chooses nothing."""
         chosen = self._found("traces") if self._chosen is None else self._chosen["traces"]
         attributes = getattr(getattr(chosen and chosen.provider, "resource", None), "attributes", {})
-        return str(attributes.get("service.name") or OwnParts(self._service_name).resource.attributes["service.name"])
+        return str(
+            attributes.get("service.name") or BuiltProviders(self._service_name).resource.attributes["service.name"]
+        )
 
     def resource(self) -> Mapping[str, Any]:
         """Return the attributes of the resource of the tracer provider in use; likewise."""
@@ -389,7 +391,7 @@ class Providers:
         which = {what: "none" if given is None else "given" for what, given in self._arguments.items()}
         return [ProviderRow(what, which[what], "", "chosen when the first run starts") for what in SIGNALS]
 
-    def notes(self, served: Page | None = None) -> list[str]:
+    def notes(self, served: ScrapePage | None = None) -> list[str]:
         """Return what must be known of the metrics, for ``status()``; ``served``: the page that a Prometheus reads, if any."""
         metrics = None if self._chosen is None else self._chosen["metrics"]
         if metrics is None:
@@ -400,7 +402,7 @@ class Providers:
         is_unread = not is_sent and served.is_loopback and semconv.KUBERNETES_ENV in os.environ
         return [IN_POD_ONLY] if is_unread else []
 
-    def mention_lacking_metrics(self, served: Page | None = None) -> None:
+    def mention_lacking_metrics(self, served: ScrapePage | None = None) -> None:
         """Log once that no alert can work: nothing can read the metrics, or the rules cannot."""
         lacks = served is None and any(row.last == NO_METRICS for row in self.describe())
         for why in (*([NO_METRICS] if lacks else ()), *self.notes(served)):
@@ -460,7 +462,7 @@ class Providers:
     def _choose(self) -> dict[Signal, ResolvedProvider]:
         build = self._to_build()
         if build and (self._parts is None or self._parts.environment != otel_environment()):
-            self._parts = OwnParts(self._service_name)  # nothing was built ahead, or for other variables
+            self._parts = BuiltProviders(self._service_name)  # nothing was built ahead, or for other variables
         chosen = {
             what: self._build(what) if what in build else self._found(what) or no_provider(what) for what in SIGNALS
         }
@@ -506,7 +508,7 @@ class Providers:
         return self.read_otherwise[what]() if what in self.read_otherwise else in_file
 
     def _build_ahead(self) -> None:
-        parts = OwnParts(self._service_name)
+        parts = BuiltProviders(self._service_name)
         try:
             for what in self._to_build():
                 parts.exporter(what)

@@ -22,7 +22,7 @@ from spanscore.outputs.score_spans import (
     unit_facts,
 )
 
-__all__ = ["Events", "Instruments"]
+__all__ = ["EvaluationEvents", "Instruments"]
 
 # --- event ----------------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ def _always(*, event_name: str) -> bool:
     return True
 
 
-class Events:
+class EvaluationEvents:
     """Writes evaluation events through the application's logger provider.
 
     Also for units whose trace is not sampled: the event carries the trace's flags. None for a score that supersedes another, or

@@ -19,7 +19,15 @@ from spanscore.errors import ConfigurationError
 from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import Sampler
 
-__all__ = ["Decisions", "KnownUnits", "RecentUnit", "RecentUnits", "WholeUnits", "feedback_key_of", "matched_rules"]
+__all__ = [
+    "ClosedUnitIndex",
+    "Decisions",
+    "RecentUnit",
+    "RecentUnitSpans",
+    "RecentUnits",
+    "feedback_key_of",
+    "matched_rules",
+]
 
 # --- recent ---------------------------------------------------------------------------------------------------------
 
@@ -106,7 +114,7 @@ class RecentUnits:
         return listed if all(map(_is_small, listed.values())) else None
 
 
-class WholeUnits:
+class RecentUnitSpans:
     """Keeps the last units with their spans, 100 with 4 MB at most. ``units`` is any thread's: a copy of a deque."""
 
     def __init__(self) -> None:
@@ -135,7 +143,7 @@ def _is_small(value: Any) -> bool:
 
 # --- known ----------------------------------------------------------------------------------------------------------
 
-# KnownUnits: which units of a trace this process has seen, and which has a key of the application's own.
+# ClosedUnitIndex: which units of a trace this process has seen, and which has a key of the application's own.
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -148,7 +156,7 @@ def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
     return plain_text(metadata.get(semconv.FEEDBACK_METADATA)) or None if metadata else None
 
 
-class KnownUnits:
+class ClosedUnitIndex:
     """The last units that have closed. Any thread: each step is one of a dict's, and no lock is held.
 
     Args:
@@ -232,7 +240,7 @@ class Decisions:
     sampler: Sampler
     ledger: Ledger
     _: KW_ONLY
-    known: KnownUnits = field(default_factory=KnownUnits)
+    known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
     noticed: Callable[[SamplingContext], None] = lambda facts: None
     kept: int = _KEPT
 

@@ -21,17 +21,17 @@ from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score, from_source
 from spanscore.core.span import Unit, UnitKey
 from spanscore.judges.score_context import suppress_tracing, suppressed_context
-from spanscore.pipeline.evaluation import Evaluation, JobAtWork, cancelled_tell
-from spanscore.pipeline.jobs import Pipeline
+from spanscore.pipeline.evaluation import Evaluation, RunningJob, cancelled_tell
+from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.protocols import DurableQueue, Queue
 
-__all__ = ["Engine", "Passing", "Shadows"]
+__all__ = ["ScoringEngine", "ShadowScoring", "UnitsInTransit"]
 
 # --- passing --------------------------------------------------------------------------------------------------------
 
-# Passing: units between the moment in which they are chosen and the one in which they outlive the process, or have ended.
+# UnitsInTransit: units from the sampling decision until a durable queue has them or they have ended.
 
 _Pass: TypeAlias = tuple[UnitKey, int]
 
@@ -41,7 +41,7 @@ class _SafeMark(NamedTuple):
     told: Callable[[], None]
 
 
-class Passing:
+class UnitsInTransit:
     """Which units are on their way to a queue that outlives the process, and who waits for them. Any thread."""
 
     def __init__(self) -> None:
@@ -86,13 +86,13 @@ def _pass_of(unit: Unit) -> _Pass:
 
 # --- shadows --------------------------------------------------------------------------------------------------------
 
-# Shadows: second judges, asked about the samples that the metrics score; their scores stand beside those, never among them.
+# ShadowScoring: second judges score the samples of the metrics. Their scores have a source of their own.
 #
 # They have deadlines, a budget and room of their own: one that fails, is slow or is away costs the metrics nothing.
 
 
 @dataclass(eq=False, repr=False)
-class Shadows:
+class ShadowScoring:
     """The second judges of one scorer. Loop thread.
 
     Attributes:
@@ -117,7 +117,7 @@ class Shadows:
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
-        self._at_work: set[JobAtWork] = set()
+        self._at_work: set[RunningJob] = set()
         self._stopped = False
         self.evaluation.reset()
         self.room.reset()
@@ -160,7 +160,7 @@ class Shadows:
         for name in job.decisions:
             self.ledger.settle(job.unit.key, name, outcome)
 
-    def _changed(self, at_work: JobAtWork) -> None:
+    def _changed(self, at_work: RunningJob) -> None:
         unit = at_work.job.unit
         if scores := [from_source(score, unit, self.source) for score in at_work.take()]:
             self.post(JobResult(unit, scores, over=at_work.is_over))
@@ -171,7 +171,7 @@ class Shadows:
 
 # --- workers --------------------------------------------------------------------------------------------------------
 
-# Engine: sampled units on the loop → jobs → scores, posted back to the span thread.
+# ScoringEngine: sampled units on the loop → jobs → scores, posted back to the span thread.
 #
 # Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content
 # rendered while it still runs. A unit of which nothing computes any more needs no worker: as many units as the queue holds
@@ -195,7 +195,7 @@ _LEFT: Final = "the scorer was shut down: it is in the spool"
 
 
 @dataclass(eq=False, repr=False)
-class Engine:
+class ScoringEngine:
     """Workers on the one loop of the process.
 
     Attributes:
@@ -211,29 +211,29 @@ class Engine:
     """
 
     queue: Queue
-    pipeline: Pipeline
+    pipeline: JobBuilder
     evaluation: Evaluation
     _: KW_ONLY
     post: Callable[[JobResult], None]
     made: Callable[[Unit, Samples], None] = lambda unit, samples: None
     came: Callable[[Job], None] = lambda job: None
     ended: Callable[[Job, Sequence[Score]], None] | None = None
-    shadows: Shadows | None = None
+    shadows: ShadowScoring | None = None
     workers: int = 32
     turns: Turns | None = None
 
     def __post_init__(self) -> None:
         self._shared = self.queue if isinstance(self.queue, DurableQueue) else None
         self.beside = [] if self.shadows is None else [self.shadows]
-        self.passing = Passing()
+        self.passing = UnitsInTransit()
         self.reset()
 
     def reset(self) -> None:
         """Forget the workers: in a forked child their loop does not run."""
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: deque[SampledUnit] = deque()
-        self._begun: set[BegunJob] = set()
-        self._undecided: dict[UnitKey, BegunJob] = {}
+        self._begun: set[ActiveJob] = set()
+        self._undecided: dict[UnitKey, ActiveJob] = {}
         self._makers: set[asyncio.Task[None]] = set()
         self._ahead = 0
         self._slow = 0
@@ -428,7 +428,7 @@ class Engine:
 
     def _begin(self, job: Job) -> asyncio.Future[None] | None:
         """Begin a job; done is what is returned when it needs no worker, and None where it is over."""
-        begun = BegunJob()
+        begun = ActiveJob()
         if job.delegated:
             self.came(job)
             job = job.unscored()
@@ -444,11 +444,11 @@ class Engine:
         self._changed(begun)
         return begun.worker
 
-    def _stayed(self, begun: BegunJob) -> None:
+    def _stayed(self, begun: ActiveJob) -> None:
         begun.staying = None
         self._changed(begun)
 
-    def _changed(self, begun: BegunJob) -> None:
+    def _changed(self, begun: ActiveJob) -> None:
         if begun.job.is_over:
             self._end(begun)
             return
@@ -458,18 +458,18 @@ class Engine:
         if begun.staying is None and not begun.job.computes:
             begun.free_worker()
 
-    def _post_scores(self, begun: BegunJob) -> None:
+    def _post_scores(self, begun: ActiveJob) -> None:
         begun.posting = False
         if begun in self._begun and (scores := begun.job.take()):
             job = begun.job.job
             self._tell(begun, JobResult(job.unit, scores, job.samples.attributes(), over=False))
 
-    def _end(self, begun: BegunJob) -> None:
+    def _end(self, begun: ActiveJob) -> None:
         job, scores = begun.job.job, begun.job.take()
         self._leave(begun)
         self._tell(begun, JobResult(job.unit, scores, job.samples.attributes()))
 
-    def _tell(self, begun: BegunJob, result: JobResult) -> None:
+    def _tell(self, begun: ActiveJob, result: JobResult) -> None:
         """Post scores: where others may have the job, too, when they are kept."""
         if self._shared is not None or self.ended is not None:
             begun.told += result.scores
@@ -478,30 +478,30 @@ class Engine:
             return
         self._shared.save_scores(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
 
-    def _kept(self, begun: BegunJob, result: JobResult, *, kept: bool) -> None:
+    def _kept(self, begun: ActiveJob, result: JobResult, *, kept: bool) -> None:
         if kept and not begun.lost:
             self._publish(begun, result)
         elif not begun.lost:
             begun.job.give_up()
             self._lose(begun, _OTHERS)
 
-    def _publish(self, begun: BegunJob, result: JobResult) -> None:
+    def _publish(self, begun: ActiveJob, result: JobResult) -> None:
         if result.over:
             self._say_ended(begun)  # first: who waits for the scores finds it told
         self.post(result)
 
-    def _say_ended(self, begun: BegunJob) -> None:
+    def _say_ended(self, begun: ActiveJob) -> None:
         if self.ended is not None:
             self.ended(begun.job.job, begun.told)
 
-    def _lose(self, begun: BegunJob, reason: str) -> None:
+    def _lose(self, begun: ActiveJob, reason: str) -> None:
         """Leave a job to others: what is not posted of it is made there."""
         begun.lost = True
         if begun in self._begun:
             self._leave(begun)
         self.post(JobResult(begun.job.job.unit, (), rest=Outcome.DELEGATED, reason=reason))
 
-    def _leave(self, begun: BegunJob) -> None:
+    def _leave(self, begun: ActiveJob) -> None:
         self._begun.discard(begun)
         self._undecided.pop(begun.job.job.unit.key, None)
         begun.free_worker()
@@ -512,7 +512,7 @@ class Engine:
 
 
 @dataclass(slots=True, eq=False)
-class BegunJob:
+class ActiveJob:
     """A job that was begun.
 
     Attributes:
@@ -528,7 +528,7 @@ class BegunJob:
     posting: bool = False
     told: list[Score] = field(default_factory=list)
     lost: bool = False
-    job: JobAtWork = field(init=False)
+    job: RunningJob = field(init=False)
 
     def free_worker(self) -> None:
         """Let the worker go on to another unit."""

@@ -13,16 +13,16 @@ from spanscore.core.log import raised_by_user, type_name
 from spanscore.core.sample import Sample, Samples, missing_fields
 from spanscore.core.score import JudgeCall, Outcome, Score, Usage, signed
 from spanscore.core.threads import DaemonPool, run_interruptibly, run_without_loop
-from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.middleware import account_of
 from spanscore.judges.records import record_calls
-from spanscore.judges.score_context import Asker, ask_for, asked_by, asker, suppressed_context
+from spanscore.judges.score_context import ScoreContext, ask_for, asked_by, asker, suppressed_context
 from spanscore.protocols import Metric
 
 __all__ = [
     "Deadline",
     "Evaluation",
-    "JobAtWork",
+    "RunningJob",
     "absent_fields",
     "accounts_asked",
     "asks_a_judge",
@@ -88,14 +88,14 @@ class Evaluation:
     metrics: Mapping[str, Metric]
     _: KW_ONLY
     timeout_s: float = 180.0
-    purse: Purse | None = None
+    purse: BudgetLedger | None = None
     at_once: int | None = None
     transcribes: bool = False
     quotes: bool = False
     disabled: bool = False
 
     def __post_init__(self) -> None:
-        self._asker = partial(Asker, transcribes=self.transcribes, quotes=self.quotes)
+        self._asker = partial(ScoreContext, transcribes=self.transcribes, quotes=self.quotes)
         self.reset()
 
     def reset(self) -> None:
@@ -114,23 +114,23 @@ class Evaluation:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def begin(self, job: Job, on_change: Callable[[], None]) -> JobAtWork:
+    def begin(self, job: Job, on_change: Callable[[], None]) -> RunningJob:
         """Begin every metric that was chosen for a job.
 
         Args:
             on_change: called when a score is in; never before this returns.
         """
-        at_work = JobAtWork(job, on_change, undecided=job.undecided is not None)
+        at_work = RunningJob(job, on_change, undecided=job.undecided is not None)
         self._begin_each(job.decisions, at_work)
         return at_work
 
-    def begin_rest(self, decisions: Mapping[str, Decision], at_work: JobAtWork) -> None:
+    def begin_rest(self, decisions: Mapping[str, Decision], at_work: RunningJob) -> None:
         """Begin the metrics that were decided on when the first scores of a job were in; there may be none."""
         at_work.job = replace(at_work.job, decisions={**at_work.job.decisions, **decisions})
         at_work.undecided = False
         self._begin_each(decisions, at_work)
 
-    def _begin_each(self, names: Iterable[str], at_work: JobAtWork) -> None:
+    def _begin_each(self, names: Iterable[str], at_work: RunningJob) -> None:
         for name in names:
             try:
                 self._begin(name, at_work)
@@ -158,7 +158,7 @@ class Evaluation:
         finally:
             at_work.give_up()
 
-    def _begin(self, name: str, at_work: JobAtWork) -> None:
+    def _begin(self, name: str, at_work: RunningJob) -> None:
         job = at_work.job
         metric = self.metrics.get(name)
         if metric is None:  # another process has chosen it
@@ -173,15 +173,15 @@ class Evaluation:
             return
         timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
         one = self._asker(name, job.taken_s, job.held_until_s, self.purse)
-        turn = MetricTurn(self._places[name]) if name in self._places else None
+        turn = MetricSlot(self._places[name]) if name in self._places else None
         # Whatever a metric asks, and however: it is no run of the application.
         context = suppressed_context()
         calls = context.run(_asking_for, one)
         scoring = self._guarded(metric, sample, turn)
         task = asyncio.get_running_loop().create_task(scoring, context=context)
-        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, one, turn, task))
+        at_work.follow(name, RunningMetric(metric, sample, timeout_s, calls, one, turn, task))
 
-    async def _guarded(self, metric: Metric, sample: Sample, turn: MetricTurn | None) -> Score:
+    async def _guarded(self, metric: Metric, sample: Sample, turn: MetricSlot | None) -> Score:
         try:
             if turn is not None:
                 await turn.take()
@@ -203,15 +203,15 @@ class Evaluation:
 
 
 @dataclass(slots=True, eq=False)
-class MetricAtWork:
+class RunningMetric:
     """A metric that is at work on a sample, and the calls that it has paid for so far."""
 
     metric: Metric
     sample: Sample
     timeout_s: float
     calls: list[JudgeCall]
-    asker: Asker
-    turn: MetricTurn | None
+    asker: ScoreContext
+    turn: MetricSlot | None
     task: asyncio.Task[Score]
 
     def score(self, samples: Samples) -> Score:
@@ -227,7 +227,7 @@ class MetricAtWork:
 
 
 @dataclass(slots=True, eq=False)
-class JobAtWork:
+class RunningJob:
     """A job whose metrics are at work side by side. Loop thread.
 
     Attributes:
@@ -239,9 +239,9 @@ class JobAtWork:
     _on_change: Callable[[], None]
     undecided: bool = False
     scores: list[Score] = field(default_factory=list)
-    _unfinished: dict[str, tuple[MetricAtWork, Deadline]] = field(default_factory=dict)
+    _unfinished: dict[str, tuple[RunningMetric, Deadline]] = field(default_factory=dict)
     _late_ones: set[str] = field(default_factory=set)
-    _given_up: list[MetricAtWork] = field(default_factory=list)
+    _given_up: list[RunningMetric] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
@@ -262,7 +262,7 @@ class JobAtWork:
         """Add the score of a metric, whatever it calls itself there; the source is that of one that has none."""
         self.scores.append(_signed(score, name, self.job, source))
 
-    def follow(self, name: str, one: MetricAtWork) -> None:
+    def follow(self, name: str, one: RunningMetric) -> None:
         """Take in the score of a metric when it is there, or when it is late."""
         deadline = Deadline(one.asker, one.timeout_s, lambda: self._late(name))
         self._unfinished[name] = one, deadline
@@ -297,12 +297,12 @@ class JobAtWork:
         self._late_ones.add(name)
         _in_turns(_TURNS, lambda: self._ended_late(name, one))
 
-    def _ended_late(self, name: str, one: MetricAtWork) -> None:
+    def _ended_late(self, name: str, one: RunningMetric) -> None:
         if name in self._late_ones:  # else the job was given up meanwhile
             self._late_ones.remove(name)
             self._finish(name, one, one.late)
 
-    def _let_go(self, name: str) -> MetricAtWork:
+    def _let_go(self, name: str) -> RunningMetric:
         one, deadline = self._unfinished.pop(name)
         one.asker.on_change = None
         deadline.stop()
@@ -310,7 +310,7 @@ class JobAtWork:
             one.turn.give_back()
         return one
 
-    def _finish(self, name: str, one: MetricAtWork, come_to: Callable[[], Score]) -> None:
+    def _finish(self, name: str, one: RunningMetric, come_to: Callable[[], Score]) -> None:
         try:
             with asked_by(one.asker):  # the evaluator version is that of the judge that was asked
                 score = come_to()
@@ -320,7 +320,7 @@ class JobAtWork:
         self._on_change()
 
 
-def _asking_for(one: Asker) -> list[JudgeCall]:
+def _asking_for(one: ScoreContext) -> list[JudgeCall]:
     """Have all that is asked in this context from now on, which is a task's own, asked for a score; return the calls."""
     ask_for(one)
     return record_calls()
@@ -418,7 +418,7 @@ def _signed(score: Score, name: str, job: Job, source: str | None) -> Score:
 
 
 @dataclass(slots=True)
-class MetricTurn:
+class MetricSlot:
     """The turn of one score. Loop thread."""
 
     _places: Semaphore
@@ -448,7 +448,7 @@ class Deadline:
         timeout_s: seconds of work.
     """
 
-    def __init__(self, asker: Asker, timeout_s: float, late: Callable[[], None]) -> None:
+    def __init__(self, asker: ScoreContext, timeout_s: float, late: Callable[[], None]) -> None:
         self._asker = asker
         self._left_s = timeout_s
         self._late = late

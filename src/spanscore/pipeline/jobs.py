@@ -14,13 +14,13 @@ from spanscore.core.plugins import Entry, Registry
 from spanscore.core.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.core.span import UNIT_KINDS, Unit, UnitKind
-from spanscore.core.timebox import Hung, Timebox
+from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Filter, Redactor, SampleExtractor
 from spanscore.samples.redaction import redacted as redacted_text
 from spanscore.samples.redaction import redacted_sample
 
-__all__ = ["REDACTORS", "Hooks", "Pipeline", "redactor_in"]
+__all__ = ["REDACTORS", "Hooks", "JobBuilder", "redactor_in"]
 
 # --- redactors ------------------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Hooks:
             clean = replace(
                 samples, single_turn=self._redact(samples.single_turn), multi_turn=self._redact(samples.multi_turn)
             )
-        except Hung:
+        except HookTimeout:
             raise
         except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
@@ -121,7 +121,7 @@ class Hooks:
     def _redact_id(self, conversation_id: str, redactor: Redactor) -> str | None:
         try:
             return redacted_text(conversation_id, redactor)
-        except Hung:
+        except HookTimeout:
             raise
         except BaseException:  # noqa: BLE001  (fails closed)
             return None
@@ -132,7 +132,7 @@ class Hooks:
             return samples
         try:
             kept = bool(self.keep(sample))
-        except Hung:
+        except HookTimeout:
             raise
         except BaseException as error:  # noqa: BLE001
             return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type_name(error)}")
@@ -150,7 +150,7 @@ _KINDS: Mapping[UnitKind, str] = {"workflow": "workflows", "agent": "agents", "c
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class JobBuilder:
     """Makes jobs.
 
     Attributes:
@@ -168,7 +168,7 @@ class Pipeline:
         """Make the job on a thread of the box; a hook that hangs is the outcome of its unit."""
         try:
             return await self.box.done(lambda: self.job(sampled))
-        except Hung as hung:
+        except HookTimeout as hung:
             unit = sampled.unit.without_content()
             named = unit if sampled.redacted else unit.in_conversation(None)
             return _job(sampled, named, Samples(outcome=hung.outcome, reason=hung.reason))
@@ -181,7 +181,7 @@ class Pipeline:
         """
         try:
             samples = sampled.samples or self._samples(sampled.unit)
-        except Hung:
+        except HookTimeout:
             raise
         except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
             samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type_name(error)}")

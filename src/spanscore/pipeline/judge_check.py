@@ -23,12 +23,12 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.sample import HumanValue, Sample, Samples
 from spanscore.core.score import Score
 from spanscore.core.span import Unit, UnitKey
-from spanscore.core.timebox import Hung, Timebox
+from spanscore.core.timebox import HookTimeout, Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.monitoring.judge_check import watched_by
 from spanscore.monitoring.judge_check_runs import FirstAnswers, PairedAnswer, PairedRuns, paired
-from spanscore.outputs.aggregates import Point, within
+from spanscore.outputs.aggregates import GaugeReading, within
 from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.jobs import Hooks
@@ -311,7 +311,7 @@ class JudgeCheckRuns:
             for name, metric in self._metrics.items()
         ]
 
-    def points(self) -> dict[Hashable, Point]:
+    def points(self) -> dict[Hashable, GaugeReading]:
         """Return the same as numbers; none of a run with too few answers. Any thread."""
         return {(id(self), name): _point(self._metrics[name], run) for name, run in self._last.items() if run.is_enough}
 
@@ -333,9 +333,9 @@ def _is_pass(metric: Metric, quality: float) -> bool:
     return metric.scale.label(quality) == "pass"
 
 
-def _point(metric: Metric, run: PairedRuns) -> Point:
+def _point(metric: Metric, run: PairedRuns) -> GaugeReading:
     named = ((semconv.EVALUATION_NAME, metric.name), (semconv.EVALUATOR_VERSION, metric.evaluator_version))
-    return Point(
+    return GaugeReading(
         (*named, *within(semconv.SOURCE_JUDGE_CHECK)),
         {
             semconv.JUDGE_CHECK_AGREEMENT: run.agreement,
@@ -373,7 +373,7 @@ def judge_check_runs(
     )
 
 
-def points_of(judge_check: JudgeCheckRuns | None) -> Mapping[Hashable, Point]:
+def points_of(judge_check: JudgeCheckRuns | None) -> Mapping[Hashable, GaugeReading]:
     """Return what is told of a judge check as numbers; nothing where there is none."""
     return {} if judge_check is None else judge_check.points()
 
@@ -388,7 +388,7 @@ def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:
             return samples
         try:
             return await box.done(lambda: own.apply(samples))
-        except Hung as hung:
+        except HookTimeout as hung:
             return Samples(outcome=hung.outcome, reason=hung.reason)
 
     return prepare

@@ -11,7 +11,7 @@ from time import time
 from typing import Any
 
 from spanscore import semconv
-from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Counted, Decision, Weights
+from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Decision, UnitCounts, Weights
 from spanscore.core.log import log_once
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
@@ -177,10 +177,10 @@ class Ledger:
             weights[metric] = Weights(so_far.w + w, so_far.w2 + w2)
         return weights
 
-    def count_units(self) -> Counted:
+    def count_units(self) -> UnitCounts:
         """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
         with self._lock:
-            return Counted(self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded())
+            return UnitCounts(self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded())
 
     def pending(self) -> Mapping[str, int]:
         """Metric → units between entry and outcome."""
@@ -360,7 +360,7 @@ class ComparedLedger(Ledger):
             self._forget(key)
             return settled
 
-    def count_units(self) -> Counted:
+    def count_units(self) -> UnitCounts:
         """Return how units stand, all of one moment."""
         with self._lock:
             return super().count_units()._replace(compared=self.compared())

@@ -14,7 +14,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-from spanscore.config.judging import Budget, Paid
+from spanscore.config.judging import Budget, MetricCost
 from spanscore.config.sampling import HeadSampling, Rule, RuleCondition, head_shares
 from spanscore.core.codecs.text import jsonable
 from spanscore.core.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
@@ -177,7 +177,7 @@ class Spending(Protocol):
     def limit(self, budget: Budget) -> float:
         """Return what may be spent of a budget in the present window: other processes may have a part of it."""
 
-    def paid(self) -> Mapping[str, Paid]:
+    def paid(self) -> Mapping[str, MetricCost]:
         """Return metric → what its questions cost."""
 
     def not_attempted(self) -> int:
@@ -328,7 +328,7 @@ class _BudgetPace:
         steps = (now_s - self._since_s) / self._step_s
         self._owed = 0.0
         for metric, demand in self._demands.items():
-            known = paid.get(metric, Paid())
+            known = paid.get(metric, MetricCost())
             spent, reserved = known.spent.of(self.budget.unit), known.reserved.of(self.budget.unit)
             demand.newest = demand.wanted / steps
             demand.per_step.add(demand.wanted, steps)

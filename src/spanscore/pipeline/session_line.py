@@ -28,10 +28,10 @@ from spanscore.pipeline.session_turns import Turn
 from spanscore.pipeline.sessions import EndedSession, SessionIds, SessionTable, session_key
 from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.pipeline.span_buffer import SpanBuffer
-from spanscore.pipeline.tracker import Lanes
+from spanscore.pipeline.tracker import AccountQuotas
 from spanscore.protocols import Queue, Sampler, Sink
 
-__all__ = ["SessionLine"]
+__all__ = ["SessionPipeline"]
 
 _REMEMBERED: Final = 10
 """So many ids are known for each session that may be gathered, as no metric takes most of them: 0.1 kB each."""
@@ -56,7 +56,7 @@ class _InWork(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class SessionLine:
+class SessionPipeline:
     """Gathers turns, decides on sessions and settles them. Span thread, but for ``ids``, ``end`` and ``noticed``.
 
     Attributes:
@@ -88,7 +88,7 @@ class SessionLine:
     sampler: Sampler
     ledger: Ledger
     queue: Queue
-    lanes: Lanes
+    lanes: AccountQuotas
     handover: Callable[[Sequence[SampledUnit]], None]
     hold: SpanBuffer
     sink: Sink

@@ -181,8 +181,8 @@ class SessionTable:
         self.bytes = 0
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._past = PastSessions(_REMEMBERED)
-        self._histories = Histories()
-        self.pieces = SessionPieces()
+        self._histories = HistoryModes()
+        self.pieces = SessionSharding()
 
     @property
     def open(self) -> int:
@@ -319,7 +319,7 @@ def session_key(id: str) -> UnitKey:
     return UnitKey(int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1)
 
 
-class Histories:
+class HistoryModes:
     """Remembers, by name of a root, whether turns bring all or once brought a part, and whether conversations begin empty.
 
     If turns go to any of several processes, a process sees all of a conversation only if each turn brings it along. A history
@@ -349,7 +349,7 @@ class Histories:
         return self._whole.get(name, False)
 
 
-class SessionPieces:
+class SessionSharding:
     """Which conversations may have turns in another process, by how the processes share what they read. Owned by one thread.
 
     A worker shares a topic with others. A conversation is a piece here if another worker has, had or will have turns of it: its

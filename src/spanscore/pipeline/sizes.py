@@ -26,7 +26,7 @@ from spanscore.core.score import Outcome, Score, Usage
 from spanscore.core.span import Attributes, SamplingContext, Unit, UnitKey
 from spanscore.protocols import Queue, SampleObserver
 
-__all__ = ["Keeping", "KeptSamples", "KeptUnit", "size_bytes_of"]
+__all__ = ["KeptUnit", "SampleCache", "SampleObservers", "size_bytes_of"]
 
 # --- content size ---------------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ def _inside(thing: Any, kind: type) -> Collection[Any]:
 
 # --- kept samples ---------------------------------------------------------------------------------------------------
 
-# KeptSamples: samples of units of which somebody may yet say something, for a while and in bounded room.
+# SampleCache: samples of units of which somebody may yet say something, for a while and in bounded room.
 
 _UNIT_BYTES: Final = 2_500
 """A unit without content and what it is kept by, its attributes left out: measured."""
@@ -123,7 +123,7 @@ class KeptUnit:
 
 
 @dataclass(eq=False, repr=False)
-class KeptSamples:
+class SampleCache:
     """Keeps samples until they are asked for, are too old, or have to make room; a ``SampleObserver``. Span thread.
 
     They are kept as bytes: of objects nobody could say how much they hold, and most are never looked at again.
@@ -213,10 +213,10 @@ def _metadata_bytes(unit: Unit) -> int:
 
 # --- keeping --------------------------------------------------------------------------------------------------------
 
-# Keeping: units whose samples have an observer, from their close until the samples are made.
+# SampleObservers: units whose samples have an observer, from their close until the samples are made.
 
 
-class Keeping:
+class SampleObservers:
     """Gives the samples of each unit to the observers that are interested in it. Span thread.
 
     Args:

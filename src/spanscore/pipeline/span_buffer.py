@@ -19,7 +19,7 @@ from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span
 from spanscore.pipeline.sizes import size_bytes_of
 from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 
-__all__ = ["RELEASE_REASONS", "Pace", "Parking", "Revisions", "SpanBuffer"]
+__all__ = ["RELEASE_REASONS", "ExportPace", "HeldRoots", "Revisions", "SpanBuffer"]
 
 # --- span buffer ----------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ _SECOND_NS = 1_000_000_000
 
 
 @dataclass(eq=False, repr=False)
-class Pace:
+class ExportPace:
     """Says how many spans may leave now, so that the batch processor behind never overflows.
 
     Attributes:
@@ -105,7 +105,7 @@ class SpanBuffer:
         provider_closed: set when that happens.
     """
 
-    pace: Pace
+    pace: ExportPace
     _: KW_ONLY
     max_units: int = 2_000
     max_spans: int = 20_000
@@ -252,14 +252,14 @@ class SpanBuffer:
 
 # --- parking --------------------------------------------------------------------------------------------------------
 
-# Parking: the spans of units between their end and the moment in which all of a unit is out.
+# HeldRoots: the spans of units between their end and the moment in which all of a unit is out.
 #
 # root's end ─▶ kept ─▶ parked ─▶ released, with scores ─▶ out
 #                 └─▶ turned back ─▶ out
 
 
 @dataclass(eq=False, repr=False)
-class Parking:
+class HeldRoots:
     """Keeps roots until their unit is decided on, and knows which units are out. Owned by the span thread.
 
     Attributes:

@@ -17,13 +17,13 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from spanscore.core.codecs.job import Unreadable, job_of, json_of_job, json_of_scores, scores_of
+from spanscore.core.codecs.job import UnreadableJob, job_of, json_of_job, json_of_scores, scores_of
 from spanscore.core.job import Job
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
-from spanscore.durable.rows import Put, RowEnd, RowKey, SpoolRow, metrics_of, text_of_metrics
+from spanscore.durable.rows import PutResult, RowEnd, RowKey, SpoolRow, metrics_of, text_of_metrics
 from spanscore.durable.spool import SpoolFile
 from spanscore.pipeline.queues import MemoryQueue
 
@@ -37,8 +37,8 @@ _LOOK_S: Final = 1.0
 """How often it is looked for rows of others: of who has handed them over, and of who has died."""
 _PROVISIONAL: Final = 1 << 31
 _COME_AGAIN: Final = {
-    Put.KNOWN: "it is in the spool already",
-    Put.DONE: "it came again: its scores have been exported (spanscore.redelivered)",
+    PutResult.KNOWN: "it is in the spool already",
+    PutResult.DONE: "it came again: its scores have been exported (spanscore.redelivered)",
 }
 _ENDS: Final = {
     RowEnd.EXPIRED: (Outcome.EXPIRED, "it waited in the spool for longer than max_age"),
@@ -211,9 +211,9 @@ class SpoolQueue:
 
     # --- what was put ------------------------------------------------------------------------------------------
 
-    def _was_put(self, job: Job, own: bool, put: Put, reason: str | None) -> None:
+    def _was_put(self, job: Job, own: bool, put: PutResult, reason: str | None) -> None:
         self.cancel(job.size_bytes)
-        if put is Put.KEPT and own and not self._closed:
+        if put is PutResult.KEPT and own and not self._closed:
             if not job.unit.revision:
                 self._kept.add(job.unit.key)
             self._told(job, None, None)
@@ -221,7 +221,7 @@ class SpoolQueue:
             return
         if own:
             self._memory.ack(job)
-        if put is Put.KEPT:
+        if put is PutResult.KEPT:
             self._hand_over(job, own=own)
         elif put in _COME_AGAIN:
             self.redelivered += 1
@@ -279,12 +279,12 @@ class SpoolQueue:
 
     def _job(self, row: SpoolRow) -> Job | None:
         job = job_of(row.body)
-        if isinstance(job, Unreadable):
+        if isinstance(job, UnreadableJob):
             self.unreadable(job.because)
             (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
-        scored = () if isinstance(scored, Unreadable) else scored  # else they are asked for again
+        scored = () if isinstance(scored, UnreadableJob) else scored  # else they are asked for again
         scored = tuple(replace(score, counted=row.counted) for score in scored)
         part = self._part(replace(job, taken_s=self._running().time(), scored=scored), row)
         self.redelivered += part is not None and _has_every_score(part)

@@ -18,17 +18,17 @@ from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome, Score, unit_attributes
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import Decisions, KnownUnits, WholeUnits, matched_rules
+from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, matched_rules
 from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, ShadowBatch, has_span, log_failures
-from spanscore.pipeline.sizes import Keeping, size_bytes_of
-from spanscore.pipeline.span_buffer import Parking, Revisions
+from spanscore.pipeline.sizes import SampleObservers, size_bytes_of
+from spanscore.pipeline.span_buffer import HeldRoots, Revisions
 from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 
-__all__ = ["Lanes", "Units"]
+__all__ = ["AccountQuotas", "UnitTracker"]
 
 # --- lanes ----------------------------------------------------------------------------------------------------------
 
-# Lanes: no judge that hangs fills the queue for the metrics that ask another.
+# AccountQuotas: no judge that hangs fills the queue for the metrics that ask another.
 #
 # Metrics whose judges are one account share a lane: when it is slow or away, units wait in the queue for all of them. A
 # lane takes no further unit once it holds three times as many places as are free, so that one alone fills at most three
@@ -55,7 +55,7 @@ class _Held:
 
 
 @dataclass(eq=False, repr=False)
-class Lanes:
+class AccountQuotas:
     """Which metrics a unit still finds room for in the queue. Owned by the span thread.
 
     Attributes:
@@ -150,7 +150,7 @@ class Lanes:
 
 # --- tracker --------------------------------------------------------------------------------------------------------
 
-# Units: what the span thread knows of each unit between its start and the moment its spans and scores are out.
+# UnitTracker: what the span thread knows of each unit between its start and the moment its spans and scores are out.
 #
 # opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ (settled, emitted)* ─▶ released ─▶ out
 #                                         │                                   └─▶ released as pending ─▶ (settled, emitted)*
@@ -164,7 +164,7 @@ _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 
 
 @dataclass(eq=False, repr=False)
-class Units:
+class UnitTracker:
     """Implements ``UnitListener``; owned by the span thread.
 
     Attributes:
@@ -189,15 +189,15 @@ class Units:
     assembler: Assembler
     sampler: Sampler
     queue: Queue
-    lanes: Lanes
-    parking: Parking
+    lanes: AccountQuotas
+    parking: HeldRoots
     sink: Sink
     handover: Callable[[Sequence[SampledUnit]], None]
     hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None]
     revisions: Revisions
-    keeping: Keeping
+    keeping: SampleObservers
     shadows: Ledger = field(default_factory=lambda: Ledger(()))
-    known: KnownUnits = field(default_factory=KnownUnits)
+    known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
     rejection_reason: Callable[[], str | None] = lambda: None
     clock: Callable[[], float] = monotonic
 
@@ -211,12 +211,12 @@ class Units:
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._decisions.reset()
-        self._recent = WholeUnits()
+        self._recent = RecentUnitSpans()
         self.keeping.reset()
         self.parking.reset()
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
-        self._at_work: dict[UnitKey, AtWork] = {}
+        self._at_work: dict[UnitKey, PendingUnit] = {}
         self._shared: dict[UnitKey, frozenset[str]] = {}
         self.notes = Notes()
 
@@ -354,7 +354,7 @@ class Units:
         if self._decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
             self.ledger.belongs(job.unit)
             self.parking.ended(key)
-            self._at_work[key] = AtWork({}, job.undecided)
+            self._at_work[key] = PendingUnit({}, job.undecided)
             self.lanes.enter(key, job.decisions, job.size_bytes)
         elif key in self._at_work:  # it has come again, and is on its way to the disk
             self._at_work[key].twice = True
@@ -411,7 +411,7 @@ class Units:
                 self.keeping.missed(facts, unit, outcome)
             self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
 
-    def _finish(self, key: UnitKey, at_work: AtWork, result: JobResult) -> None:
+    def _finish(self, key: UnitKey, at_work: PendingUnit, result: JobResult) -> None:
         """Let a unit leave of which all scores are in, if its spans are here."""
         del self._at_work[key]
         self.lanes.leave(key)
@@ -483,7 +483,7 @@ class Units:
         if samples is None:
             self._recent.keep(unit, held)
         undecided = None if all_decided else facts
-        self._at_work[key] = AtWork(others, undecided)
+        self._at_work[key] = PendingUnit(others, undecided)
         self.lanes.enter(key, chosen, held)
         now_s = self.clock()
         held_s = self.parking.park(unit, now_ns)
@@ -492,7 +492,7 @@ class Units:
         wanted = self.keeping.delegated(facts)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
-    def _decide_rest(self, key: UnitKey, at_work: AtWork, facts: SamplingContext) -> None:
+    def _decide_rest(self, key: UnitKey, at_work: PendingUnit, facts: SamplingContext) -> None:
         """Decide on the metrics that wait for scores at which rules look, when all of these are in."""
         scores = {score.metric: score.quality for score in at_work.scores}
         if not self._decisions.gate_metrics <= scores.keys() | at_work.others.keys():
@@ -538,7 +538,7 @@ class Units:
 
 
 @dataclass(slots=True)
-class AtWork:
+class PendingUnit:
     """A unit that was handed over, and of which scores are to come.
 
     Attributes:

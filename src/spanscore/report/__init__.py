@@ -1,7 +1,7 @@
 """Scores and units → one HTML page, or a summary that a terminal can print."""
 
 from spanscore.report.page import summary, write, write_scores
-from spanscore.report.rows import ReportRow, Worst
+from spanscore.report.rows import ReportRow, WorstUnit
 from spanscore.report.summaries import Bucket, FunnelStep, MetricSummary, ReportSummary, summarize
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "MetricSummary",
     "ReportRow",
     "ReportSummary",
-    "Worst",
+    "WorstUnit",
     "summarize",
     "summary",
     "write",

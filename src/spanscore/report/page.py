@@ -22,14 +22,14 @@ from spanscore.outputs.scope import version
 from spanscore.report import charts, jinja2_page
 from spanscore.report import findings as say
 from spanscore.report.conversations import Conversation, ConversationCard, cards, conversations
-from spanscore.report.rows import Case, ReportRow, Worst, as_low, by_unit, cases, failing, some_of_each
+from spanscore.report.rows import Case, ReportRow, WorstUnit, as_low, by_unit, cases, failing, some_of_each
 from spanscore.report.spans import Spans
 from spanscore.report.story import (
-    Branch,
     Chip,
     PersonAnnotation,
-    Story,
+    SpanNode,
     UnitBook,
+    UnitStory,
     chip,
     comments,
     cut,
@@ -381,7 +381,7 @@ class _UnitCard:
     low: str
     chips: Sequence[Chip]
     comments: Sequence[str]
-    story: Story
+    story: UnitStory
     question: str | None
     answer: str | None
     contexts: Sequence[str] | None
@@ -391,11 +391,11 @@ class _UnitCard:
     others: Sequence[dict[str, str]]
     more: int
 
-    def left(self, branch: Branch) -> str:
+    def left(self, branch: SpanNode) -> str:
         """Return where a span's bar begins, in percent of the root's duration."""
         return f"{min(99.0, 100 * branch.after_ms / self._whole_ms):.2f}"
 
-    def width(self, branch: Branch) -> str:
+    def width(self, branch: SpanNode) -> str:
         """Return how long it is."""
         rest = 100 - 100 * branch.after_ms / self._whole_ms
         return f"{max(0.0, min(rest, 100 * branch.took_ms / self._whole_ms)):.2f}"
@@ -432,7 +432,7 @@ def _failed_keys(case: Case, metrics: Sequence[MetricSummary]) -> str:
     return " ".join(f"m{at}" for at, metric in enumerate(metrics) if metric.metric in case.failed)
 
 
-def _other(worst: Worst, summary: ReportSummary) -> dict[str, str]:
+def _other(worst: WorstUnit, summary: ReportSummary) -> dict[str, str]:
     scores = ", ".join(chip(row).text for row in failing(worst.rows))
     first = worst.rows[0]
     return {"told": ": ".join(filter(None, [when(first.time_ns, summary), scores])), "trace_id": first.trace_id or ""}

@@ -14,10 +14,10 @@ from spanscore.metrics.response_relevancy import NONCOMMITTAL
 
 __all__ = [
     "PENDING",
+    "BadStretch",
     "Case",
-    "Fall",
     "ReportRow",
-    "Worst",
+    "WorstUnit",
     "as_low",
     "by_unit",
     "cases",
@@ -138,7 +138,7 @@ _TOPICS = "topic_adherence"
 
 
 @dataclass(frozen=True, slots=True)
-class Fall:
+class BadStretch:
     """A metric's bad stretch: from ``begin_ns`` to before ``end_ns``."""
 
     metric: str
@@ -147,7 +147,7 @@ class Fall:
 
 
 @dataclass(frozen=True, slots=True)
-class Worst:
+class WorstUnit:
     """A unit that fails a metric.
 
     Attributes:
@@ -171,11 +171,11 @@ class Case:
         others: that failed on the same question, in the order of their ranks.
     """
 
-    worst: Worst
-    others: tuple[Worst, ...] = ()
+    worst: WorstUnit
+    others: tuple[WorstUnit, ...] = ()
 
     @property
-    def units(self) -> tuple[Worst, ...]:
+    def units(self) -> tuple[WorstUnit, ...]:
         """All of them, the worst first."""
         return (self.worst, *self.others)
 
@@ -185,7 +185,7 @@ class Case:
         return frozenset(row.metric for unit in self.units for row in failing(unit.rows))
 
 
-def rank_failures(rows: Iterable[ReportRow], falls: Sequence[Fall]) -> tuple[Worst, ...]:
+def rank_failures(rows: Iterable[ReportRow], falls: Sequence[BadStretch]) -> tuple[WorstUnit, ...]:
     """Return every unit that fails a metric, the one to open first at the top.
 
     Args:
@@ -204,16 +204,16 @@ def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for row in _find_flawed(own) if _fails(row)]
 
 
-def cases(ranking: Iterable[Worst], question: Callable[[Worst], str | None]) -> tuple[Case, ...]:
+def cases(ranking: Iterable[WorstUnit], question: Callable[[WorstUnit], str | None]) -> tuple[Case, ...]:
     """Return one case per question, in the order of their worst units; a unit without a question is its own."""
-    cases: dict[str, list[Worst]] = {}
+    cases: dict[str, list[WorstUnit]] = {}
     for worst in ranking:
         text = " ".join((question(worst) or "").split())
         cases.setdefault(f"asked {text}" if text else f"unit {worst.unit}", []).append(worst)
     return tuple(Case(first, tuple(rest)) for first, *rest in cases.values())
 
 
-def some_of_each(ranking: Sequence[Case], falls: Sequence[Fall]) -> tuple[Case, ...]:
+def some_of_each(ranking: Sequence[Case], falls: Sequence[BadStretch]) -> tuple[Case, ...]:
     """Return some of the cases, in their order: the worst by every metric, so that no metric hides another one's."""
     fallen = {fall.metric for fall in falls}
     of_metric: dict[str, list[tuple[float, int]]] = {}
@@ -226,7 +226,7 @@ def some_of_each(ranking: Sequence[Case], falls: Sequence[Fall]) -> tuple[Case, 
     return tuple(ranking[place] for place in sorted(chosen)[:WORST_AT_MOST])
 
 
-def as_low(ranking: Iterable[Worst], fall: Fall, value: float) -> int:
+def as_low(ranking: Iterable[WorstUnit], fall: BadStretch, value: float) -> int:
     """Return how many units of a metric's bad stretch fail it with this value, as two digits show it."""
     rows = (row for worst in ranking for row in failing(worst.rows) if row.metric == fall.metric and _within(row, fall))
     return sum(row.value is not None and f"{row.value:.2f}" == f"{value:.2f}" for row in rows)
@@ -253,15 +253,15 @@ def _find_flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
     ]
 
 
-def _worst(own: Sequence[ReportRow], falls: Sequence[Fall]) -> Worst:
+def _worst(own: Sequence[ReportRow], falls: Sequence[BadStretch]) -> WorstUnit:
     flaws = _find_flawed(own)
     fell = any(
         row.metric == fall.metric and _within(row, fall) and row.label != "pass" for row in flaws for fall in falls
     )
-    return Worst(own[0].unit, min(map(_quality, flaws)), tuple(own), fell=fell)
+    return WorstUnit(own[0].unit, min(map(_quality, flaws)), tuple(own), fell=fell)
 
 
-def _rank(worst: Worst, falls: Sequence[Fall]) -> tuple[float | str, ...]:
+def _rank(worst: WorstUnit, falls: Sequence[BadStretch]) -> tuple[float | str, ...]:
     """Return what to sort by; a metric without a score on the unit counts as a good one."""
     by: Mapping[str, float] = {row.metric: _quality(row) for row in _find_flawed(worst.rows)}
     qualities = [by.get(row.metric, 1.0) for row in worst.rows if row.quality is not None]
@@ -269,7 +269,7 @@ def _rank(worst: Worst, falls: Sequence[Fall]) -> tuple[float | str, ...]:
     return (not worst.fell, *fallen, min(qualities), fmean(qualities), worst.rows[0].time_ns or 0, worst.unit)
 
 
-def _within(row: ReportRow, fall: Fall) -> bool:
+def _within(row: ReportRow, fall: BadStretch) -> bool:
     return fall.begin_ns <= (row.time_ns or 0) < fall.end_ns
 
 

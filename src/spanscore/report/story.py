@@ -16,11 +16,11 @@ from spanscore.report.summaries import ReportSummary
 from spanscore.samples.genai import GenAIExtractor
 
 __all__ = [
-    "Branch",
     "Chip",
     "PersonAnnotation",
-    "Story",
+    "SpanNode",
     "UnitBook",
+    "UnitStory",
     "chip",
     "comments",
     "cut",
@@ -173,7 +173,7 @@ def _format_score(row: ReportRow) -> str:
 
 # --- story ----------------------------------------------------------------------------------------------------------
 
-# Story: what happened in one unit, as a person reads it: question, answer, contexts, and the tree of its spans.
+# UnitStory: what happened in one unit, as a person reads it: question, answer, contexts, and the tree of its spans.
 
 MAX_BRANCHES = 200
 MAX_DEPTH = 12
@@ -182,7 +182,7 @@ _NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class SpanNode:
     """One span of the tree, in the order in which they are drawn.
 
     Attributes:
@@ -200,7 +200,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class UnitStory:
     """What happened in one unit.
 
     Attributes:
@@ -215,7 +215,7 @@ class Story:
     answer: str | None = None
     contexts: tuple[str, ...] | None = None
     captured: bool = True
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[SpanNode, ...] = ()
     more: int = 0
 
 
@@ -230,44 +230,44 @@ class UnitBook(NamedTuple):
 
     rows: Mapping[str, Sequence[ReportRow]]
     labels: Mapping[str, Sequence[PersonAnnotation]]
-    tell: Callable[[str], Story]
+    tell: Callable[[str], UnitStory]
 
 
-def story_of_rows(rows: Sequence[ReportRow]) -> Story:
+def story_of_rows(rows: Sequence[ReportRow]) -> UnitStory:
     """Return the story that rows tell by themselves."""
 
     def first(name: str) -> str | None:
         return next((safe_text(text) for row in rows if (text := getattr(row, name)) is not None), None)
 
     contexts = next((row.contexts for row in rows if row.contexts is not None), None)
-    return Story(
+    return UnitStory(
         question=first("question"),
         answer=first("answer"),
         contexts=None if contexts is None else tuple(safe_text(text) for text in contexts),
     )
 
 
-def story_of_spans(unit: str, spans: Spans) -> Story:
+def story_of_spans(unit: str, spans: Spans) -> UnitStory:
     """Return the story that a unit's spans tell, as far as their content was captured."""
     key, own = spans.unit(unit)
     branches = _branches(key, own)
     single = GenAIExtractor().extract(Unit(key, own)).single_turn if own else None
     captured = any(semconv.is_content(name) for span in own for name in span.attributes)
-    story = Story(captured=captured, branches=branches, more=len(own) - len(branches))
+    story = UnitStory(captured=captured, branches=branches, more=len(own) - len(branches))
     if single is None:
         return story
     contexts = None if single.retrieved_contexts is None else tuple(single.retrieved_contexts)
     return replace(story, question=single.user_input, answer=single.response, contexts=contexts)
 
 
-def _branches(key: UnitKey, spans: Sequence[SpanData]) -> tuple[Branch, ...]:
+def _branches(key: UnitKey, spans: Sequence[SpanData]) -> tuple[SpanNode, ...]:
     children: dict[int | None, list[SpanData]] = {}
     root = next((span for span in spans if span.span_id == key.span_id), None)
     for span in reversed(spans):  # taken from the end of a list below, so the earliest child comes first
         if span is not root:
             children.setdefault(span.parent_id, []).append(span)
     waiting = [(root, 0)] if root is not None else []
-    drawn: list[Branch] = []
+    drawn: list[SpanNode] = []
     while waiting and root is not None and len(drawn) < MAX_BRANCHES:
         span, depth = waiting.pop()
         drawn.append(_branch(span, depth, root))
@@ -275,8 +275,8 @@ def _branches(key: UnitKey, spans: Sequence[SpanData]) -> tuple[Branch, ...]:
     return tuple(drawn)
 
 
-def _branch(span: SpanData, depth: int, root: SpanData) -> Branch:
-    return Branch(
+def _branch(span: SpanData, depth: int, root: SpanData) -> SpanNode:
+    return SpanNode(
         name=safe_text(span.name),
         depth=depth,
         after_ms=max(0, span.start_ns - root.start_ns) / _NS_PER_MS,

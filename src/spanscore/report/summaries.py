@@ -21,7 +21,7 @@ from spanscore.monitoring.calibration import Estimated, SavedCalibration
 from spanscore.monitoring.estimates import mean, moments
 from spanscore.monitoring.health import Applicability
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
-from spanscore.report.rows import Fall, ReportRow, Worst, name_within, rank_failures
+from spanscore.report.rows import BadStretch, ReportRow, WorstUnit, name_within, rank_failures
 from spanscore.report.spans import population_applicability, population_sums
 
 __all__ = [
@@ -422,9 +422,9 @@ class ReportSummary:
     width_ns: int
     metrics: tuple[MetricSummary, ...]
     steps: tuple[FunnelStep, ...]
-    falls: tuple[Fall, ...]
-    ranking: tuple[Worst, ...]
-    failed: tuple[Worst, ...]
+    falls: tuple[BadStretch, ...]
+    ranking: tuple[WorstUnit, ...]
+    failed: tuple[WorstUnit, ...]
     alone: int = 0
 
     @property
@@ -503,11 +503,11 @@ def _compare_judges(rows: Iterable[ReportRow], shadows: Iterable[ReportRow]) -> 
     return {metric: [f"{judge}: {sums}" for judge, sums in judges.items()] for metric, judges in comparisons.items()}
 
 
-def _fall(metric: MetricSummary) -> Fall | None:
+def _fall(metric: MetricSummary) -> BadStretch | None:
     if metric.stretch is None:
         return None
     first, last = metric.buckets[metric.stretch.first], metric.buckets[metric.stretch.last]
-    return Fall(metric.metric, first.start_ns, last.end_ns)
+    return BadStretch(metric.metric, first.start_ns, last.end_ns)
 
 
 def _edges(times: Sequence[int], scores: int) -> list[int]:

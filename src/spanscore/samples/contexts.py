@@ -10,20 +10,20 @@ from itertools import chain
 from typing import Any, Final
 
 from spanscore.core.codecs.messages import SYSTEM, message_text, role_of, tool_calls, tool_responses
-from spanscore.samples.question_answer import Said
-from spanscore.samples.texts import CONTEXT_KEYS, Retrieved, documents_in
+from spanscore.samples.question_answer import ModelTexts
+from spanscore.samples.texts import CONTEXT_KEYS, RetrievedDocument, documents_in
 from spanscore.samples.view import (
     GenAIMessage,
     ModelRun,
-    Side,
+    RootValue,
     ToolRun,
-    View,
+    UnitView,
     is_resume,
     last_human_text,
     search_results,
 )
 
-__all__ = ["Contexts", "contexts_in", "texts_of_documents"]
+__all__ = ["AnswerContexts", "contexts_in", "texts_of_documents"]
 
 # --- retold ---------------------------------------------------------------------------------------------------------
 
@@ -48,13 +48,13 @@ _LONGEST_HEADING: Final = 200
 
 
 def texts_of_documents(
-    documents: Sequence[Retrieved], behind: Sequence[ModelRun], searching: Sequence[ToolRun]
-) -> list[Retrieved] | None:
+    documents: Sequence[RetrievedDocument], behind: Sequence[ModelRun], searching: Sequence[ToolRun]
+) -> list[RetrievedDocument] | None:
     """Return the documents with their texts, or the texts that hold them; None if no place holds them.
 
     Args:
         documents: what was retrieved, in rank order; the text of at least one is unknown.
-        behind: the runs behind the answer (``Said.runs_behind``); empty if none is known.
+        behind: the runs behind the answer (``ModelTexts.runs_behind``); empty if none is known.
         searching: the tools inside which the documents were retrieved.
     """
     for values in (_variables(behind), _results(searching, behind), _marked(behind)):
@@ -120,17 +120,17 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return kept
 
 
-def _apart(found: Sequence[Retrieved], count: int) -> list[Retrieved] | None:
+def _apart(found: Sequence[RetrievedDocument], count: int) -> list[RetrievedDocument] | None:
     """Return the documents that one text holds, if blank lines divide the text into as many parts; None otherwise."""
     if len(found) != 1 or found[0].id is not None or count == 1:
         return None
     parts = [part.strip() for part in _BLANK_LINES.split(found[0].content or "") if part.strip()]
-    return [Retrieved(part) for part in parts] if len(parts) == count else None
+    return [RetrievedDocument(part) for part in parts] if len(parts) == count else None
 
 
 # --- contexts -------------------------------------------------------------------------------------------------------
 
-# Contexts: what the answer was made from, of all that was retrieved.
+# AnswerContexts: what the answer was made from, of all that was retrieved.
 #
 # documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the
 # run that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool
@@ -144,7 +144,7 @@ _CUT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Contexts:
+class AnswerContexts:
     """The contexts of an answer.
 
     Attributes:
@@ -153,7 +153,7 @@ class Contexts:
         together: the texts in which the documents stand, if they cannot be separated there; None = each has its own text.
     """
 
-    documents: Sequence[Retrieved] | None
+    documents: Sequence[RetrievedDocument] | None
     unused: int | None = None
     together: Sequence[str] | None = None
 
@@ -180,64 +180,70 @@ class Contexts:
         return f"the retrieval: {has}, and no variable or marked part of the answer's prompt holds it"
 
 
-def contexts_in(view: View, said: Said, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
-    """Find the contexts; ``answering`` is the run that gave the answer (``Said.answering``), None if that run is unknown."""
+def contexts_in(
+    view: UnitView, said: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
+) -> AnswerContexts:
+    """Find the contexts; ``answering`` is the run that gave the answer (``ModelTexts.answering``), None = unknown."""
     found = _contexts(view, said, answering, retrieval_tools)
     if found.documents is None or found.texts is not None:
         return found
     behind = [] if answering is None else said.runs_behind(answering)
     retold = texts_of_documents(found.documents, behind, view.searching)
-    unknown = Contexts(found.documents)
+    unknown = AnswerContexts(found.documents)
     return unknown if retold is None else _with_texts(unknown, retold)
 
 
-def _with_texts(unknown: Contexts, retold: Sequence[Retrieved]) -> Contexts:
+def _with_texts(unknown: AnswerContexts, retold: Sequence[RetrievedDocument]) -> AnswerContexts:
     """Return contexts with texts that were found elsewhere: as the documents if these can be separated, else together."""
     documents = unknown.documents or ()
     if all(document.id is not None for document in retold):
-        return Contexts(retold, max(len(documents) - len(retold), 0))
+        return AnswerContexts(retold, max(len(documents) - len(retold), 0))
     texts = [document.content for document in retold if document.content is not None]
     if len(texts) != len(documents):
         return replace(unknown, together=texts)
-    return Contexts([replace(one, content=text) for one, text in zip(documents, texts, strict=True)], 0)
+    return AnswerContexts([replace(one, content=text) for one, text in zip(documents, texts, strict=True)], 0)
 
 
-def _contexts(view: View, said: Said, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
+def _contexts(
+    view: UnitView, said: ModelTexts, answering: ModelRun | None, retrieval_tools: Sequence[str]
+) -> AnswerContexts:
     retrieved = _distinct_documents(view.retrievals or view.artifacts or search_results(view))
     kept = _listed_documents(view)
     if kept:
-        return Contexts(kept, _unused(retrieved, kept))
+        return AnswerContexts(kept, _unused(retrieved, kept))
     if view.documents_cut:
-        return Contexts(None)
+        return AnswerContexts(None)
     if retrieved is None:
         held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # a state comes in with its keys empty
-        return Contexts(_tool_results(view, retrieval_tools) if held is None else held)
+        return AnswerContexts(_tool_results(view, retrieval_tools) if held is None else held)
     if answering is None or any(document.content is None for document in retrieved):
-        return Contexts(retrieved, 0)
+        return AnswerContexts(retrieved, 0)
     prompted = _in_prompt(retrieved, said.prompts_behind(answering))
     if prompted or kept is not None:  # a state that threw all of them away
-        return Contexts(prompted, len(retrieved) - len(prompted))
-    return Contexts(retrieved, 0)
+        return AnswerContexts(prompted, len(retrieved) - len(prompted))
+    return AnswerContexts(retrieved, 0)
 
 
-def _unused(retrieved: Sequence[Retrieved] | None, kept: Sequence[Retrieved]) -> int | None:
+def _unused(retrieved: Sequence[RetrievedDocument] | None, kept: Sequence[RetrievedDocument]) -> int | None:
     keys = {_key(document) for document in kept}
     return None if retrieved is None else sum(_key(document) not in keys for document in retrieved)
 
 
-def _distinct_documents(rounds: Sequence[Sequence[Retrieved]]) -> list[Retrieved] | None:
+def _distinct_documents(rounds: Sequence[Sequence[RetrievedDocument]]) -> list[RetrievedDocument] | None:
     """Join what several runs found, without what an earlier one had found already; None when there was no run.
 
     A document without a text has the text that another run found under its id.
     """
-    found: list[Retrieved] = []
+    found: list[RetrievedDocument] = []
     for documents in rounds:
         known = {_key(document) for document in found}
         found += [document for document in _filled(documents, rounds) if _key(document) not in known]
     return found if rounds else None
 
 
-def _filled(documents: Sequence[Retrieved], rounds: Sequence[Sequence[Retrieved]]) -> Sequence[Retrieved]:
+def _filled(
+    documents: Sequence[RetrievedDocument], rounds: Sequence[Sequence[RetrievedDocument]]
+) -> Sequence[RetrievedDocument]:
     if all(document.content is not None for document in documents):  # as most are
         return documents
     with_both = (one for each in rounds for one in each if one.content is not None and one.id is not None)
@@ -245,14 +251,14 @@ def _filled(documents: Sequence[Retrieved], rounds: Sequence[Sequence[Retrieved]
     return [replace(one, content=texts.get(one.id)) if one.content is None else one for one in documents]
 
 
-def _key(document: Retrieved) -> Any:
+def _key(document: RetrievedDocument) -> Any:
     """Return what two finds of one document share: its text, else its id; a document with neither is like no other."""
     if document.content is not None:
         return document.content
     return object() if document.id is None else ("id", document.id)
 
 
-def _in_prompt(retrieved: Sequence[Retrieved], prompt: str) -> list[Retrieved]:
+def _in_prompt(retrieved: Sequence[RetrievedDocument], prompt: str) -> list[RetrievedDocument]:
     """Return the documents that stand in the prompt; every text is known."""
     texts = [document.content or "" for document in retrieved]
     as_they_are = [_stands_as_it_is(text, prompt) for text in texts]
@@ -283,22 +289,22 @@ def _spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def _listed_documents(view: View) -> list[Retrieved] | None:
+def _listed_documents(view: UnitView) -> list[RetrievedDocument] | None:
     """Return the documents that the final state lists; ``[]`` where it lists none under its keys, None without such a key."""
     return _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
 
 
-def _kept_in(side: Side) -> list[Any]:
+def _kept_in(side: RootValue) -> list[Any]:
     state = side.value if isinstance(side.value, dict) and not is_resume(side.value) else {}
     return [state[key] for key in CONTEXT_KEYS if key in state]
 
 
-def _first_held(values: Iterable[Any]) -> list[Retrieved] | None:
+def _first_held(values: Iterable[Any]) -> list[RetrievedDocument] | None:
     found = [documents for value in values if (documents := documents_in(value)) is not None]
     return next((documents for documents in found if documents), [] if found else None)
 
 
-def _tool_results(view: View, names: Sequence[str]) -> list[Retrieved] | None:
+def _tool_results(view: UnitView, names: Sequence[str]) -> list[RetrievedDocument] | None:
     if not names:
         return None
     run = [tool.result for tool in view.tools if tool.name in names]

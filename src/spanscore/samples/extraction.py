@@ -26,11 +26,11 @@ from spanscore.core.log import log_once, type_name
 from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.core.span import CUT, Unit
-from spanscore.samples.contexts import Contexts, contexts_in
+from spanscore.samples.contexts import AnswerContexts, contexts_in
 from spanscore.samples.question_answer import (
-    Found,
-    Said,
-    Source,
+    ModelTexts,
+    TextMatch,
+    TextSource,
     answer_in,
     answer_text,
     final_text,
@@ -42,8 +42,8 @@ from spanscore.samples.tool_calls import TurnCalls, messages_of
 from spanscore.samples.view import (
     GenAIMessage,
     ModelRun,
-    Side,
-    View,
+    RootValue,
+    UnitView,
     calls_tools,
     human_turns,
     is_human,
@@ -59,7 +59,7 @@ __all__ = ["conversation_of", "find_answer", "find_contexts", "find_question", "
 # What user and application had said before this turn, where the root's own messages do not hold it.
 
 
-def history_of(view: View, question: str | None, answering: ModelRun | None) -> list[Message]:
+def history_of(view: UnitView, question: str | None, answering: ModelRun | None) -> list[Message]:
     """Return the turns before the root's own messages: of its input, a store, its final state, or a checkpoint."""
     if human_turns(view.output.messages):
         return []  # a thread holds them itself
@@ -121,7 +121,7 @@ def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
 
 
 def conversation_of(
-    view: View, question: str | None, answer: str | None, answering: ModelRun | None
+    view: UnitView, question: str | None, answer: str | None, answering: ModelRun | None
 ) -> tuple[MultiTurnSample | None, list[str]]:
     """Return the conversation if the unit has tool calls or several human turns, and notes on what was left out of it."""
     told = view.turn()
@@ -139,7 +139,7 @@ def conversation_of(
 
 
 def _after_question(
-    view: View, opened: Sequence[GenAIMessage], turn: Sequence[GenAIMessage], calls: TurnCalls, *, has_history: bool
+    view: UnitView, opened: Sequence[GenAIMessage], turn: Sequence[GenAIMessage], calls: TurnCalls, *, has_history: bool
 ) -> Sequence[Message] | None:
     """Return what was said after the question; None if question and answer are all of the conversation."""
     if not opened and (calls.made or has_history):
@@ -188,7 +188,7 @@ def _asked(opened: Sequence[GenAIMessage], question: str | None) -> list[Message
     return sample_messages(opened) if opened else _said(HumanMessage, question)
 
 
-def _opened(view: View, question: str | None, told: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
+def _opened(view: UnitView, question: str | None, told: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
     """Return the root's messages before those of this turn; ``[]`` where they do not hold the user's question."""
     thread = view.thread()
     opened = thread[: len(thread) - len(told)]
@@ -214,21 +214,21 @@ def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]
 # Question, answer and contexts of a unit: in the places that the user names, else where they usually are.
 
 
-def find_question(extract: Extract, view: View, said: Said, answering: ModelRun | None) -> Found:
-    """Find the question: a text. ``answering`` is what ``Said.answering`` returns for the answer."""
+def find_question(extract: Extract, view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
+    """Find the question: a text. ``answering`` is what ``ModelTexts.answering`` returns for the answer."""
     place = extract.user_input
     return question_in(view, said, answering) if place is None else _at(place, view, question_text)
 
 
-def find_answer(extract: Extract, view: View, said: Said) -> Found:
+def find_answer(extract: Extract, view: UnitView, said: ModelTexts) -> TextMatch:
     """Find the answer: a text. An empty answer is one."""
     return answer_in(view, said) if extract.response is None else _at(extract.response, view, answer_text)
 
 
-def find_contexts(extract: Extract, view: View, said: Said, answering: ModelRun | None) -> Found:
-    """Find the contexts: a ``Contexts``. ``answering`` is what ``Said.answering`` returns for the answer."""
+def find_contexts(extract: Extract, view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
+    """Find the contexts: a ``AnswerContexts``. ``answering`` is what ``ModelTexts.answering`` returns for the answer."""
     if extract.retrieved_contexts is not None:
-        return _at(extract.retrieved_contexts, view, lambda value: Contexts(documents_in(value)))
+        return _at(extract.retrieved_contexts, view, lambda value: AnswerContexts(documents_in(value)))
     tools = ", ".join(extract.retrieval_tools) or "none named"
     keys = ", ".join(CONTEXT_KEYS)
     searched = (
@@ -238,24 +238,24 @@ def find_contexts(extract: Extract, view: View, said: Said, answering: ModelRun 
     if view.documents_cut:
         searched = f"{searched}; the documents of a retriever run were {CUT.reason}"
     contexts = contexts_in(view, said, answering, extract.retrieval_tools)
-    return Found(contexts, contexts.lack or searched)
+    return TextMatch(contexts, contexts.lack or searched)
 
 
-def _at(place: str | Callable[[Unit], Any], view: View, read: Callable[[Any], Any]) -> Found:
+def _at(place: str | Callable[[Unit], Any], view: UnitView, read: Callable[[Any], Any]) -> TextMatch:
     if isinstance(place, str):
-        return Found(read(_walk(place, view)), f"the configured place, {place}", Source.EXTRACT)
+        return TextMatch(read(_walk(place, view)), f"the configured place, {place}", TextSource.EXTRACT)
     name = getattr(place, "__name__", type_name(place))
     try:
         value = place(view.unit)
     except Exception as error:  # noqa: BLE001 - a user's function; its message may quote
         raised = f"the configured function {name}, which raised {type_name(error)}"
-        return Found(read(None), raised, Source.EXTRACT)
-    return Found(read(jsonable(value)), f"the configured function {name}", Source.EXTRACT)
+        return TextMatch(read(None), raised, TextSource.EXTRACT)
+    return TextMatch(read(jsonable(value)), f"the configured function {name}", TextSource.EXTRACT)
 
 
-def _walk(path: str, view: View) -> Any:
+def _walk(path: str, view: UnitView) -> Any:
     side, *keys = path.split(".")
-    whole: Side = view.input if side == "input" else view.output
+    whole: RootValue = view.input if side == "input" else view.output
     value = whole.whole()
     if keys and keys[0] == "messages" and isinstance(value, list) and whole.messages:
         keys = keys[1:]
@@ -293,9 +293,9 @@ def no_sample(reason: str, searched: Sequence[tuple[str, str]] = ()) -> Samples:
     return Samples(outcome=Outcome.NO_SAMPLE, reason=reason, searched=tuple(searched))
 
 
-def samples_of(view: View, extract: Extract) -> Samples:
+def samples_of(view: UnitView, extract: Extract) -> Samples:
     """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
-    said = Said(view)
+    said = ModelTexts(view)
     answer = find_answer(extract, view, said)
     answering = said.answering(answer.value)
     question = find_question(extract, view, said, answering)
@@ -308,7 +308,7 @@ def samples_of(view: View, extract: Extract) -> Samples:
     why_not = _why_not(view, question, answer)
     if why_not is not None:
         return no_sample(why_not, searched)
-    contexts: Contexts = found.value
+    contexts: AnswerContexts = found.value
     single, left_out = _referenced(_single(question.value, answer.value, contexts), view.expected)
     conversation, refused = conversation_of(view, question.value, answer.value, answering)
     multi, more = (None, []) if conversation is None else _referenced(conversation, view.expected)
@@ -323,7 +323,7 @@ def samples_of(view: View, extract: Extract) -> Samples:
     )
 
 
-def _why_not(view: View, question: Found, answer: Found) -> str | None:
+def _why_not(view: UnitView, question: TextMatch, answer: TextMatch) -> str | None:
     if answer.value is None and view.failed:
         return "the run failed before it answered"
     if question.torn or answer.torn:
@@ -337,7 +337,7 @@ def _why_not(view: View, question: Found, answer: Found) -> str | None:
     return None
 
 
-def _is_cut(view: View) -> bool:
+def _is_cut(view: UnitView) -> bool:
     """Whether an attribute limit cut what the unit or one of its models was asked or said."""
     if view.input.cut or view.output.cut:
         return True
@@ -345,7 +345,7 @@ def _is_cut(view: View) -> bool:
     return any(span.attributes.get(semconv.CONTENT_CUT) is True for span in models)
 
 
-def _held(view: View) -> str:
+def _held(view: UnitView) -> str:
     """Say which keys the root has, and never what stands there, and what to do."""
     sides = (("input", view.input.value), ("output", view.output.value))
     held = [f"its {name} has {', '.join(_keys(value))}" for name, value in sides if isinstance(value, dict) and value]
@@ -358,13 +358,13 @@ def _keys(value: Mapping[str, Any]) -> Sequence[str]:
     return keys if len(keys) <= _MOST_KEYS else [*keys[:_MOST_KEYS], "…"]
 
 
-def _source(question: Found, answer: Found) -> str | None:
+def _source(question: TextMatch, answer: TextMatch) -> str | None:
     """Return how the less sure of both was found."""
     sources = [found.source for found in (question, answer) if found.source is not None]
-    return None if not sources else str(max(sources, key=list(Source).index))
+    return None if not sources else str(max(sources, key=list(TextSource).index))
 
 
-def _single(question: str | None, answer: str | None, contexts: Contexts) -> SingleTurnSample:
+def _single(question: str | None, answer: str | None, contexts: AnswerContexts) -> SingleTurnSample:
     return SingleTurnSample(
         user_input=question,
         response=answer,

@@ -19,13 +19,13 @@ from spanscore.core.span import Attributes, NoContent, SpanData, Unit
 from spanscore.protocols import SampleExtractor
 from spanscore.samples.extraction import no_sample, samples_of
 from spanscore.samples.question_answer import QUESTION_KEYS, final_text
-from spanscore.samples.texts import Retrieved, retrieved_in
+from spanscore.samples.texts import RetrievedDocument, retrieved_in
 from spanscore.samples.view import (
     GenAIMessage,
     ModelRun,
-    Side,
+    RootValue,
     ToolRun,
-    View,
+    UnitView,
     ancestors,
     by_id,
     conversing,
@@ -117,7 +117,7 @@ def _run_end(unit: Unit, root: SpanData, waiting: Sequence[SpanData]) -> str:
     return semconv.INTERRUPTED if is_waiting else str(root.attributes.get(semconv.RUN_END))
 
 
-def _waits_inside(unit: Unit, view: View, waiting: Sequence[SpanData]) -> bool:
+def _waits_inside(unit: Unit, view: UnitView, waiting: Sequence[SpanData]) -> bool:
     """Whether a step deeper in a unit waits for a person, no model was asked after it, and the root gives no answer."""
     if not waiting or view.output.value is not None or final_text(view.turn()) is not None:
         return False
@@ -125,7 +125,7 @@ def _waits_inside(unit: Unit, view: View, waiting: Sequence[SpanData]) -> bool:
     return not any(span.operation in semconv.MODEL_OPERATIONS and span.start_ns >= end_ns for span in unit.spans)
 
 
-def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
+def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> UnitView:
     told = [(str(span.operation), span) for span in unit.spans]
     tools, retrievers, models = _by_operation(told)
     callers = sorted(models, key=lambda span: span.end_ns)
@@ -139,7 +139,7 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     output = _side(top, _messages(top, semconv.OUTPUT_MESSAGES), gave)
     input, output = conversing(_input(top, operation, callers), output, QUESTION_KEYS)
     input = in_final_form(input, output, unit, list(read.values()))
-    return View(
+    return UnitView(
         unit=unit,
         input=input,
         output=output,
@@ -158,7 +158,7 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     )
 
 
-def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> Side:
+def _input(top: SpanData, operation: str, models: Sequence[SpanData]) -> RootValue:
     """Return the input; where there is none, what the first prompt was filled with."""
     given = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
     asked = _messages(top, semconv.INPUT_MESSAGES)
@@ -182,11 +182,13 @@ def _variables(models: Sequence[SpanData]) -> Any:
     return next((values for values in filled if values is not None), None)
 
 
-def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> Side:
+def _side(top: SpanData, messages: Sequence[GenAIMessage], value: Any) -> RootValue:
     """Return a side of a unit; a value that is the beginning of JSON is left out, and said to be cut."""
     if isinstance(value, str) and value.startswith(("{", "[")) and _came_over_a_wire(top) and is_cut(value):
-        return Side(messages, cut=True)
-    return Side(messages, value, cut=value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT)))
+        return RootValue(messages, cut=True)
+    return RootValue(
+        messages, value, cut=value is None and not messages and bool(top.attributes.get(semconv.CONTENT_CUT))
+    )
 
 
 def _came_over_a_wire(span: SpanData) -> bool:
@@ -285,21 +287,25 @@ def _documents_are_cut(span: SpanData) -> bool:
     )
 
 
-def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[Retrieved]]:
+def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[RetrievedDocument]]:
     """Return what retrievers found, which may be nothing, or tools have in their artifacts; one that failed has neither."""
     found = [span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))]
     outer = topmost(found, found, unit)
     return [_found_by(span) for span in outer]
 
 
-def _found_by(span: SpanData) -> list[Retrieved]:
+def _found_by(span: SpanData) -> list[RetrievedDocument]:
     documents = retrieved_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS])
     if span.scope != semconv.CAPTURE_SCOPE:
         return documents
-    return [Retrieved(one.content or "", one.id) for one in documents]  # our capture has every text: a page was empty
+    return [
+        RetrievedDocument(one.content or "", one.id) for one in documents
+    ]  # our capture has every text: a page was empty
 
 
-def _searching(retrievals: Sequence[Sequence[Retrieved]], retrievers: Sequence[SpanData], unit: Unit) -> list[ToolRun]:
+def _searching(
+    retrievals: Sequence[Sequence[RetrievedDocument]], retrievers: Sequence[SpanData], unit: Unit
+) -> list[ToolRun]:
     """Return the tools inside which all retrievers ran, if the text of a document is unknown: their results hold the texts."""
     if all(document.content is not None for documents in retrievals for document in documents):
         return []

@@ -26,8 +26,8 @@ from spanscore.samples.texts import are_messages, has_records, holds, in_lists, 
 from spanscore.samples.view import (
     GenAIMessage,
     ModelRun,
-    Side,
-    View,
+    RootValue,
+    UnitView,
     asked_before,
     calls_tools,
     is_human,
@@ -39,9 +39,9 @@ from spanscore.samples.view import (
 __all__ = [
     "ANSWER_KEYS",
     "QUESTION_KEYS",
-    "Found",
-    "Said",
-    "Source",
+    "ModelTexts",
+    "TextMatch",
+    "TextSource",
     "answer_in",
     "answer_text",
     "final_text",
@@ -51,7 +51,7 @@ __all__ = [
 
 # --- said -----------------------------------------------------------------------------------------------------------
 
-# Said: what the models of a unit were asked, and what they answered, as the rules ask for it.
+# ModelTexts: what the models of a unit were asked, and what they answered, as the rules ask for it.
 
 _A_SENTENCE = 16
 """Characters from which on an answer is recognised in another prompt: ``yes`` stands in many."""
@@ -62,14 +62,14 @@ _MOST_RUNS = 64
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
 
-class Said:
+class ModelTexts:
     """What stands in the prompts and answers of a unit's models. Texts are compared without the blanks around them.
 
     Args:
         view: whose models are read; a model inside a tool is not among them.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: UnitView) -> None:
         self._runs = view.models
         self._words = [(final_text(run.said) or "").strip() for run in self._runs]
 
@@ -263,7 +263,7 @@ _WITH_RAW = {"raw", "parsed", "parsing_error"}
 """What ``with_structured_output(…, include_raw=True)`` answers."""
 
 
-class Source(StrEnum):
+class TextSource(StrEnum):
     """How a question or an answer was found, from the surest on."""
 
     MESSAGES = "messages"
@@ -276,7 +276,7 @@ class Source(StrEnum):
 
 
 @dataclass(slots=True)
-class Found:
+class TextMatch:
     """What a search found.
 
     Attributes:
@@ -288,22 +288,22 @@ class Found:
 
     value: Any
     searched: str
-    source: Source | None = None
+    source: TextSource | None = None
     torn: tuple[str, ...] = ()
 
 
 class _Guess(NamedTuple):
     text: str | None
-    source: Source
+    source: TextSource
     torn: tuple[str, ...] = ()
 
 
-def question_in(view: View, said: Said, answering: ModelRun | None) -> Found:
-    """Find the question: a text. ``answering`` is what ``Said.answering`` tells of the answer."""
+def question_in(view: UnitView, said: ModelTexts, answering: ModelRun | None) -> TextMatch:
+    """Find the question: a text. ``answering`` is what ``ModelTexts.answering`` tells of the answer."""
     return _best(_questions(view, said, answering), _QUESTION_PLACES)
 
 
-def answer_in(view: View, said: Said) -> Found:
+def answer_in(view: UnitView, said: ModelTexts) -> TextMatch:
     """Find the answer: a text. An empty answer is one."""
     return _best(_answers(view, said), _ANSWER_PLACES)
 
@@ -322,74 +322,74 @@ def answer_text(value: Any) -> str | None:
     return next(keyed(value, ANSWER_KEYS, text_of), None) or text_of(value)
 
 
-def _best(guesses: Iterable[_Guess], searched: str) -> Found:
+def _best(guesses: Iterable[_Guess], searched: str) -> TextMatch:
     """Take the first text that is not empty, else an empty one: a stream's start gives ``{"input": ""}``."""
     empty: _Guess | None = None
     for guess in guesses:
         if guess.text or guess.torn:
-            return Found(guess.text, searched, None if guess.torn else guess.source, guess.torn)
+            return TextMatch(guess.text, searched, None if guess.torn else guess.source, guess.torn)
         empty = guess if guess.text is not None and empty is None else empty
-    return Found(None, searched) if empty is None else Found(empty.text, searched, empty.source)
+    return TextMatch(None, searched) if empty is None else TextMatch(empty.text, searched, empty.source)
 
 
-def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_Guess]:
+def _questions(view: UnitView, said: ModelTexts, answering: ModelRun | None) -> Iterator[_Guess]:
     input, output = view.input, view.output
-    yield _Guess(last_human_text(input.messages), Source.MESSAGES)
-    torn = _Guess(None, Source.MATCHED)
+    yield _Guess(last_human_text(input.messages), TextSource.MESSAGES)
+    torn = _Guess(None, TextSource.MATCHED)
     if not view.goes_on:
-        yield from (_Guess(text, Source.KEYS) for text in keyed(input.value, QUESTION_KEYS, question_text))
-        yield _Guess(scalar(input.value), Source.ONLY_TEXT)
+        yield from (_Guess(text, TextSource.KEYS) for text in keyed(input.value, QUESTION_KEYS, question_text))
+        yield _Guess(scalar(input.value), TextSource.ONLY_TEXT)
         torn = _asked_in(input.value, said, answering)
         yield _Guess(torn.text, torn.source)
-    yield _Guess(last_human_text(output.messages), Source.MESSAGES)
-    yield from (_Guess(text, Source.KEYS) for text in keyed(output.value, QUESTION_KEYS, question_text))
+    yield _Guess(last_human_text(output.messages), TextSource.MESSAGES)
+    yield from (_Guess(text, TextSource.KEYS) for text in keyed(output.value, QUESTION_KEYS, question_text))
     if view.goes_on:
         held = _held_before(view, said)
         found = _asked_of(held, said, answering)
         asked = found.text if found.text and said.asked_for([found.text]) else None
-        yield _Guess(asked, Source.MATCHED, found.torn)
-        yield _Guess(last_human_text(view.history or asked_before(view.unit)), Source.MESSAGES)
+        yield _Guess(asked, TextSource.MATCHED, found.torn)
+        yield _Guess(last_human_text(view.history or asked_before(view.unit)), TextSource.MESSAGES)
         if held or is_resume(input.value):
             return  # the user's words came with an earlier request; a prompt of now is the application's
     yield torn
     heard = (text for run in view.models if (text := last_human_text(run.asked)) is not None)
-    yield _Guess(next(heard, None), Source.MODEL)
+    yield _Guess(next(heard, None), TextSource.MODEL)
 
 
-def _held_before(view: View, said: Said) -> dict[str, str]:
+def _held_before(view: UnitView, said: ModelTexts) -> dict[str, str]:
     """Return the texts of a state that was there already: neither said by a model now, nor brought to resume it."""
     brought = {*leaves(view.input.value).values(), *in_lists(view.input.value)}
     texts = leaves(view.output.value).items()
     return {path: text for path, text in texts if not (text in brought or said.answered(text))}
 
 
-def _asked_in(value: Any, said: Said, answering: ModelRun | None) -> _Guess:
+def _asked_in(value: Any, said: ModelTexts, answering: ModelRun | None) -> _Guess:
     """Choose between the texts of an input; beside messages that nobody reads it is one that prompts contain, or none."""
     texts = leaves(value)
     found = _asked_of(texts, said, answering) if texts else _listed(value, said)
     if _has_unread_messages(value) and not (found.text and said.asked_for([found.text])):
-        return _Guess(None, Source.MATCHED)
+        return _Guess(None, TextSource.MATCHED)
     return found
 
 
-def _asked_of(texts: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
+def _asked_of(texts: Mapping[str, str], said: ModelTexts, answering: ModelRun | None) -> _Guess:
     """Choose between the texts of an input: the only one, else the only one that a prompt contains."""
     values = list(dict.fromkeys(texts.values()))
     if len(values) <= 1:
-        return _Guess(values[0] if values else None, Source.ONLY_TEXT)
+        return _Guess(values[0] if values else None, TextSource.ONLY_TEXT)
     asked = said.only_asked(values, answering)
-    return _Guess(asked, Source.MATCHED, () if asked is not None else tuple(texts))
+    return _Guess(asked, TextSource.MATCHED, () if asked is not None else tuple(texts))
 
 
-def _listed(value: Any, said: Said) -> _Guess:
+def _listed(value: Any, said: ModelTexts) -> _Guess:
     """Take the texts that an input lists, where it holds no other."""
     texts = in_lists(value)
     if not texts and has_records(value):
-        return _Guess(None, Source.OBJECT, _keys(value))
+        return _Guess(None, TextSource.OBJECT, _keys(value))
     if len(texts) <= 1:
-        return _Guess(texts[0] if texts else None, Source.ONLY_TEXT)
+        return _Guess(texts[0] if texts else None, TextSource.ONLY_TEXT)
     asked = as_text(texts) if said.asked_for(texts) else None
-    return _Guess(asked, Source.OBJECT, () if asked is not None else _keys(value))
+    return _Guess(asked, TextSource.OBJECT, () if asked is not None else _keys(value))
 
 
 def _keys(value: Any) -> tuple[str, ...]:
@@ -401,48 +401,48 @@ def _only(value: Any) -> str | None:
     return texts.pop() if len(texts) == 1 else None
 
 
-def _answers(view: View, said: Said) -> Iterator[_Guess]:
+def _answers(view: UnitView, said: ModelTexts) -> Iterator[_Guess]:
     output = view.output
-    yield _Guess(_response_format(output), Source.OBJECT)
-    yield _Guess(_final(view.turn(), said), Source.MESSAGES)
+    yield _Guess(_response_format(output), TextSource.OBJECT)
+    yield _Guess(_final(view.turn(), said), TextSource.MESSAGES)
     whole = _unwrapped(output.value)
     value = _less(whole, view.input.value)
-    yield from (_Guess(text, Source.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
-    yield _Guess(message_text(value) if is_message(value) else scalar(value), Source.ONLY_TEXT)
+    yield from (_Guess(text, TextSource.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
+    yield _Guess(message_text(value) if is_message(value) else scalar(value), TextSource.ONLY_TEXT)
     if said.structure(whole):
-        yield _Guess(as_text(whole), Source.OBJECT)
+        yield _Guess(as_text(whole), TextSource.OBJECT)
     yield _said_now(value, said) if view.goes_on else _said_of(_own_texts(value, view.input), value, said)
     if view.failed and not view.score_failed:
         return  # what a model said inside of a failed run never reached a user
     if view.models:
         last = view.models[-1].said
-        yield _Guess(final_text(last), Source.MODEL)
+        yield _Guess(final_text(last), TextSource.MODEL)
         if calls_tools(last) and not output.messages:
-            yield _Guess(_structured(value), Source.OBJECT)
+            yield _Guess(_structured(value), TextSource.OBJECT)
 
 
-def _said_now(value: Any, said: Said) -> _Guess:
+def _said_now(value: Any, said: ModelTexts) -> _Guess:
     """Choose between the texts of a state that was there already: one that no model said now may be what was asked."""
     texts = leaves(value)
     if any(said.mentions(text) or said.finished(text) for text in texts.values()):
         return _said_of(texts, value, said)
-    return _Guess(None, Source.MATCHED, tuple(texts))
+    return _Guess(None, TextSource.MATCHED, tuple(texts))
 
 
-def _said_of(texts: Mapping[str, str], value: Any, said: Said) -> _Guess:
+def _said_of(texts: Mapping[str, str], value: Any, said: ModelTexts) -> _Guess:
     values = list(dict.fromkeys(texts.values()))
     if not values:
-        return _Guess(_list_of_answers(value, said), Source.OBJECT)
+        return _Guess(_list_of_answers(value, said), TextSource.OBJECT)
     if len(values) == 1:
-        return _Guess(None if _stands_beside_messages(values[0], value, said) else values[0], Source.ONLY_TEXT)
+        return _Guess(None if _stands_beside_messages(values[0], value, said) else values[0], TextSource.ONLY_TEXT)
     whole = [text for text in values if said.whole(text)]
     chosen = whole or [text for text in values if said.field(text)]
     if len(chosen) == 1:
-        return _Guess(chosen[0], Source.MATCHED)
+        return _Guess(chosen[0], TextSource.MATCHED)
     if all(map(said.answered, values)):
-        return _Guess(as_text(worded(value)), Source.OBJECT)
+        return _Guess(as_text(worded(value)), TextSource.OBJECT)
     only = _put_together(values, chosen, said)
-    return _Guess(only, Source.MATCHED, () if only is not None else tuple(texts))
+    return _Guess(only, TextSource.MATCHED, () if only is not None else tuple(texts))
 
 
 def _has_unread_messages(value: Any) -> bool:
@@ -450,18 +450,18 @@ def _has_unread_messages(value: Any) -> bool:
     return isinstance(value, dict) and has_records({_MESSAGES: value.get(_MESSAGES)})
 
 
-def _stands_beside_messages(text: str, value: Any, said: Said) -> bool:
+def _stands_beside_messages(text: str, value: Any, said: ModelTexts) -> bool:
     """Whether the only text of an output is a side field of messages that nobody reads, and no model said it."""
     return _has_unread_messages(value) and not (said.mentions(text) or said.finished(text))
 
 
-def _list_of_answers(value: Any, said: Said) -> str | None:
+def _list_of_answers(value: Any, said: ModelTexts) -> str | None:
     """Return an output that holds only lists, as JSON, where models said each of their texts."""
     listed = in_lists(value)
     return as_text(value) if listed and all(map(said.mentions, listed)) else None
 
 
-def _put_together(texts: Sequence[str], parts: Sequence[str], said: Said) -> str | None:
+def _put_together(texts: Sequence[str], parts: Sequence[str], said: ModelTexts) -> str | None:
     """Return the only text that holds all of what models said, or, where there are no such parts, an answer and a signature."""
     made = [text for text in texts if (all(holds(text, part) for part in parts) if parts else said.finished(text))]
     return made[0] if len(made) == 1 else None
@@ -476,7 +476,7 @@ def _less(output: Any, input: Any) -> Any:
     return own or output
 
 
-def _own_texts(value: Any, input: Side) -> dict[str, str]:
+def _own_texts(value: Any, input: RootValue) -> dict[str, str]:
     """Return the texts of an output that are not the input's: neither its texts, nor what was rewritten under its keys."""
     brought = leaves(input.value)
     held = {*brought.values(), scalar(input.value), last_human_text(input.messages)}
@@ -484,13 +484,13 @@ def _own_texts(value: Any, input: Side) -> dict[str, str]:
     return {path: text for path, text in own.items() if path not in brought} or own
 
 
-def _final(turn: Sequence[GenAIMessage], said: Said) -> str | None:
+def _final(turn: Sequence[GenAIMessage], said: ModelTexts) -> str | None:
     """Return the text of a turn's last message; an agent may put what it said to the next one as a human's."""
     text = message_text(turn[-1]) if turn and is_human(turn[-1]) else None
     return text if text and said.whole(text) else final_text(turn)
 
 
-def _response_format(output: Side) -> str | None:
+def _response_format(output: RootValue) -> str | None:
     """Return what a LangChain agent with a response format answers, where its last message only says that it does."""
     turn = turn_of(output.messages)
     if not turn or role_of(turn[-1].get("role")) != TOOL or not isinstance(output.value, dict):

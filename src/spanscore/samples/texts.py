@@ -12,7 +12,7 @@ from spanscore.core.codecs.text import as_text, from_wire, safe_text
 
 __all__ = [
     "CONTEXT_KEYS",
-    "Retrieved",
+    "RetrievedDocument",
     "are_messages",
     "documents_in",
     "has_records",
@@ -199,7 +199,7 @@ _MARKS: Final = frozenset({"id", "score", *_TEXT_KEYS})
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class RetrievedDocument:
     """One retrieved document.
 
     Attributes:
@@ -211,13 +211,13 @@ class Retrieved:
     id: str | int | None = None
 
 
-def documents_in(value: Any, depth: int = 3) -> list[Retrieved] | None:
+def documents_in(value: Any, depth: int = 3) -> list[RetrievedDocument] | None:
     """Return the documents a value holds: documents, texts, lists of them, a text alone; None where it holds none.
 
     An empty text or list is a retrieval that found nothing: ``[]``. A list may hold documents without a text.
     """
     if isinstance(value, str):
-        return [Retrieved(safe_text(value))] if value else []
+        return [RetrievedDocument(safe_text(value))] if value else []
     if depth <= 0:
         return None
     if isinstance(value, Mapping):
@@ -225,39 +225,39 @@ def documents_in(value: Any, depth: int = 3) -> list[Retrieved] | None:
     return _listed(value, depth) if isinstance(value, (list, tuple)) else None
 
 
-def retrieved_in(items: Sequence[Any]) -> list[Retrieved]:
+def retrieved_in(items: Sequence[Any]) -> list[RetrievedDocument]:
     """Return the documents of a retriever: every item is a document, and an item in an unknown form is one without text."""
     return [document for item in items for document in _retrieved(item)]
 
 
-def _retrieved(item: Any) -> list[Retrieved]:
+def _retrieved(item: Any) -> list[RetrievedDocument]:
     """Return the documents of one item; a document may be JSON text, as a span's list can hold nothing but texts."""
     value = from_wire(item) if isinstance(item, str) and item.startswith("{") else item
     found = documents_in(value)
     if found is None and isinstance(item, str):
-        return _without_text(value) or [Retrieved(safe_text(item))]
-    return [Retrieved(None, _id_in(value))] if found is None else found
+        return _without_text(value) or [RetrievedDocument(safe_text(item))]
+    return [RetrievedDocument(None, _id_in(value))] if found is None else found
 
 
-def _listed(values: Sequence[Any], depth: int) -> list[Retrieved] | None:
+def _listed(values: Sequence[Any], depth: int) -> list[RetrievedDocument] | None:
     read = (_without_text(item) if (inner := documents_in(item, depth - 1)) is None else inner for item in values)
     found = [inner for inner in read if inner is not None]
     return [document for inner in found for document in inner] if found or not values else None
 
 
-def _without_text(value: Any) -> list[Retrieved] | None:
+def _without_text(value: Any) -> list[RetrievedDocument] | None:
     """Return a dict that is a document without a text as one; None for any other value."""
     is_document = isinstance(value, Mapping) and not is_message(value) and not _MARKS.isdisjoint(value)
-    return [Retrieved(None, _id_in(value))] if is_document else None
+    return [RetrievedDocument(None, _id_in(value))] if is_document else None
 
 
-def _document(value: Mapping[str, Any], depth: int) -> list[Retrieved] | None:
+def _document(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] | None:
     if is_message(value):
         said = message_text(value)
-        return None if said is None else [Retrieved(said)]
+        return None if said is None else [RetrievedDocument(said)]
     text = _text_in(value)
     if text is not None:
-        return [Retrieved(safe_text(text), _id_in(value))]
+        return [RetrievedDocument(safe_text(text), _id_in(value))]
     inner = next((value[key] for key in _NESTED_DOCUMENTS if isinstance(value.get(key), (list, tuple, str))), None)
     return _wrapped(value, depth) if inner is None else documents_in(inner, depth - 1)
 
@@ -271,7 +271,7 @@ def _text_in(document: Mapping[str, Any]) -> str | None:
     return text_of(content) if text is None and content and isinstance(content, (list, dict)) else text
 
 
-def _wrapped(value: Mapping[str, Any], depth: int) -> list[Retrieved] | None:
+def _wrapped(value: Mapping[str, Any], depth: int) -> list[RetrievedDocument] | None:
     """Return the document inside a result: ``{"node": {"text": …}, "score": …}``."""
     inner = next((value[key] for key in _WRAPPED_DOCUMENT if isinstance(value.get(key), Mapping)), None)
     documents = None if inner is None else documents_in(inner, depth - 1)

@@ -20,9 +20,18 @@ from spanscore.core.codecs.messages import (
 from spanscore.core.codecs.text import as_text, jsonable
 from spanscore.core.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
 from spanscore.samples.question_answer import final_text
-from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, View, turn_of
+from spanscore.samples.view import GenAIMessage, ModelRun, ToolRun, UnitView, turn_of
 
-__all__ = ["ITEM", "Called", "Slot", "TurnCalls", "calls_in", "may_answer", "messages_of", "settled"]
+__all__ = [
+    "ITEM",
+    "AnsweredMessage",
+    "ToolCallingMessage",
+    "TurnCalls",
+    "calls_in",
+    "may_answer",
+    "messages_of",
+    "settled",
+]
 
 # --- answered -------------------------------------------------------------------------------------------------------
 
@@ -33,7 +42,7 @@ ITEM = "fc_"
 
 
 @dataclass(slots=True)
-class Slot:
+class AnsweredMessage:
     """A message of a conversation with the answers to its calls.
 
     Attributes:
@@ -45,16 +54,16 @@ class Slot:
     answered: list[tuple[ToolCall, ToolMessage]] = field(default_factory=list)
 
 
-def settled(messages: Sequence[Message]) -> tuple[list[Slot], int]:
+def settled(messages: Sequence[Message]) -> tuple[list[AnsweredMessage], int]:
     """Put each answer of a conversation to its call, and count the answers to no call."""
-    slots: list[Slot] = []
-    turn: list[Slot] = []
+    slots: list[AnsweredMessage] = []
+    turn: list[AnsweredMessage] = []
     left_out = 0
     for message in messages:
         if isinstance(message, ToolMessage):
             left_out += not _settle(message, turn)
             continue
-        slot = Slot(message, [*calls_in(message)])
+        slot = AnsweredMessage(message, [*calls_in(message)])
         slots.append(slot)
         if isinstance(message, HumanMessage):
             turn = []
@@ -67,7 +76,7 @@ def calls_in(message: Message) -> Sequence[ToolCall]:
     return message.tool_calls or () if isinstance(message, AIMessage) else ()
 
 
-def _settle(answer: ToolMessage, turn: Sequence[Slot]) -> bool:
+def _settle(answer: ToolMessage, turn: Sequence[AnsweredMessage]) -> bool:
     """Put an answer to the latest call of its id, else to the first open one that it may be to; False if there is none."""
     identity = answer.tool_call_id
     if identity and turn and turn[-1].open and turn[-1].open[0].id == identity:  # as most
@@ -81,12 +90,12 @@ def _settle(answer: ToolMessage, turn: Sequence[Slot]) -> bool:
     return True
 
 
-def _of_id(identity: str | None, turn: Sequence[Slot]) -> Iterator[tuple[Slot, ToolCall]]:
+def _of_id(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[tuple[AnsweredMessage, ToolCall]]:
     for slot in reversed(turn) if identity else ():
         yield from ((slot, call) for call in calls_in(slot.message) if call.id == identity)
 
 
-def _open_to(identity: str | None, turn: Sequence[Slot]) -> Iterator[tuple[Slot, ToolCall]]:
+def _open_to(identity: str | None, turn: Sequence[AnsweredMessage]) -> Iterator[tuple[AnsweredMessage, ToolCall]]:
     for slot in turn:
         yield from ((slot, call) for call in slot.open if may_answer(identity, call.id))
 
@@ -130,7 +139,7 @@ class _Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ToolCallingMessage:
     """A message that called tools.
 
     Attributes:
@@ -142,7 +151,7 @@ class Called:
     message: AIMessage
     calls: Sequence[_Call]
 
-    def without(self, shown: set[_Call]) -> Called | None:
+    def without(self, shown: set[_Call]) -> ToolCallingMessage | None:
         """Return the message without some of its calls; None if none is left."""
         calls = [call for call in self.calls if call not in shown]
         if len(calls) in (0, len(self.calls)):
@@ -163,7 +172,7 @@ class TurnCalls:
         hidden: ``made`` without the calls that the root's messages show.
     """
 
-    def __init__(self, view: View, shown: Sequence[GenAIMessage]) -> None:
+    def __init__(self, view: UnitView, shown: Sequence[GenAIMessage]) -> None:
         self._runs, self._seen = view.callers, _SeenCalls()
         called = [each for at, run in enumerate(view.callers) for each in self._made_by(run, at)]
         self._seen.begin()
@@ -172,7 +181,7 @@ class TurnCalls:
         self.made = [each for each in called if any(map(self._answers.may_have, each.calls))]
         self.hidden = [rest for each in self.made if (rest := each.without(in_root)) is not None]
 
-    def _made_by(self, run: ModelRun, at: int) -> Iterator[Called]:
+    def _made_by(self, run: ModelRun, at: int) -> Iterator[ToolCallingMessage]:
         """Give the messages of a run's turn with the calls that no message before showed."""
         self._seen.begin()
         for message in turn_of(run.asked) if run.may_hold_calls else ():
@@ -227,7 +236,7 @@ class TurnCalls:
                 said += self._answers_of(slot)
         return said, left_out
 
-    def _answers_of(self, slot: Slot) -> Iterator[ToolMessage]:
+    def _answers_of(self, slot: AnsweredMessage) -> Iterator[ToolMessage]:
         for call, answer in slot.answered:
             yield answer if answer.tool_call_id == call.id else answer.model_copy(update={"tool_call_id": call.id})
         for call in calls_in(slot.message):
@@ -237,13 +246,13 @@ class TurnCalls:
                 yield ToolMessage(content=result, tool_call_id=call.id)
 
 
-def _called(at: int, message: GenAIMessage, calls: Sequence[_Call], agent: str | None) -> Called:
+def _called(at: int, message: GenAIMessage, calls: Sequence[_Call], agent: str | None) -> ToolCallingMessage:
     said = AIMessage(
         content=message_text(message) or "",
         tool_calls=[call.first for call in calls],
         metadata={"agent": agent} if agent else None,
     )
-    return Called(at, said, calls)
+    return ToolCallingMessage(at, said, calls)
 
 
 class _SeenCalls:
@@ -311,7 +320,7 @@ class _SeenCalls:
 class _Answers:
     """The results of tools: those on their spans, else those in the prompts after them."""
 
-    def __init__(self, view: View, seen: _SeenCalls) -> None:
+    def __init__(self, view: UnitView, seen: _SeenCalls) -> None:
         self._view, self._seen = view, seen
         self._ran: dict[tuple[str, str | None], ToolRun] = {}
         for tool in view.every_tool:

@@ -11,14 +11,14 @@ from typing import Any
 from spanscore import semconv
 from spanscore.core.codecs.messages import USER, calls_by_id, is_made, joined, message_text, role_of, text_message
 from spanscore.core.span import SpanData, Unit
-from spanscore.samples.texts import Retrieved, are_messages, talk_of
+from spanscore.samples.texts import RetrievedDocument, are_messages, talk_of
 
 __all__ = [
     "GenAIMessage",
     "ModelRun",
-    "Side",
+    "RootValue",
     "ToolRun",
-    "View",
+    "UnitView",
     "ancestors",
     "asked_before",
     "by_id",
@@ -37,7 +37,7 @@ __all__ = [
 
 # --- view -----------------------------------------------------------------------------------------------------------
 
-# View: what a unit did, in one form for every dialect. A dialect fills it from its spans; ``extract`` searches in it.
+# UnitView: what a unit did, in one form for every dialect. A dialect fills it from its spans; ``extract`` searches in it.
 
 GenAIMessage = Mapping[str, Any]
 _LANGGRAPH = re.compile("lang(?:graph|chain)", re.IGNORECASE)
@@ -45,7 +45,7 @@ _LANGGRAPH = re.compile("lang(?:graph|chain)", re.IGNORECASE)
 
 
 @dataclass(slots=True)
-class Side:
+class RootValue:
     """The root's input or its output.
 
     Attributes:
@@ -127,7 +127,7 @@ class ToolRun:
 
 
 @dataclass(slots=True)
-class View:
+class UnitView:
     """What a unit did.
 
     Attributes:
@@ -145,11 +145,11 @@ class View:
     """
 
     unit: Unit
-    input: Side = field(default_factory=Side)
-    output: Side = field(default_factory=Side)
+    input: RootValue = field(default_factory=RootValue)
+    output: RootValue = field(default_factory=RootValue)
     models: Sequence[ModelRun] = ()
-    retrievals: Sequence[Sequence[Retrieved]] = ()
-    artifacts: Sequence[Sequence[Retrieved]] = ()
+    retrievals: Sequence[Sequence[RetrievedDocument]] = ()
+    artifacts: Sequence[Sequence[RetrievedDocument]] = ()
     tools: Sequence[ToolRun] = ()
     searching: Sequence[ToolRun] = ()
     callers: Sequence[ModelRun] = ()
@@ -192,7 +192,7 @@ def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
     return any(calls_by_id(message) for message in messages)
 
 
-def in_final_form(input: Side, output: Side, unit: Unit, models: Sequence[ModelRun]) -> Side:
+def in_final_form(input: RootValue, output: RootValue, unit: Unit, models: Sequence[ModelRun]) -> RootValue:
     """Return an input whose human messages have the text that the final state keeps of them.
 
     An application replaces a message under its id to keep a text from models (LangChain's ``PIIMiddleware``), and the judge
@@ -341,7 +341,7 @@ def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
 # answer.
 
 
-def conversing(input: Side, output: Side, known: Sequence[str]) -> tuple[Side, Side]:
+def conversing(input: RootValue, output: RootValue, known: Sequence[str]) -> tuple[RootValue, RootValue]:
     """Return input and output with their messages, also those under another key; unchanged where no one key holds them.
 
     Where the input has a ``known`` key of a question, its messages are what was said before.
@@ -365,9 +365,9 @@ def _channel(value: Any, after: Mapping[str, Any], known: Sequence[str]) -> tupl
     return keys[0], talks[keys[0]]
 
 
-def _with(side: Side, key: str, messages: Sequence[GenAIMessage]) -> Side:
+def _with(side: RootValue, key: str, messages: Sequence[GenAIMessage]) -> RootValue:
     rest = {name: inner for name, inner in side.value.items() if name != key}
-    return Side(messages, rest or None, key)
+    return RootValue(messages, rest or None, key)
 
 
 def _talk(value: Any, *, goes_on: bool) -> Sequence[GenAIMessage]:
@@ -384,10 +384,10 @@ def _talk(value: Any, *, goes_on: bool) -> Sequence[GenAIMessage]:
 _KIND = "search_result"
 
 
-def search_results(view: View) -> list[list[Retrieved]]:
+def search_results(view: UnitView) -> list[list[RetrievedDocument]]:
     """Return the documents in the last prompt's blocks, from its last human message on, as of one retrieval, if it has any."""
     run = view.models[-1] if view.models else None
-    found: list[Retrieved] = []
+    found: list[RetrievedDocument] = []
     for message in reversed(run.asked) if run is not None and run.may_hold(_KIND) else ():
         parts = message.get("parts", message.get("content"))
         if type(parts) is list and not (len(parts) == 1 and type(parts[0]) is dict and parts[0].get("type") == "text"):
@@ -397,7 +397,7 @@ def search_results(view: View) -> list[list[Retrieved]]:
     return [found] if found else []
 
 
-def _documents(parts: list[Any]) -> Iterator[Retrieved]:
+def _documents(parts: list[Any]) -> Iterator[RetrievedDocument]:
     """Give the documents in the blocks of parts, also of parts that are results of tools."""
     for part in parts:
         kind = part.get("type") if type(part) is dict else None
@@ -406,4 +406,4 @@ def _documents(parts: list[Any]) -> Iterator[Retrieved]:
         elif kind == _KIND:
             text, source = joined(part.get("content")), part.get("source")
             if isinstance(text, str) and text:
-                yield Retrieved(text, source if isinstance(source, str) and source else None)
+                yield RetrievedDocument(text, source if isinstance(source, str) and source else None)

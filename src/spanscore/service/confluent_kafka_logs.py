@@ -28,7 +28,7 @@ from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.errors import SourceUnavailable
-from spanscore.service.confluent_kafka_member import PREFETCH, Fetched, trouble_of
+from spanscore.service.confluent_kafka_member import PREFETCH, KafkaMessage, trouble_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -82,7 +82,7 @@ class LogsTopic:
         self._wait_ns = int(settings.units.orphan_wait * 1e9)
         self._at_end = at_end
         self._over = Event()
-        self.waiting: dict[int, deque[Fetched | None]] = {}
+        self.waiting: dict[int, deque[KafkaMessage | None]] = {}
         # Of the spans, by partition: time of the latest message that was handed on, and whether it stands at the end.
         self._newest: dict[int, int] = {}
         self._ended: set[int] = set()
@@ -117,7 +117,7 @@ class LogsTopic:
         """Read no more."""
         self._over.set()
 
-    def in_step(self, messages: Iterator[Fetched], pressure: str) -> Iterator[Fetched]:
+    def in_step(self, messages: Iterator[KafkaMessage], pressure: str) -> Iterator[KafkaMessage]:
         """Yield messages of spans whose records are read; others wait for that, those of a partition in their order.
 
         Args:
@@ -185,7 +185,7 @@ class LogsTopic:
         first = waiting[0] if waiting else None
         return self._newest[partition] if first is None else first.written_ns or 0
 
-    def _released(self, partition: int) -> Iterator[Fetched]:
+    def _released(self, partition: int) -> Iterator[KafkaMessage]:
         waiting = self.waiting[partition]
         while waiting and ((message := waiting[0]) is None or self._has_records(message.written_ns or 0)):
             waiting.popleft()
@@ -196,12 +196,12 @@ class LogsTopic:
             if message is None:
                 self.note_end(partition)
 
-    def _handed_on(self, message: Fetched) -> Fetched:
+    def _handed_on(self, message: KafkaMessage) -> KafkaMessage:
         self._newest[message.partition] = message.written_ns or 0
         self._ended.discard(message.partition)
         return message
 
-    def _begin_partition(self, message: Fetched) -> None:
+    def _begin_partition(self, message: KafkaMessage) -> None:
         """Have records read anew if those of a partition's first spans are no longer kept."""
         from_ns = (message.written_ns or 0) - self._wait_ns
         self._newest[message.partition] = from_ns

@@ -15,7 +15,7 @@ from spanscore.service.kafka_topic import CommitNote
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-__all__ = ["PREFETCH", "Fetched", "GroupMember", "Hearing", "Trouble"]
+__all__ = ["PREFETCH", "GroupCallbacks", "GroupMember", "KafkaMessage", "KafkaProblem"]
 
 _AT_ONCE: Final = 500
 _POLL_S: Final = 0.1
@@ -36,7 +36,7 @@ _GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 Kind: TypeAlias = Literal["end", "away", "refused", "missing", "old", "passing"]
 
 
-class Trouble(NamedTuple):
+class KafkaProblem(NamedTuple):
     """What an error means.
 
     Attributes:
@@ -50,7 +50,7 @@ class Trouble(NamedTuple):
     partition: int | None = None
 
 
-class Fetched(NamedTuple):
+class KafkaMessage(NamedTuple):
     """One message.
 
     Attributes:
@@ -66,7 +66,7 @@ class Fetched(NamedTuple):
     value: bytes | None
 
 
-class Hearing(NamedTuple):
+class GroupCallbacks(NamedTuple):
     """Who is told of what; all are called on the thread that polls.
 
     Attributes:
@@ -80,7 +80,7 @@ class Hearing(NamedTuple):
     assigned: Callable[[Mapping[int, tuple[int | None, CommitNote]]], None]
     revoked: Callable[[Sequence[int]], None]
     lost: Callable[[Sequence[int]], None]
-    trouble: Callable[[Trouble], None]
+    trouble: Callable[[KafkaProblem], None]
     committed: Callable[[Mapping[int, int], bool], None]
 
 
@@ -99,7 +99,7 @@ class GroupMember:
         ConfigurationError: name, password or authorities cannot be read.
     """
 
-    def __init__(self, kafka: KafkaSettings, hearing: Hearing) -> None:
+    def __init__(self, kafka: KafkaSettings, hearing: GroupCallbacks) -> None:
         self._kafka = kafka
         self._hearing = hearing
         self._config: dict[str, Any] = {
@@ -149,7 +149,7 @@ class GroupMember:
             self._failed(found.error)
         return True
 
-    def messages(self) -> Iterator[Fetched]:
+    def messages(self) -> Iterator[KafkaMessage]:
         """Yield what is there, in its order; waits a moment where nothing is. Who hears is called in between."""
         for message in self._consumer.consume(_AT_ONCE, _POLL_S):
             error, partition, offset = message.error(), message.partition(), message.offset()
@@ -158,7 +158,7 @@ class GroupMember:
             elif partition is not None and offset is not None:
                 kind, written_ms = message.timestamp()
                 written_ns = written_ms * _MS if kind else None
-                yield Fetched(partition, offset, written_ns, message.key() is not None, message.value())
+                yield KafkaMessage(partition, offset, written_ns, message.key() is not None, message.value())
 
     def commit(self, notes: Mapping[int, tuple[int, CommitNote]]) -> None:
         """Commit offsets; ``committed`` hears whether that was done. Does not block.
@@ -270,14 +270,20 @@ class GroupMember:
         return TopicPartition(self._kafka.topic, partition, offset, note)
 
 
-def trouble_of(error: KafkaError, kafka: KafkaSettings) -> Trouble:
+def trouble_of(error: KafkaError, kafka: KafkaSettings) -> KafkaProblem:
     """Return what an error means, with the names that the operator knows."""
     code, told = error.name(), error.str()
     if code == "_FATAL":
         is_old = kafka.protocol == "auto" and "not supported" in told  # which error it is, only its text says
-        return Trouble("old") if is_old else Trouble("refused", f"the group {kafka.group} cannot be joined: {told}")
+        return (
+            KafkaProblem("old")
+            if is_old
+            else KafkaProblem("refused", f"the group {kafka.group} cannot be joined: {told}")
+        )
     kind, text = _MEANINGS.get(code, ("passing", ""))
-    return Trouble(kind, text.format(brokers=", ".join(kafka.brokers), topic=kafka.topic, group=kafka.group, code=code))
+    return KafkaProblem(
+        kind, text.format(brokers=", ".join(kafka.brokers), topic=kafka.topic, group=kafka.group, code=code)
+    )
 
 
 _LOGIN: Final = "the brokers refuse name, password, token or certificate (kafka.security, kafka.client)"

@@ -16,7 +16,16 @@ import grpc
 from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
 from spanscore.service.auth import BearerToken
-from spanscore.service.otlp_endpoint import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door, ExportRequest, answered
+from spanscore.service.otlp_endpoint import (
+    GZIP,
+    LOGS,
+    METRICS,
+    NO_HEADERS,
+    TRACES,
+    ExportHandler,
+    ExportRequest,
+    answered,
+)
 from spanscore.service.requests import GZIP_MAGIC, READ_S, STOP_S, TaskDeadline
 
 __all__ = ["GrpcListener"]
@@ -55,7 +64,7 @@ class GrpcListener:
 
     def __init__(
         self,
-        door: Door,
+        door: ExportHandler,
         address: str,
         *,
         token: BearerToken | None,
@@ -111,7 +120,7 @@ class GrpcListener:
 
 
 class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    def __init__(self, door: Door, token: BearerToken | None, pool: DaemonPool, read_s: float) -> None:
+    def __init__(self, door: ExportHandler, token: BearerToken | None, pool: DaemonPool, read_s: float) -> None:
         self._door = door
         self._token = token
         self._pool = pool

@@ -23,11 +23,11 @@ from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.threads import start_daemon
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
 from spanscore.errors import MissingExtraError, SourceUnavailable
-from spanscore.outputs.aggregates import Point
+from spanscore.outputs.aggregates import GaugeReading
 from spanscore.scorer import OnlineScorer
 from spanscore.service.confluent_kafka_logs import LogsTopic
-from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Hearing, Trouble
-from spanscore.service.kafka_topic import CommitNote, Left, Topic, fingerprint_of
+from spanscore.service.confluent_kafka_member import GroupCallbacks, GroupMember, KafkaMessage, KafkaProblem
+from spanscore.service.kafka_topic import CommitNote, PartitionEnd, Topic, fingerprint_of
 from spanscore.service.rekeyed_topic import RekeyedTopic
 from spanscore.service.worker_plan import is_keyed_by_conversation
 
@@ -89,7 +89,7 @@ class KafkaSource:
         self._logs = LogsTopic(logs_topic, settings, spans, partial(self._topic.set_clock, what="reach_end"))
         self._configuration = fingerprint_of(self._line.metrics.values())
         self._member = GroupMember(
-            self._kafka, Hearing(self._assigned, self._revoked, self._lost, self._hear, self._answered)
+            self._kafka, GroupCallbacks(self._assigned, self._revoked, self._lost, self._hear, self._answered)
         )
         self._thread: Thread | None = None
         self._heard, self._over = Event(), Event()
@@ -175,15 +175,15 @@ class KafkaSource:
             len(self._held),
         )
 
-    def points(self) -> Mapping[Hashable, Point]:
+    def points(self) -> Mapping[Hashable, GaugeReading]:
         """Return the lag in messages and in seconds, a point for each partition; no seconds before a message was read."""
         oldest, now_ns = self._oldest(), time_ns()
-        points: dict[Hashable, Point] = {}
+        points: dict[Hashable, GaugeReading] = {}
         for partition, behind in self._lag.items():
             values: dict[str, float] = {semconv.WORKER_LAG: behind}
             if partition in oldest or not behind:
                 values[semconv.WORKER_TIME_LAG] = max(0, now_ns - oldest.get(partition, now_ns)) / 1e9
-            points[self._kafka.topic, partition] = Point(((semconv.PARTITION, str(partition)),), values)
+            points[self._kafka.topic, partition] = GaugeReading(((semconv.PARTITION, str(partition)),), values)
         return points
 
     def _oldest(self) -> Mapping[int, int]:
@@ -214,7 +214,7 @@ class KafkaSource:
             self._round_s = monotonic() + _ROUND_S
             self._look_around()
 
-    def _read_each(self, messages: Iterator[Fetched]) -> None:
+    def _read_each(self, messages: Iterator[KafkaMessage]) -> None:
         """Read messages; if one raises, the client goes back to it, as it has moved on behind all that it gave out."""
         for message in messages:
             try:
@@ -223,7 +223,7 @@ class KafkaSource:
                 self._go_back([message, *messages])
                 raise
 
-    def _go_back(self, unread: Sequence[Fetched]) -> None:
+    def _go_back(self, unread: Sequence[KafkaMessage]) -> None:
         """Have messages fetched again; the first of them raised, and is skipped and counted if it has done so before."""
         first = unread[0]
         raised, self._raised = self._raised, (first.partition, first.offset)
@@ -240,7 +240,7 @@ class KafkaSource:
             self._next[partition] = offsets[partition]
             self._member.seek(partition, offsets[partition])
 
-    def _read(self, message: Fetched) -> None:
+    def _read(self, message: KafkaMessage) -> None:
         partition, offset, written_ns, has_key, value = message
         if partition not in self._next:
             return  # it went to another worker while it was on its way
@@ -398,7 +398,7 @@ class KafkaSource:
             is_shared = len(self._next) < self._member.all
             self._topic.share(_SHARED.format(self._kafka.group, self._kafka.topic) if is_shared else "")
 
-    def _commit_left(self, left: Mapping[int, Left]) -> None:
+    def _commit_left(self, left: Mapping[int, PartitionEnd]) -> None:
         self._member.commit(
             {
                 partition: (offset, CommitNote(self._configuration, beyond))
@@ -409,7 +409,7 @@ class KafkaSource:
 
     # --- what is wrong -------------------------------------------------------------------------------------------
 
-    def _hear(self, trouble: Trouble) -> None:
+    def _hear(self, trouble: KafkaProblem) -> None:
         kind, text, partition = trouble
         if kind == "end":
             if partition is not None and partition in self._next:

@@ -9,18 +9,18 @@ from functools import partial
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, Self
 
-from spanscore.capture.otlp.requests import DoorCounts, StreamRead
+from spanscore.capture.otlp.requests import EndpointCounts, StreamPosition
 from spanscore.capture.otlp.spans import OtlpSpans
-from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, taken_apart
+from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, taken_apart
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.score import Outcome
 from spanscore.core.span import UnitKey
 from spanscore.protocols import DurableQueue, Metric
-from spanscore.wiring.build import Line
+from spanscore.wiring.build import Pipeline
 
 __all__ = [
     "CommitNote",
-    "Left",
+    "PartitionEnd",
     "PartitionOffsets",
     "Topic",
     "fingerprint_of",
@@ -194,7 +194,7 @@ _CALL_S: Final = 10.0
 _NO_TRACES: Final[Collection[bytes]] = frozenset()
 
 
-class Left(NamedTuple):
+class PartitionEnd(NamedTuple):
     """What a partition is left at.
 
     Attributes:
@@ -211,7 +211,7 @@ class Left(NamedTuple):
         return cls(offsets.advance(is_open), offsets.settled_beyond(is_open))
 
 
-def read_message(counts: DoorCounts, value: bytes | None, most_bytes: int) -> Taken | None:
+def read_message(counts: EndpointCounts, value: bytes | None, most_bytes: int) -> ParsedRequest | None:
     """Return the spans of a message, and count it; None if it is empty, larger than ``most_bytes``, or no request."""
     if not value:
         return None
@@ -241,7 +241,7 @@ class Topic:
     """
 
     def __init__(
-        self, line: Line, spans: OtlpSpans, *, most_bytes: int, max_open_age_s: float, by_conversation: bool = False
+        self, line: Pipeline, spans: OtlpSpans, *, most_bytes: int, max_open_age_s: float, by_conversation: bool = False
     ) -> None:
         self._line = line
         self._spans = spans
@@ -249,11 +249,11 @@ class Topic:
         self._most_bytes = most_bytes
         self._max_age_ns = int(max_open_age_s * 1e9)
         self._full = False
-        self._read: list[StreamRead] = []  # of one partition, to be handed over
+        self._read: list[StreamPosition] = []  # of one partition, to be handed over
         self.offsets: dict[int, PartitionOffsets] = {}
         self._told: Mapping[int, int] = {}
         self._open_at_end: Mapping[int, Collection[bytes]] | None = None
-        self._left: dict[int, Left] = {}
+        self._left: dict[int, PartitionEnd] = {}
         self._flushed: Future[bool] = Future()
         self.dropped = 0
         self._by_conversation = by_conversation
@@ -287,7 +287,7 @@ class Topic:
             return
         arrived = self._spans.read(taken)
         if arrived is not None:
-            self._gather(StreamRead(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
+            self._gather(StreamPosition(partition, at_ns, arrived, partial(self._note, partition, offset, at_ns)))
 
     def share(self, why: str) -> None:
         """Note why turns of any conversation may go to other workers; empty = they do not."""
@@ -299,7 +299,7 @@ class Topic:
         if read:
             self._spans.hand_over(read)
 
-    def _gather(self, read: StreamRead) -> None:
+    def _gather(self, read: StreamPosition) -> None:
         if self._read and self._read[0].stream != read.stream:
             self.hand_over()
         self._read.append(read)
@@ -356,19 +356,19 @@ class Topic:
         self._on_span_thread(lambda: keys.extend(self._keys_of(partitions)))
         return bool(keys)
 
-    def leave(self, partitions: Collection[int]) -> Mapping[int, Left]:
+    def leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
         """Read these no more: forget what is open, hand over what is being scored. Blocks.
 
         Returns:
             What they are left at; empty where that is not known, or where scores could not be exported.
         """
-        left = dict[int, Left]()
+        left = dict[int, PartitionEnd]()
         if self.is_over:
             return left
         self._on_span_thread(lambda: left.update(self._leave(partitions)))
         return left
 
-    def left_at_end(self) -> Mapping[int, Left]:
+    def left_at_end(self) -> Mapping[int, PartitionEnd]:
         """Return what each was left at, when the scorer has ended; empty where its scores were not exported. Any thread."""
         return self._left if self._flushed.done() and _came_through(self._flushed) else {}
 
@@ -415,12 +415,12 @@ class Topic:
     def _told_again(self, settled: Mapping[int, int]) -> None:
         self._told = {one: offset for one, offset in self._told.items() if settled.get(one) != offset}
 
-    def _leave(self, partitions: Collection[int]) -> Mapping[int, Left]:
+    def _leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
         if self.is_over:
             return {}
         at_work = self._traces_at_work()
         left = {
-            partition: Left.of(self.offsets[partition], self._is_open(partition, at_work))
+            partition: PartitionEnd.of(self.offsets[partition], self._is_open(partition, at_work))
             for partition in partitions
             if partition in self.offsets
         }
@@ -446,7 +446,9 @@ class Topic:
                 self.dropped += self._spans.streams.end(partition)
         at_work = self._traces_at_work()
         for partition, offsets in self.offsets.items():
-            self._left[partition] = Left.of(offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__)
+            self._left[partition] = PartitionEnd.of(
+                offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__
+            )
         if waited:
             self._line.units.give_up(self._keys_of(self.offsets), steady_ns(), Outcome.DELEGATED)
             self._flushed = self._line.providers.start_flush_of_spans()

@@ -14,7 +14,7 @@ from spanscore.core.threads import DaemonPool
 from spanscore.errors import ConfigurationError
 from spanscore.service.auth import certificate, token_of
 from spanscore.service.grpc import GrpcListener
-from spanscore.service.otlp_endpoint import Door, OtlpHttp
+from spanscore.service.otlp_endpoint import ExportHandler, OtlpHttp
 from spanscore.service.plan import addresses
 from spanscore.service.requests import READ_S, STOP_S
 from spanscore.service.uvicorn_server import HttpListener, loop_factory
@@ -41,7 +41,7 @@ class Listeners:
         loop_factory: of the event loop on which they are to be started.
     """
 
-    def __init__(self, door: Door, serve: ServeSettings, *, read_s: float = READ_S) -> None:
+    def __init__(self, door: ExportHandler, serve: ServeSettings, *, read_s: float = READ_S) -> None:
         self._door = door
         self._where = addresses(serve)
         stop_s = stop_s_of(serve)

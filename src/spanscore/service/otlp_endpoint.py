@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from spanscore.capture.otlp.external_scores import ExternalScores, LogResults, results_in_logs
-from spanscore.capture.otlp.requests import DoorCounts
-from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, WireSpan, from_json, taken_apart
+from spanscore.capture.otlp.requests import EndpointCounts
+from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, WireSpan, from_json, taken_apart
 from spanscore.core.codecs.otlp_span import ContentRecord
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import DaemonPool
@@ -22,7 +22,7 @@ from spanscore.service.requests import (
     JSON,
     LATER_S,
     PROTOBUF,
-    Answer,
+    ExportResponse,
     NotCompressedError,
     TooLargeError,
     accepted,
@@ -38,17 +38,17 @@ __all__ = [
     "NO_HEADERS",
     "SMALL",
     "TRACES",
-    "Door",
+    "ExportHandler",
     "ExportRequest",
-    "Onward",
+    "ForwardHandler",
     "OtlpHttp",
-    "SpanTaker",
+    "SpanConsumer",
     "answered",
 ]
 
 # --- door -----------------------------------------------------------------------------------------------------------
 
-# Door: an export request as it came → its answer; what both listeners call.
+# ExportHandler: an export request as it came → its answer; what both listeners call.
 #
 # Overload is told before anything is inflated or parsed, so that refusing is cheap. What is taken is in the table when the
 # answer leaves. In a proxy the answer is the backend's.
@@ -99,11 +99,11 @@ class ExportRequest(NamedTuple):
         return JSON if self.is_json else PROTOBUF
 
 
-class SpanTaker(Protocol):
+class SpanConsumer(Protocol):
     """Where spans go: ``OtlpSpans``."""
 
     @property
-    def counts(self) -> DoorCounts:
+    def counts(self) -> EndpointCounts:
         """Where requests are counted."""
 
     @property
@@ -116,17 +116,17 @@ class SpanTaker(Protocol):
     def take_logs(self, records: Sequence[ContentRecord]) -> None:
         """Keep content that came in log records for its spans. Any thread."""
 
-    def take(self, taken: Taken) -> Sequence[WireSpan]:
+    def take(self, taken: ParsedRequest) -> Sequence[WireSpan]:
         """Take the spans of a request. Any thread."""
 
 
-class Onward(Protocol):
+class ForwardHandler(Protocol):
     """What a proxy does with what it received: its backend's answer is the client's. Blocks; never raises."""
 
     def overloaded(self) -> str | None:
         """Return what there is too much of on the way to the backend; None where there is room."""
 
-    def spans(self, request: ExportRequest, body: bytes, taken: Taken) -> Answer:
+    def spans(self, request: ExportRequest, body: bytes, taken: ParsedRequest) -> ExportResponse:
         """Keep some spans of a request and send the rest on.
 
         Args:
@@ -135,11 +135,11 @@ class Onward(Protocol):
             taken: it taken apart.
         """
 
-    def signal(self, request: ExportRequest) -> Answer:
+    def signal(self, request: ExportRequest) -> ExportResponse:
         """Send a request of logs or metrics on as it came."""
 
 
-class Door:
+class ExportHandler:
     """Answers requests. Any thread.
 
     Args:
@@ -157,10 +157,10 @@ class Door:
 
     def __init__(
         self,
-        spans: SpanTaker,
+        spans: SpanConsumer,
         *,
         inflated: int,
-        onward: Onward | None = None,
+        onward: ForwardHandler | None = None,
         safe: Callable[[], bool] | None = None,
     ) -> None:
         self._spans = spans
@@ -173,7 +173,7 @@ class Door:
         self.waits_for = "forward" if onward is not None else "spool" if safe is not None else None
         self.waits = self.waits_for is not None
 
-    def answer(self, request: ExportRequest) -> Answer:
+    def answer(self, request: ExportRequest) -> ExportResponse:
         """Return the answer to a request to one of the three paths. Never raises."""
         try:
             return self._refuse_closing(request) if self.closed else self._act[request.path](request)
@@ -183,16 +183,16 @@ class Door:
 
     def traces(
         self, body: bytes, *, is_json: bool = False, encoding: str = "", headers: Mapping[str, str] = NO_HEADERS
-    ) -> Answer:
+    ) -> ExportResponse:
         """Return the answer to spans."""
         return self.answer(ExportRequest(TRACES, body, is_json, encoding, headers))
 
-    def refuse(self, reason: str, status: int, message: str, *, is_json: bool = False) -> Answer:
+    def refuse(self, reason: str, status: int, message: str, *, is_json: bool = False) -> ExportResponse:
         """Count and return a refusal for good; ``reason`` is one of few."""
         self._count(reason)
         return refusal(status, message, is_json=is_json)
 
-    def refuse_for_now(self, reason: str, *, is_json: bool = False) -> Answer:
+    def refuse_for_now(self, reason: str, *, is_json: bool = False) -> ExportResponse:
         """Count and return a refusal of what may be sent again."""
         self._count(reason)
         return later(_OVERLOADED.get(reason, "too much at the moment; send again"), is_json=is_json)
@@ -205,12 +205,12 @@ class Door:
         """Return what there is too much of; None where there is room."""
         return self._spans.overloaded() or (None if self._onward is None else self._onward.overloaded())
 
-    def _refuse_closing(self, request: ExportRequest) -> Answer:
+    def _refuse_closing(self, request: ExportRequest) -> ExportResponse:
         message = "it is being shut down; send again, to another one"
         self._count("closing")
         return refusal(HTTPStatus.SERVICE_UNAVAILABLE, message, is_json=request.is_json, retry_after_s=LATER_S)
 
-    def _traces(self, request: ExportRequest) -> Answer:
+    def _traces(self, request: ExportRequest) -> ExportResponse:
         counts, is_json = self._spans.counts, request.is_json
         full = self.overloaded()
         if full is not None:
@@ -229,7 +229,7 @@ class Door:
             return self.refuse_for_now("spool", is_json=is_json)
         return _accepted("traces", taken.rejected, is_json=is_json)
 
-    def _refuse_unfit(self, error: Exception, *, is_json: bool) -> Answer:
+    def _refuse_unfit(self, error: Exception, *, is_json: bool) -> ExportResponse:
         if isinstance(error, TooLargeError):
             return self.refuse("too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), is_json=is_json)
         return self.refuse("unreadable", HTTPStatus.BAD_REQUEST, str(error), is_json=is_json)
@@ -240,7 +240,7 @@ class Door:
         with self._inflating:
             return gunzipped(body, self._inflated)
 
-    def _logs(self, request: ExportRequest) -> Answer:
+    def _logs(self, request: ExportRequest) -> ExportResponse:
         """Read scores of others and content of spans. Other records are accepted: an SDK sends all signals to one endpoint."""
         if self._onward is not None:
             self._spans.counts.came(len(request.body))
@@ -270,7 +270,7 @@ class Door:
         body = self._inflated_body(request.body) if request.encoding == GZIP else request.body
         return len(body), results_in_logs(body, is_json=request.is_json)
 
-    def _metrics(self, request: ExportRequest) -> Answer:
+    def _metrics(self, request: ExportRequest) -> ExportResponse:
         if self._onward is not None:
             self._spans.counts.came(len(request.body))
             return self._onward.signal(request)
@@ -282,7 +282,7 @@ class Door:
         self._spans.counts.refuse(reason)
 
 
-def _accepted(signal: str, rejected: Mapping[str, int], *, is_json: bool) -> Answer:
+def _accepted(signal: str, rejected: Mapping[str, int], *, is_json: bool) -> ExportResponse:
     if not rejected:
         return accepted(is_json=is_json)
     why = "; ".join(f"{number:,} with {reason}" for reason, number in sorted(rejected.items()))
@@ -320,7 +320,7 @@ class OtlpHttp:
         pool: threads for what takes long.
     """
 
-    def __init__(self, door: Door, *, token: BearerToken | None, most: int, pool: DaemonPool) -> None:
+    def __init__(self, door: ExportHandler, *, token: BearerToken | None, most: int, pool: DaemonPool) -> None:
         self._door = door
         self._token = token
         self._most = most
@@ -339,7 +339,7 @@ class OtlpHttp:
         if answer is not None:
             await _send(send, answer)
 
-    def _refused(self, scope: Mapping[str, Any], head: _Head, *, is_json: bool | None) -> Answer | None:
+    def _refused(self, scope: Mapping[str, Any], head: _Head, *, is_json: bool | None) -> ExportResponse | None:
         """Return what a request is told of which no more than its head is read."""
         wrong = self._wrong(scope, head, is_json)
         if wrong is not None:
@@ -363,7 +363,9 @@ class OtlpHttp:
         length = head.get(b"content-length", b"")
         return _too_large(self._most) if length.isdigit() and int(length[:20]) > self._most else None
 
-    async def _read_and_answered(self, path: str, head: _Head, receive: _Receive, *, is_json: bool) -> Answer | None:
+    async def _read_and_answered(
+        self, path: str, head: _Head, receive: _Receive, *, is_json: bool
+    ) -> ExportResponse | None:
         """Return the answer; None where the client has hung up before all of it was there."""
         body = await self._read(receive)
         if body is None:
@@ -393,7 +395,7 @@ class OtlpHttp:
             self._reading -= size
 
 
-async def answered(request: ExportRequest, door: Door, pool: DaemonPool) -> Answer:
+async def answered(request: ExportRequest, door: ExportHandler, pool: DaemonPool) -> ExportResponse:
     """Return the door's answer, found on a thread where it takes long.
 
     A proxy whose threads all wait for its backend takes nothing more: what waited behind them would go on when its client has
@@ -435,7 +437,7 @@ def _too_large(most: int) -> tuple[str, HTTPStatus, str]:
     )
 
 
-async def _send(send: _Send, answer: Answer) -> None:
+async def _send(send: _Send, answer: ExportResponse) -> None:
     headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()]
     headers += [(b"content-type", answer.content_type.encode()), (b"content-length", str(len(answer.body)).encode())]
     if answer.status == HTTPStatus.UNAUTHORIZED:

@@ -11,18 +11,18 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Final, Protocol
 
-from spanscore.capture.otlp.requests import Exit, Looked
+from spanscore.capture.otlp.requests import ForwardTarget, RequestClaims
 from spanscore.config.serving import ForwardSettings
-from spanscore.core.codecs.otlp_request import Taken, WireSpan, request_of, with_attributes
+from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, request_of, with_attributes
 from spanscore.core.codecs.otlp_scan import RequestSkeleton
 from spanscore.core.log import log_internal_error
 from spanscore.core.threads import start_daemon
 from spanscore.durable.outbox import Outbox
 from spanscore.outputs.otlp_client import BackendAnswer, OtlpClient
 from spanscore.service.otlp_endpoint import TRACES, ExportRequest
-from spanscore.service.requests import LATER_S, PROTOBUF, Answer, accepted, refusal
+from spanscore.service.requests import LATER_S, PROTOBUF, ExportResponse, accepted, refusal
 
-__all__ = ["Courier", "ForwardCounts", "Forwarder", "Keeper", "Proxy", "rest_of"]
+__all__ = ["ForwardCounts", "Forwarder", "Keeper", "Proxy", "ProxySender", "rest_of"]
 
 # --- split ----------------------------------------------------------------------------------------------------------
 
@@ -133,12 +133,12 @@ class Forwarder:
 
 # --- courier --------------------------------------------------------------------------------------------------------
 
-# Courier: the thread that takes a proxy's kept spans to its backend.
+# ProxySender: the thread that takes a proxy's kept spans to its backend.
 
 _AFTER_FAULT_S: Final = 1.0
 
 
-class Courier:
+class ProxySender:
     """Sends what the outbox says is due. Starts with the first span.
 
     Args:
@@ -225,10 +225,10 @@ def _with(attributes: Mapping[str, Any], raw: bytes) -> bytes:
 class Keeper(Protocol):
     """Who keeps spans: ``OtlpSpans``."""
 
-    def look(self, taken: Taken, *, keep: bool) -> Looked:
+    def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
         """Tell which spans of a request are to be kept."""
 
-    def take_in(self, looked: Looked, exit: Exit | None) -> None:
+    def take_in(self, looked: RequestClaims, exit: ForwardTarget | None) -> None:
         """Take its spans; the exit is given the kept ones, once each."""
 
 
@@ -236,7 +236,7 @@ class Keeper(Protocol):
 class _Departure:
     """Where the kept spans of one request go on to, with its headers."""
 
-    courier: Courier
+    courier: ProxySender
     headers: Mapping[str, str]
 
     def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
@@ -256,13 +256,13 @@ class Proxy:
         self._keeper = keeper
         self._forwarder = Forwarder(settings)
         self._outbox = Outbox(max_bytes=max_bytes)
-        self._courier = Courier(self._send_kept, self._outbox)
+        self._courier = ProxySender(self._send_kept, self._outbox)
 
     def overloaded(self) -> str | None:
         """Return ``forward`` while too much waits for the backend; None where there is room."""
         return "forward" if self._outbox.is_full else None
 
-    def spans(self, request: ExportRequest, body: bytes, taken: Taken) -> Answer:
+    def spans(self, request: ExportRequest, body: bytes, taken: ParsedRequest) -> ExportResponse:
         """Send a request on, and keep of it what may be scored: as it came where that is nothing.
 
         Args:
@@ -277,7 +277,7 @@ class Proxy:
             self._keeper.take_in(looked, _Departure(self._courier, self._forwarder.passed(request.headers)))
         return answer
 
-    def signal(self, request: ExportRequest) -> Answer:
+    def signal(self, request: ExportRequest) -> ExportResponse:
         """Send a request on as it came, of whichever signal."""
         answer = self._forwarder.send(
             request.path,
@@ -302,7 +302,7 @@ class Proxy:
         self._forwarder.close()
         return sent
 
-    def _split(self, request: ExportRequest, body: bytes, kept: Sequence[WireSpan]) -> Answer:
+    def _split(self, request: ExportRequest, body: bytes, kept: Sequence[WireSpan]) -> ExportResponse:
         rest = rest_of(body, kept)
         if rest is None:
             return accepted(is_json=request.is_json)
@@ -315,12 +315,12 @@ class Proxy:
         return self._forwarder.send(TRACES, body, headers=headers)
 
 
-def _answer_to(request: ExportRequest, backend: BackendAnswer) -> Answer:
+def _answer_to(request: ExportRequest, backend: BackendAnswer) -> ExportResponse:
     """Return what the backend said, in its own words where it had any."""
     if backend.is_success:  # a success in another tongue is one all the same: over gRPC its words cannot be told
         same = backend.content_type.partition(";")[0].strip().lower() == request.content_type
         body = backend.body if same else b"{}" if request.is_json else b""
-        return Answer(HTTPStatus.OK, body, request.content_type)
+        return ExportResponse(HTTPStatus.OK, body, request.content_type)
     wait_s = int(backend.retry_after) if backend.retry_after.isdecimal() else None
     if wait_s is None and backend.status == HTTPStatus.TOO_MANY_REQUESTS:
         wait_s = LATER_S  # over gRPC it would not be sent again without

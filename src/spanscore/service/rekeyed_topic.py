@@ -24,7 +24,7 @@ from spanscore.core.codecs.text import as_text
 from spanscore.core.event_queue import steady_ns
 from spanscore.core.log import log_internal_error
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
-from spanscore.service.kafka_topic import Left, PartitionOffsets, read_message
+from spanscore.service.kafka_topic import PartitionEnd, PartitionOffsets, read_message
 
 __all__ = ["RekeyedTopic"]
 
@@ -132,10 +132,10 @@ class RekeyedTopic:
         self.hand_over()
         return any(trace in self._unanswered for partition in partitions for trace in self.offsets[partition].traces())
 
-    def leave(self, partitions: Collection[int]) -> Mapping[int, Left]:
+    def leave(self, partitions: Collection[int]) -> Mapping[int, PartitionEnd]:
         """Read these no more, and forget what waits of them: it is read again. Return what they are left at."""
         self.hand_over()
-        left = {partition: Left.of(self.offsets[partition], self._is_open) for partition in partitions}
+        left = {partition: PartitionEnd.of(self.offsets[partition], self._is_open) for partition in partitions}
         for partition in partitions:
             del self.offsets[partition], self._clocks[partition]
         waiting, self._waiting = self._waiting, defaultdict(list)
@@ -146,11 +146,11 @@ class RekeyedTopic:
         self.dropped += len(waiting) - len(self._waiting)
         return left
 
-    def left_at_end(self) -> Mapping[int, Left]:
+    def left_at_end(self) -> Mapping[int, PartitionEnd]:
         """Wait for the brokers, for seconds at most, and return what each partition is left at. The main thread."""
         self._carrier.close(_CLOSE_S)
         self.hand_over()
-        return {partition: Left.of(offsets, self._is_open) for partition, offsets in self.offsets.items()}
+        return {partition: PartitionEnd.of(offsets, self._is_open) for partition, offsets in self.offsets.items()}
 
     def _is_open(self, trace_id: bytes) -> bool:
         return trace_id in self._waiting or trace_id in self._unanswered

@@ -20,7 +20,7 @@ __all__ = [
     "PROTOBUF",
     "READ_S",
     "STOP_S",
-    "Answer",
+    "ExportResponse",
     "NotCompressedError",
     "ReadDeadline",
     "TaskDeadline",
@@ -198,7 +198,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _REJECTED: Final = {"traces": "rejectedSpans", "logs": "rejectedLogRecords", "metrics": "rejectedDataPoints"}
 
 
-class Answer(NamedTuple):
+class ExportResponse(NamedTuple):
     """What is answered, on either wire.
 
     Attributes:
@@ -220,7 +220,7 @@ class Answer(NamedTuple):
     message: str = ""
 
 
-def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_json: bool = False) -> Answer:
+def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_json: bool = False) -> ExportResponse:
     """Return that a request was taken, but for ``rejected`` spans; why tells which field of them was wrong.
 
     Args:
@@ -230,7 +230,7 @@ def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_jso
         return _ALL_IN_JSON if is_json else _ALL
     if is_json:
         told = {"partialSuccess": {_REJECTED[signal]: str(rejected), "errorMessage": why}}  # int64 is a string in JSON
-        return Answer(HTTPStatus.OK, json.dumps(told).encode(), JSON)
+        return ExportResponse(HTTPStatus.OK, json.dumps(told).encode(), JSON)
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
         ExportTracePartialSuccess,
         ExportTraceServiceResponse,
@@ -238,15 +238,15 @@ def accepted(signal: str = "traces", rejected: int = 0, why: str = "", *, is_jso
 
     # The three signals have them under the same field numbers.
     part = ExportTracePartialSuccess(rejected_spans=rejected, error_message=why)
-    return Answer(HTTPStatus.OK, ExportTraceServiceResponse(partial_success=part).SerializeToString())
+    return ExportResponse(HTTPStatus.OK, ExportTraceServiceResponse(partial_success=part).SerializeToString())
 
 
-_ALL: Final = Answer(HTTPStatus.OK, b"")
-_ALL_IN_JSON: Final = Answer(HTTPStatus.OK, b"{}", JSON)
+_ALL: Final = ExportResponse(HTTPStatus.OK, b"")
+_ALL_IN_JSON: Final = ExportResponse(HTTPStatus.OK, b"{}", JSON)
 
 
 @lru_cache(maxsize=64)  # refusals are few, and under overload come by the thousand
-def refusal(status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None) -> Answer:
+def refusal(status: int, message: str, *, is_json: bool = False, retry_after_s: int | None = None) -> ExportResponse:
     """Return that a request was not taken.
 
     Args:
@@ -259,10 +259,10 @@ def refusal(status: int, message: str, *, is_json: bool = False, retry_after_s: 
     headers = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
     details = _details(code, message, retry_after_s)
     body = _in_json(code, message, retry_after_s) if is_json else details
-    return Answer(int(status), body, JSON if is_json else PROTOBUF, headers, code, details, message)
+    return ExportResponse(int(status), body, JSON if is_json else PROTOBUF, headers, code, details, message)
 
 
-def later(message: str, *, is_json: bool = False, after_s: int = LATER_S) -> Answer:
+def later(message: str, *, is_json: bool = False, after_s: int = LATER_S) -> ExportResponse:
     """Return that there is too much at the moment: what was sent may be sent again."""
     return refusal(HTTPStatus.TOO_MANY_REQUESTS, message, is_json=is_json, retry_after_s=after_s)
 

@@ -20,7 +20,7 @@ from spanscore.outputs.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer
 from spanscore.service.auth import token_of
 from spanscore.service.lifetime import Say, Signals, counted, open_pages, scores_told, spare_collections, starting
-from spanscore.service.otlp_endpoint import Door
+from spanscore.service.otlp_endpoint import ExportHandler
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
 
 if TYPE_CHECKING:
@@ -62,17 +62,17 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
         scorer.shutdown(0.0)  # of one that was drained it does nothing
 
 
-def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[Door, Proxy | None]:
+def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: Units) -> tuple[ExportHandler, Proxy | None]:
     """Return what answers requests for a scorer, and what sends them on; None = nothing does."""
     spans = scorer._otlp_spans(units)
     spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse whoever does not send it
     if chosen.mode != "proxy" or chosen.forward is None:
-        return Door(spans, inflated=chosen.limits.inflated, safe=_safe(scorer, spans, units)), None
+        return ExportHandler(spans, inflated=chosen.limits.inflated, safe=_safe(scorer, spans, units)), None
     from spanscore.service.proxy import Proxy
 
     proxy = Proxy(chosen.forward, spans, max_bytes=units.bytes)
     spans.forward = proxy.state
-    return Door(spans, inflated=chosen.limits.inflated, onward=proxy), proxy
+    return ExportHandler(spans, inflated=chosen.limits.inflated, onward=proxy), proxy
 
 
 def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: Units) -> Callable[[], bool] | None:
@@ -116,7 +116,7 @@ async def _until_signal(listeners: Listeners, drain_s: float, started: Callable[
     return until
 
 
-def _unready(door: Door) -> str:
+def _unready(door: ExportHandler) -> str:
     """Return why nothing is to be sent here; empty where it may."""
     return "units.bytes are full" if door.overloaded() == "bytes" else ""
 

@@ -21,7 +21,7 @@ from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError, SampleError
 
-__all__ = ["WIDEST_CELL", "Bad", "Read", "none_is_a_sample", "read_record", "read_samples", "records_of"]
+__all__ = ["WIDEST_CELL", "BadRecord", "ReadRecord", "none_is_a_sample", "read_record", "read_samples", "records_of"]
 
 _OURS = LABEL_KEYS | {"times", "turns"}
 """Columns that other commands write and read."""
@@ -34,7 +34,7 @@ WIDEST_CELL = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class BadRecord:
     """A record that is not a sample.
 
     Attributes:
@@ -51,22 +51,22 @@ class Bad:
         return f"line {self.line}: {self.reason}"
 
 
-class Read(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record that was read.
 
     Attributes:
-        line: where, as of a ``Bad``.
+        line: where, as of a ``BadRecord``.
         id: the record's own, None where it has none.
         unread: names of its columns that hold no field of a sample.
     """
 
     line: int
-    sample: Sample | Bad
+    sample: Sample | BadRecord
     id: str | int | None = None
     unread: Sequence[Any] = ()
 
 
-def read_record(place: int, record: Any, *, texts: bool = False) -> Read:
+def read_record(place: int, record: Any, *, texts: bool = False) -> ReadRecord:
     """Return a record as a sample, or as what is wrong with it.
 
     Args:
@@ -77,9 +77,9 @@ def read_record(place: int, record: Any, *, texts: bool = False) -> Read:
     unread = () if columns is None else tuple(name for name in columns.unread if name not in _OURS)
     own_id = None if columns is None or ID not in columns.read else _id(record[columns.read[ID]])
     try:
-        return Read(place, sample_of(record, texts=texts), own_id, unread)
+        return ReadRecord(place, sample_of(record, texts=texts), own_id, unread)
     except SampleError as error:
-        return Read(place, Bad(place, str(error), own_id), own_id, unread)
+        return ReadRecord(place, BadRecord(place, str(error), own_id), own_id, unread)
 
 
 def _id(own: Any) -> str | int | None:
@@ -111,14 +111,14 @@ def records_of(samples: Any) -> Iterable[Any]:
     return cast(Iterable[Any], listed() if callable(listed) else samples)
 
 
-def none_is_a_sample(bad: Sequence[Bad]) -> SampleError:
+def none_is_a_sample(bad: Sequence[BadRecord]) -> SampleError:
     """Return the error for records of which none can be scored; it names the first few."""
     named = "\n".join(f"  {one}" for one in bad[:_NAMED])
     return SampleError(f"none of {len(bad)} records is a sample:\n{named}")
 
 
-def read_samples(path: str | Path) -> Iterator[Read]:
-    """Yield the samples of a file with the line each stands in and its id, in order; what cannot be read as a ``Bad``.
+def read_samples(path: str | Path) -> Iterator[ReadRecord]:
+    """Yield the samples of a file with the line each stands in and its id, in order; what cannot be read as a ``BadRecord``.
 
     JSON lines, CSV and parquet (which needs pyarrow) are read as they are asked for; JSON (a list of records, or one object of
     columns) as a whole. The ending tells which it is; without a known one (and for ``-``, standard input), the first
@@ -212,18 +212,18 @@ def _is_object(line: str) -> bool:
     return isinstance(found, dict) and _held_by(found) is None
 
 
-def _of_lines(lines: Iterator[str]) -> Iterator[Read]:
+def _of_lines(lines: Iterator[str]) -> Iterator[ReadRecord]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 record = json_in(line)
             except json.JSONDecodeError as error:
-                yield Read(number, Bad(number, f"not valid JSON: {error.msg}"))
+                yield ReadRecord(number, BadRecord(number, f"not valid JSON: {error.msg}"))
             else:
                 yield read_record(number, record)
 
 
-def _of_cells(lines: Iterator[str]) -> Iterator[Read]:
+def _of_cells(lines: Iterator[str]) -> Iterator[ReadRecord]:
     csv.field_size_limit(WIDEST_CELL)
     opening = next(lines, "")
     header = {separator: next(csv.reader([opening], delimiter=separator), []) for separator in _SEPARATORS}
@@ -241,7 +241,7 @@ def _of_cells(lines: Iterator[str]) -> Iterator[Read]:
         try:
             row = next(rows, None)
         except csv.Error as error:
-            yield Read(number, Bad(number, f"not valid CSV: {error}"))
+            yield ReadRecord(number, BadRecord(number, f"not valid CSV: {error}"))
             continue
         if row is None:
             return
@@ -253,7 +253,7 @@ def _known_in(names: Iterable[Any]) -> frozenset[str]:
     return KNOWN.intersection(columns_of(tuple(names)).read)
 
 
-def _of_json(text: str, name: str) -> Iterator[Read]:
+def _of_json(text: str, name: str) -> Iterator[ReadRecord]:
     try:
         found = json_in(text)
     except ValueError as error:

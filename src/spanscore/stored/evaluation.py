@@ -22,7 +22,7 @@ from spanscore.core.printable import did_you_mean
 from spanscore.core.sample import Sample, Samples
 from spanscore.core.span import Unit, UnitKey
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.langchain.models import account_of_model
@@ -32,7 +32,7 @@ from spanscore.metrics.kit.base import plain_parameter
 from spanscore.pipeline.evaluation import Evaluation
 from spanscore.pipeline.jobs import Hooks
 from spanscore.protocols import Metric, Redactor
-from spanscore.stored.dataset import Bad, Read, none_is_a_sample, read_record, read_samples, records_of
+from spanscore.stored.dataset import BadRecord, ReadRecord, none_is_a_sample, read_record, read_samples, records_of
 from spanscore.stored.evaluation_result import Result, Row, RowFile, row_key
 
 __all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync", "made_by"]
@@ -211,7 +211,7 @@ class Scoring:
         fresh: bool = False,
         cache: bool = True,
         redactor: Redactor | None = None,
-        purse: Purse | None = None,
+        purse: BudgetLedger | None = None,
     ) -> None:
         if not 1 <= concurrency <= _MOST_AT_ONCE:
             raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {_MOST_AT_ONCE:,}")
@@ -228,7 +228,7 @@ class Scoring:
         self._seen: Counter[bytes] = Counter()
         self._rows: dict[int, dict[str, Row]] = {}
         self._done = 0
-        self._bad: list[Bad] = []
+        self._bad: list[BadRecord] = []
         self._unread: dict[Any, None] = {}
         self._taken_over = 0
         self._whole = False
@@ -281,7 +281,7 @@ class Scoring:
         while (found := await records.next()) is not None:
             place, read = found
             self._unread |= dict.fromkeys(read.unread)
-            if isinstance(read.sample, Bad):
+            if isinstance(read.sample, BadRecord):
                 self._bad.append(read.sample)
             else:
                 await self._score(read, read.sample, self._rows.setdefault(place, {}))
@@ -290,7 +290,7 @@ class Scoring:
                 self._progress(self._done + len(self._bad), self._total)
             await asyncio.sleep(0)  # a data set that is taken over as a whole never waits for anything
 
-    async def _score(self, read: Read, sample: Sample, rows: dict[str, Row]) -> None:
+    async def _score(self, read: ReadRecord, sample: Sample, rows: dict[str, Row]) -> None:
         """Add each row as it comes: what was paid for is kept, also where the sample's other metrics are cut short."""
         content = content_hash(sample)
         digest = bytes.fromhex(content)
@@ -346,7 +346,7 @@ class _Records:
         self._waits = str(samples) == "-" if isinstance(samples, str | Path) else False
         self._turn = asyncio.Lock()
 
-    async def next(self) -> tuple[int, Read] | None:
+    async def next(self) -> tuple[int, ReadRecord] | None:
         """Return the next one with its place; None when there is no more."""
         if self._waits:
             async with self._turn:
@@ -354,7 +354,7 @@ class _Records:
         return next(self._records, None)
 
 
-def _records(samples: Source) -> Iterator[Read]:
+def _records(samples: Source) -> Iterator[ReadRecord]:
     if isinstance(samples, str | Path):
         yield from read_samples(samples)
         return

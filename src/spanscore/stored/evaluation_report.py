@@ -13,7 +13,7 @@ from spanscore.pipeline.jobs import Hooks
 from spanscore.protocols import Redactor
 from spanscore.report import ReportRow, write_scores
 from spanscore.report.rows import name_within
-from spanscore.stored.dataset import Bad, read_samples
+from spanscore.stored.dataset import BadRecord, read_samples
 from spanscore.stored.evaluation_result import Result
 
 __all__ = ["check_report", "write_report"]
@@ -53,7 +53,7 @@ def write_report(
     """
     samples = () if source is None or str(source) == "-" else read_samples(source)
     hooks = Hooks(redactor)
-    texts = {read.line: _shown(hooks, read.sample) for read in samples if not isinstance(read.sample, Bad)}
+    texts = {read.line: _shown(hooks, read.sample) for read in samples if not isinstance(read.sample, BadRecord)}
     with writing(path):
         write_scores(
             _rows(result, texts), path, title=title or (Path(source).name if source else "Scores of a data set")

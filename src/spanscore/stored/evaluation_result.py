@@ -21,7 +21,7 @@ from spanscore.core.printable import format_count, printable
 from spanscore.core.score import Label, Outcome, Scale, Score, known_sum
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring.estimates import mean_interval
-from spanscore.stored.dataset import WIDEST_CELL, Bad
+from spanscore.stored.dataset import WIDEST_CELL, BadRecord
 
 __all__ = ["COLUMNS", "Result", "Row", "RowFile", "Summary", "read_rows", "row_key", "write_rows"]
 
@@ -331,7 +331,7 @@ class Result:
 
     rows: Sequence[Row]
     samples: int = 0
-    bad: Sequence[Bad] = ()
+    bad: Sequence[BadRecord] = ()
     taken_over: int = 0
     interrupted: bool = False
     scales: Mapping[str, Scale] = field(default_factory=dict)

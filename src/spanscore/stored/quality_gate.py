@@ -15,7 +15,7 @@ from spanscore.core.score import NOT_APPLICABLE, Outcome
 from spanscore.errors import ConfigurationError, writing
 from spanscore.monitoring.estimates import MeanInterval
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
-from spanscore.stored.dataset import Bad
+from spanscore.stored.dataset import BadRecord
 from spanscore.stored.evaluation_result import Result, Row
 
 __all__ = [
@@ -379,7 +379,7 @@ def _scored(rows: Iterable[Row], by_line: bool) -> _Cases:
     return {(_case(row, by_line), row.metric): row for row in own}
 
 
-def _case(row: Row | Bad, by_line: bool) -> str:
+def _case(row: Row | BadRecord, by_line: bool) -> str:
     return f"line {row.line}" if by_line or row.id is None else str(row.id)
 
 

@@ -28,10 +28,10 @@ from spanscore.stored.traces import OtlpFiles, StoredTrace, TraceStore, Unread
 __all__ = [
     "LIMIT",
     "JaegerStore",
-    "NotThere",
     "StoreClient",
+    "StoreNotFound",
+    "StoreUnavailable",
     "TempoStore",
-    "Unanswered",
     "listed",
     "store_of",
     "time_of",
@@ -53,11 +53,11 @@ _NOT_FOUND: Final = 404
 _SERVER: Final = 500
 
 
-class Unanswered(Exception):
+class StoreUnavailable(Exception):
     """A store gave no usable answer, three times. The text says why, without content."""
 
 
-class NotThere(Unanswered):
+class StoreNotFound(StoreUnavailable):
     """It says that it does not have what was asked for."""
 
 
@@ -92,7 +92,7 @@ class StoreClient:
             read: raises ``AttributeError``, ``KeyError``, ``TypeError`` or ``ValueError`` where it is not what was asked for.
 
         Raises:
-            NotThere: the answer is 404.
+            StoreNotFound: the answer is 404.
             Unanswered: it is another error, or none, or half of one, three times.
             ConfigurationError: the store refuses; asking again would not help.
         """
@@ -113,13 +113,13 @@ class StoreClient:
                 because = f"no whole answer ({_why(error)})"
             if left:
                 self._sleep(wait_s)
-        raise Unanswered(because)
+        raise StoreUnavailable(because)
 
     def _refused(self, error: urllib.error.HTTPError) -> str:
         """Return why an answer is worth another try."""
         told = f"it answers {error.code} {error.reason}"
         if error.code == _NOT_FOUND:
-            raise NotThere(told) from None
+            raise StoreNotFound(told) from None
         if error.code < _SERVER and error.code != _OVERLOADED:
             raise ConfigurationError(f"{self.url}: {told}") from None
         return told
@@ -173,7 +173,7 @@ def listed(
         until_s = min(end_s, at_s + width_s)
         try:
             found = ask(at_s, until_s, limit)
-        except Unanswered as error:
+        except StoreUnavailable as error:
             if not answered:
                 raise ConfigurationError(f"no store lists its traces {where}: {error}") from None
             yield Unread(f"the traces {_stretch(at_s, until_s)}", str(error))
@@ -203,7 +203,7 @@ def _higher(ask: Callable[[int], Sequence[bytes]], found: Sequence[bytes], limit
         limit *= _HIGHER
         try:
             found = ask(limit)
-        except (Unanswered, ConfigurationError) as error:
+        except (StoreUnavailable, ConfigurationError) as error:
             return found, str(error)
     return found, ""
 
@@ -268,9 +268,9 @@ class JaegerStore:
     def _speaks_otlp(self) -> bool:
         try:
             return self._client.ask("/api/v3/services", {}, lambda answer: isinstance(answer, dict))
-        except NotThere:
+        except StoreNotFound:
             return False
-        except Unanswered as error:
+        except StoreUnavailable as error:
             raise ConfigurationError(f"{self._client.url} is no Jaeger that answers: {error}") from None
 
     def _ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
@@ -282,7 +282,7 @@ class JaegerStore:
         try:
             request = self._client.ask(f"{path}{trace_id.hex()}", {}, read)
             return StoredTrace(trace_id, taken_apart(from_json(request)).spans)
-        except (Unanswered, UnreadableRequest) as error:
+        except (StoreUnavailable, UnreadableRequest) as error:
             return Unread(f"trace {trace_id.hex()}", str(error))
 
 
@@ -399,7 +399,7 @@ class TempoStore:
             if request is None:
                 return Unread(f"trace {trace_id.hex()}", _CUT)
             return StoredTrace(trace_id, taken_apart(from_json(request)).spans)
-        except (Unanswered, UnreadableRequest) as error:
+        except (StoreUnavailable, UnreadableRequest) as error:
             return Unread(f"trace {trace_id.hex()}", str(error))
 
     def _asked(self, trace_id: str) -> str | None:
@@ -407,7 +407,7 @@ class TempoStore:
         if self._v2 is not False:
             try:
                 request = self._client.ask(f"/api/v2/traces/{trace_id}", {}, _request)
-            except NotThere:
+            except StoreNotFound:
                 if self._v2:
                     raise
             else:

@@ -31,7 +31,7 @@ from spanscore.pipeline.sampling import decode_threshold
 from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 from spanscore.protocols import Metric
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.stored.traces import StoredTrace
 
 __all__ = [
@@ -186,7 +186,7 @@ class UnitReader:
     """
 
     def __init__(self, settings: ScorerSettings, known: EvaluatedUnits | None = None) -> None:
-        self.translator = Translator(settings.units.translations)
+        self.translator = SpanNormalizers(settings.units.translations)
         self.mended: Counter[str] = Counter()
         self.orphans = 0
         self.claims = WireClaims(self.translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes)

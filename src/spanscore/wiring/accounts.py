@@ -13,13 +13,13 @@ from spanscore.core.printable import format_count
 from spanscore.core.threads import start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.account import AccountState, BreakerState
-from spanscore.judges.effects.account_limiter import Gate
-from spanscore.judges.effects.budget_ledger import BudgetState, Purse
+from spanscore.judges.effects.account_limiter import AccountLimiter
+from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState
 from spanscore.judges.effects.cost import Price, asked_models
 from spanscore.judges.effects.limited import gates_of
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.metrics.catalog.registry import under_current_names
-from spanscore.outputs.aggregates import Point, within
+from spanscore.outputs.aggregates import GaugeReading, within
 from spanscore.pipeline.sampling import BudgetPacer
 from spanscore.protocols import Judge, Metric
 
@@ -130,15 +130,18 @@ class Accounts:
     def __init__(
         self,
         metrics: Iterable[Metric],
-        purse: Purse | None = None,
+        purse: BudgetLedger | None = None,
         *,
         shadows: Iterable[Metric] = (),
-        shadow_purse: Purse | None = None,
+        shadow_purse: BudgetLedger | None = None,
     ) -> None:
-        self._purses: Mapping[str | None, Purse | None] = {None: purse, semconv.SOURCE_SHADOW: shadow_purse}
+        self._purses: Mapping[str | None, BudgetLedger | None] = {None: purse, semconv.SOURCE_SHADOW: shadow_purse}
         own = dict.fromkeys(_gates_of(metrics))
         self._of_shadows = frozenset(_gates_of(shadows)) - own.keys()
-        self._gates: Sequence[Gate] = [*own, *dict.fromkeys(gate for gate in _gates_of(shadows) if gate not in own)]
+        self._gates: Sequence[AccountLimiter] = [
+            *own,
+            *dict.fromkeys(gate for gate in _gates_of(shadows) if gate not in own),
+        ]
 
     def share(self, fraction: float) -> None:
         """Have such a part of what the user allows all processes together, [0, 1], from now on. Any thread."""
@@ -160,9 +163,9 @@ class Accounts:
         ]
         return sorted(states, key=lambda state: (state.source or "", state.metric or ""))
 
-    def points(self) -> dict[Hashable, Point]:
+    def points(self) -> dict[Hashable, GaugeReading]:
         """Return the same as numbers."""
-        accounts: dict[Hashable, Point] = {}
+        accounts: dict[Hashable, GaugeReading] = {}
         for gate, state in zip(self._gates, self.states(), strict=True):
             accounts[state.account] = _point(state, semconv.SOURCE_SHADOW if gate in self._of_shadows else None)
         budgets = {(id(self), position): _point_of(state) for position, state in enumerate(self.budgets())}
@@ -174,11 +177,11 @@ class Accounts:
             gate.tell_waits(listener)
 
 
-def _gates_of(metrics: Iterable[Metric]) -> Iterator[Gate]:
+def _gates_of(metrics: Iterable[Metric]) -> Iterator[AccountLimiter]:
     return (gate for metric in metrics for judge in judges_of(metric) for gate in gates_of(judge))
 
 
-def _state(gate: Gate) -> AccountState:
+def _state(gate: AccountLimiter) -> AccountState:
     for _ in range(_READS - 1):
         try:
             return gate.state
@@ -187,10 +190,10 @@ def _state(gate: Gate) -> AccountState:
     return gate.state
 
 
-def _point(state: AccountState, source: str | None) -> Point:
+def _point(state: AccountState, source: str | None) -> GaugeReading:
     """Return an account's numbers under its provider and model: its key is told nowhere."""
     named = ((semconv.PROVIDER_NAME, state.account.provider), (semconv.REQUEST_MODEL, state.account.model))
-    return Point(
+    return GaugeReading(
         (*named, *within(source)),
         {
             semconv.JUDGE_CONCURRENCY_LIMIT: state.places,
@@ -204,9 +207,9 @@ def _point(state: AccountState, source: str | None) -> Point:
     )
 
 
-def _point_of(state: BudgetState) -> Point:
+def _point_of(state: BudgetState) -> GaugeReading:
     whose = () if state.metric is None else ((semconv.EVALUATION_NAME, state.metric),)
-    return Point(
+    return GaugeReading(
         ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *whose, *within(state.source)),
         {
             semconv.BUDGET_SPENT: state.spent,
@@ -221,7 +224,7 @@ def _point_of(state: BudgetState) -> Point:
 # Configuration → what judges may be paid, and the sampler's pace by it.
 
 
-def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> Purse | None:
+def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
     """Return what the judges of a scorer may be paid; None where nothing says so.
 
     Raises:
@@ -231,13 +234,13 @@ def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metr
     for part in parts:
         if part.unit == "usd":
             _check_prices(part, metrics)
-    purse = Purse(parts) if parts else None
+    purse = BudgetLedger(parts) if parts else None
     if purse is not None and purse.in_tokens:
         start_daemon(partial(_load_counters, [*metrics.values()]), "spanscore-tokens")
     return purse
 
 
-def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> Purse | None:
+def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> BudgetLedger | None:
     """Return what second judges may be paid: of a purse of their own, so that they take nothing from the metrics.
 
     Raises:
@@ -249,7 +252,7 @@ def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> 
     return purse_for(settings, shadows) if own is None else purse_of(own, settings.judge.replica_share, shadows)
 
 
-def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> Purse | None:
+def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
     """Return what the judges of some of a configuration's metrics may be paid; budgets of its other metrics are left out.
 
     Raises:
@@ -263,7 +266,7 @@ def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> Purse 
     return purse_of(own, settings.judge.replica_share, metrics)
 
 
-def pacer_of(purse: Purse | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
+def pacer_of(purse: BudgetLedger | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
     """Return what lowers the rates so that a purse lasts; None where there is none.
 
     Args:

@@ -12,38 +12,38 @@ from opentelemetry.trace import Tracer
 from spanscore import semconv
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.event_queue import DutyCycle, EventQueue
-from spanscore.core.job import Counted, Job, JobResult
+from spanscore.core.job import Job, JobResult, UnitCounts
 from spanscore.core.log import log_once
 from spanscore.core.score import Outcome, refuse_taken_name
 from spanscore.core.span import Unit, UnitKey
 from spanscore.core.threads import Forkable
 from spanscore.core.timebox import Timebox
-from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.score_context import suppressed_context
 from spanscore.outputs.aggregates import Points
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.pipeline.assembly import Assembler
-from spanscore.pipeline.decisions import KnownUnits, RecentUnits
-from spanscore.pipeline.engine import Engine, Shadows
+from spanscore.pipeline.decisions import ClosedUnitIndex, RecentUnits
+from spanscore.pipeline.engine import ScoringEngine, ShadowScoring
 from spanscore.pipeline.evaluation import Evaluation, lane_of
-from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
+from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, RateSampler
-from spanscore.pipeline.session_line import SessionLine
+from spanscore.pipeline.session_line import SessionPipeline
 from spanscore.pipeline.sessions import SessionTable
-from spanscore.pipeline.sizes import Keeping
-from spanscore.pipeline.span_buffer import Pace, Parking, Revisions, SpanBuffer
-from spanscore.pipeline.tracker import Lanes, Units
+from spanscore.pipeline.sizes import SampleObservers
+from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, Revisions, SpanBuffer
+from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver
 from spanscore.wiring.accounts import Accounts, pacer_of, purse_of, shadow_purse_of
 from spanscore.wiring.feedback import annotation_writer_of, feedback_of
 from spanscore.wiring.instruments import gauges_of, telemetry_of
 from spanscore.wiring.metrics import (
-    Pairs,
+    ShadowPairs,
     bounds_of,
     check_screens,
     checked_metrics,
@@ -55,12 +55,12 @@ from spanscore.wiring.metrics import (
     ledger_of,
     shown_id,
 )
-from spanscore.wiring.outputs import LastOfUnit, collector_of, exports_content
+from spanscore.wiring.outputs import UnitEndMarker, collector_of, exports_content
 from spanscore.wiring.remote_scoring import handover_of, left_to_the_other, rejection_reason_of
 from spanscore.wiring.span_thread import SpanThread
 from spanscore.wiring.spool import delivery_of, queue_of
 
-__all__ = ["DISABLED", "Line"]
+__all__ = ["DISABLED", "Pipeline"]
 
 DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
 """The line of the log and of ``status()`` in a process where the environment stops scoring."""
@@ -73,7 +73,7 @@ _PER_METRIC = 3
 """Attributes of a score on a unit's span: value, label and probability."""
 
 
-class Line:
+class Pipeline:
     """The parts of one scorer, from the event queue to the sinks.
 
     Attributes:
@@ -117,7 +117,7 @@ class Line:
         self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
         self.ledger = ledger_of(self.of_units, self.compared)
         self.shadow_ledger = Ledger(self.shadowing)
-        self.pairs = Pairs(self.shadowing, self.shadow_ledger)
+        self.pairs = ShadowPairs(self.shadowing, self.shadow_ledger)
         self.purse = purse_of(settings.judge.budget, settings.judge.replica_share, self.metrics)
         self.shadow_purse = shadow_purse_of(settings, self.shadowing)
         self.accounts = self._accounts()
@@ -157,7 +157,9 @@ class Line:
             head_sampling_rate=settings.sampling.head_sampling_rate,
             service=self.providers.service_name,
         )
-        self.hold: SpanBuffer = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge))
+        self.hold: SpanBuffer = SpanBuffer(
+            ExportPace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge)
+        )
         self.evaluation = self._evaluation(self.metrics, self.purse)
         self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
         self.hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter).within(self.box)
@@ -169,14 +171,14 @@ class Line:
             telemetry=self.telemetry,
         )
         self.collector = collector_of(settings.collect, self.metrics, self.telemetry)
-        pipeline = Pipeline(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
+        pipeline = JobBuilder(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
         own = self.queue is settings.limits.job_queue  # of a size that we do not know
-        self.lanes = Lanes(
+        self.lanes = AccountQuotas(
             {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
             capacity=lambda: self.queue.capacity,
             max_bytes=inf if own else settings.limits.queue_bytes,
         )
-        self.engine = Engine(
+        self.engine = ScoringEngine(
             self.queue,
             pipeline,
             self.evaluation,
@@ -189,15 +191,15 @@ class Line:
             turns=self.duty.turns(self.lanes.fill),
         )
         self.handover = handover_of(settings, pipeline, self.queue, self.providers, self.ledger, self._post)
-        self.keeping = Keeping(self.queue)
-        self.known = KnownUnits(RecentUnits(settings.listed_metadata))
+        self.keeping = SampleObservers(self.queue)
+        self.known = ClosedUnitIndex(RecentUnits(settings.listed_metadata))
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = self._revisions()
         self.sessions = self._sessions()
         if self.of_sessions:
             self.keeping.observers.append(self.sessions)
             self.keeping.noticed.append(self.sessions.noticed)
-        self.units: Units = self._units()
+        self.units: UnitTracker = self._units()
         self.span_thread = SpanThread(
             self.event_queue, self.receivers, self.units, beside=self.sessions, duty=self.duty, prepare=self._prepare
         )
@@ -209,7 +211,7 @@ class Line:
         shadows = self.shadowing.values()
         return Accounts(self.metrics.values(), self.purse, shadows=shadows, shadow_purse=self.shadow_purse)
 
-    def _evaluation(self, metrics: Mapping[str, Metric], purse: Purse | None) -> Evaluation:
+    def _evaluation(self, metrics: Mapping[str, Metric], purse: BudgetLedger | None) -> Evaluation:
         settings = self.settings
         return Evaluation(
             metrics,
@@ -221,9 +223,9 @@ class Line:
             disabled=self.disabled,
         )
 
-    def _shadows(self) -> Shadows:
+    def _shadows(self) -> ShadowScoring:
         settings = self.settings
-        return Shadows(
+        return ShadowScoring(
             self.shadowing,
             self._evaluation(self.shadowing, self.shadow_purse),
             ledger=self.shadow_ledger,
@@ -231,7 +233,7 @@ class Line:
             post=lambda settled: self.span_thread.leave(lambda: self._settle_beside(settled)),
         )
 
-    def _population(self, unit: Unit) -> SessionLine | Revisions | Units:
+    def _population(self, unit: Unit) -> SessionPipeline | Revisions | UnitTracker:
         if unit.session is not None:
             return self.sessions
         return self.revisions if unit.revision else self.units
@@ -250,13 +252,13 @@ class Line:
         if population is self.units and self.feedback is not None:
             self.feedback.settled(result)
         if self.delivery is not None and result.over and result.rest not in _NOT_OURS:
-            self.hold.enqueue(LastOfUnit(result.unit, self.delivery), spans=0)
+            self.hold.enqueue(UnitEndMarker(result.unit, self.delivery), spans=0)
 
     def _settle_beside(self, result: JobResult) -> None:
         self.pairs.settled_beside(result)
         self.units.settled_beside(result)
 
-    def count_units(self) -> Counted:
+    def count_units(self) -> UnitCounts:
         """Return how units and sessions stand, with what was asked beside them: second judges, and those of labels."""
         own = self.ledger.count_units().joined(self.sessions.ledger.count_units())
         if self.shadowing:
@@ -283,8 +285,8 @@ class Line:
         """Attributes that scores add to a unit's span, at most."""
         return _PER_METRIC * len(self.of_units) if self.settings.outputs.span else 0
 
-    def _units(self) -> Units:
-        return Units(
+    def _units(self) -> UnitTracker:
+        return UnitTracker(
             list(self.of_units),
             ledger=self.ledger,
             assembler=self.assembler,
@@ -302,9 +304,9 @@ class Line:
             rejection_reason=rejection_reason_of(self.queue, self.settings),
         )
 
-    def _parking(self) -> Parking:
+    def _parking(self) -> HeldRoots:
         hold_s = self.settings.outputs.hold
-        return Parking(
+        return HeldRoots(
             self.hold,
             attach=self.settings.outputs.span and bool(self.of_units),
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
@@ -323,8 +325,8 @@ class Line:
             sink=self.sinks,
         )
 
-    def _sessions(self) -> SessionLine:
-        return SessionLine(
+    def _sessions(self) -> SessionPipeline:
+        return SessionPipeline(
             self.of_sessions,
             table=SessionTable(bounds_of(self.settings.sessions)),
             sampler=self.sampler,

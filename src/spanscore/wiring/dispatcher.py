@@ -14,11 +14,11 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
 from spanscore.durable.carriers import OtlpCarrier, SpooledCarrier
 from spanscore.durable.confluent_kafka_carrier import KafkaCarrier
-from spanscore.durable.dispatcher import Copier, Handover
+from spanscore.durable.dispatcher import Dispatcher, UnitEncoder
 from spanscore.durable.rows import Carrier, UnitCopy
 from spanscore.outputs.aggregates import checked_dimensions
 from spanscore.outputs.providers import Providers
-from spanscore.pipeline.jobs import Pipeline
+from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import Queue
 from spanscore.wiring.spool import spool_of
@@ -29,15 +29,15 @@ __all__ = ["handing_over"]
 def handing_over(
     remote_scoring: RemoteScoring,
     settings: ScorerSettings,
-    pipeline: Pipeline,
+    pipeline: JobBuilder,
     queue: Queue,
     providers: Providers,
     ledger: Ledger,
     post: Callable[[JobResult], None],
-) -> Handover:
+) -> Dispatcher:
     """Return what hands units over; the arguments are those of ``handover_of``."""
     hooks = pipeline.hooks
-    copier = Copier(
+    copier = UnitEncoder(
         redactor=hooks.redactor,
         samples=lambda sampled: pipeline.job(sampled).samples,
         filters=hooks.keep is not None,
@@ -48,7 +48,7 @@ def handing_over(
     carrier = _carrier(remote_scoring)
     if (spool := spool_of(queue)) is not None:
         carrier = SpooledCarrier(spool, carrier, lost=partial(_count_lost, ledger))
-    return Handover(copier, carrier, queue=queue, post=post, where=remote_scoring.shown)
+    return Dispatcher(copier, carrier, queue=queue, post=post, where=remote_scoring.shown)
 
 
 def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:

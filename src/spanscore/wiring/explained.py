@@ -23,14 +23,14 @@ from spanscore.core.span import CUT, SpanData, Unit, UnitKey
 from spanscore.core.terminal import as_plain
 from spanscore.core.timebox import Timebox
 from spanscore.pipeline.evaluation import absent_fields
-from spanscore.pipeline.jobs import Hooks, Pipeline, redactor_in
+from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
 from spanscore.protocols import Metric
 from spanscore.samples.normalizers.building import wire_of
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.wiring.metrics import dialects_of
 
 if TYPE_CHECKING:
-    from spanscore.wiring.build import Line
+    from spanscore.wiring.build import Pipeline
 
 __all__ = ["ExplainedPart", "ExplainedSpan", "ExplainedTrace", "ExplainedUnit", "UnitExplainer", "recent_explained"]
 
@@ -326,7 +326,7 @@ class UnitExplainer:
     """
 
     def __init__(self, settings: ScorerSettings, metrics: Sequence[Metric] = (), *, texts: bool = True) -> None:
-        self._pipeline = Pipeline(dialects_of(settings, Timebox()), kinds=settings.units.kinds)
+        self._pipeline = JobBuilder(dialects_of(settings, Timebox()), kinds=settings.units.kinds)
         self._hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter)
         self._metrics = metrics
         self._texts = texts
@@ -358,7 +358,7 @@ class UnitExplainer:
         )
 
 
-def recent_explained(line: Line, trace_id: str | int) -> list[dict[str, Any]]:
+def recent_explained(line: Pipeline, trace_id: str | int) -> list[dict[str, Any]]:
     """Return the decisions on the units of a trace, with the explanation of those whose spans are still there. No content.
 
     A unit is explained when each metric has its outcome: until then another thread may be reading its spans.
@@ -369,7 +369,7 @@ def recent_explained(line: Line, trace_id: str | int) -> list[dict[str, Any]]:
     decided = line.units.explain(trace_id)
     by_key = {unit.key: unit for unit in line.units.recent_units()}
     explainer = UnitExplainer(line.settings, [*line.of_units.values()], texts=False)
-    translator = Translator(line.settings.units.translations)
+    translator = SpanNormalizers(line.settings.units.translations)
     for entry in decided:
         unit = by_key.get(UnitKey(int(entry["trace_id"], 16), int(entry["span_id"], 16)))
         if unit is None or any(metric["outcome"] is None for metric in entry["metrics"].values()):

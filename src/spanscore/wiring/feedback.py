@@ -23,18 +23,18 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.outputs.sinks import CompositeSink
 from spanscore.pipeline.annotations import AnnotationBook, FeedbackScales
-from spanscore.pipeline.decisions import KnownUnits
-from spanscore.pipeline.engine import Shadows
+from spanscore.pipeline.decisions import ClosedUnitIndex
+from spanscore.pipeline.engine import ShadowScoring
 from spanscore.pipeline.ledger import Ledger, ShadowBatch, has_span
 from spanscore.pipeline.queues import MemoryQueue
-from spanscore.pipeline.sizes import KeptSamples, KeptUnit
+from spanscore.pipeline.sizes import KeptUnit, SampleCache
 from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.protocols import Receiver, Redactor
 from spanscore.samples.redaction import redacted
 
 if TYPE_CHECKING:
     from spanscore.config.sampling import FeedbackSampling
-    from spanscore.wiring.build import Line
+    from spanscore.wiring.build import Pipeline
 
 __all__ = [
     "AnnotationWriter",
@@ -141,7 +141,7 @@ _MOST: Final = 10_000
 JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 
 
-def feedback_of(line: Line) -> FeedbackJudging | None:
+def feedback_of(line: Pipeline) -> FeedbackJudging | None:
     """Return what judges the units that labels are about; None where none is kept."""
     settings = line.settings.sampling.feedback
     if settings is None:
@@ -165,19 +165,19 @@ class FeedbackJudging:
         asked: the metrics, beside their other work.
     """
 
-    def __init__(self, line: Line, settings: FeedbackSampling) -> None:
+    def __init__(self, line: Pipeline, settings: FeedbackSampling) -> None:
         limits = line.settings.limits
         self._line = line
         self._metrics = tuple(line.of_units)
         self._below = settings.below
         self.ledger = Ledger(self._metrics)
-        self.kept = KeptSamples(
+        self.kept = SampleCache(
             line.sampler.for_feedback,
             within_ns=int(settings.max_age * 1e9),
             max_bytes=settings.max_bytes,
             on_kept=self.judge_waiting,
         )
-        self.asked = Shadows(
+        self.asked = ShadowScoring(
             self._metrics,
             line.evaluation,
             ledger=self.ledger,
@@ -297,7 +297,7 @@ _PERSONAL: Final = ("annotator", "comment", "key")
 """What may name a person, or quote one."""
 
 
-def annotation_writer_of(line: Line, feedback: FeedbackJudging | None) -> AnnotationWriter:
+def annotation_writer_of(line: Pipeline, feedback: FeedbackJudging | None) -> AnnotationWriter:
     """Return the desk of a line; ``feedback``: has units judged that labels are about."""
     return AnnotationWriter(
         line.event_queue,
@@ -335,7 +335,7 @@ class AnnotationWriter:
         event_queue: EventQueue[Receiver],
         *,
         scales: FeedbackScales,
-        known_units: KnownUnits,
+        known_units: ClosedUnitIndex,
         hold: SpanBuffer,
         sinks: CompositeSink,
         content: bool = False,

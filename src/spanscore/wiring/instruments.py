@@ -15,7 +15,7 @@ from spanscore.wiring.accounts import Accounts, models_of
 from spanscore.wiring.spool import spool_of
 
 if TYPE_CHECKING:
-    from spanscore.wiring.build import Line
+    from spanscore.wiring.build import Pipeline
 
 __all__ = ["gauges_of", "telemetry_of"]
 
@@ -26,7 +26,7 @@ __all__ = ["gauges_of", "telemetry_of"]
 Gauges = Mapping[str, Callable[[], float | Mapping[str, float]]]
 
 
-def gauges_of(line: Line, *, has_spool: bool) -> dict[str, Callable[[], float | Mapping[str, float]]]:
+def gauges_of(line: Pipeline, *, has_spool: bool) -> dict[str, Callable[[], float | Mapping[str, float]]]:
     """Return instrument → the function that reads its value; the line makes the parts after its instruments."""
     own: Gauges = {
         semconv.QUEUE_SIZE: lambda: len(line.queue),
@@ -41,7 +41,7 @@ def gauges_of(line: Line, *, has_spool: bool) -> dict[str, Callable[[], float | 
     return {**own, **(_of_spool(line) if has_spool else {})}
 
 
-def _of_spool(line: Line) -> Gauges:
+def _of_spool(line: Pipeline) -> Gauges:
     def read(field: str) -> Callable[[], float]:
         return lambda: 0.0 if (file := spool_of(line.queue)) is None else getattr(file.state(), field)
 

@@ -15,20 +15,29 @@ from spanscore.core.score import Outcome
 from spanscore.core.threads import reset_in_child, start_daemon
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
-from spanscore.wiring.build import Line
+from spanscore.wiring.build import Pipeline
 from spanscore.wiring.spool import leave_spool
 
 if TYPE_CHECKING:
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
-__all__ = ["EXIT_TIMEOUT_S", "Closing", "Holder", "Life", "MetricsPage", "drain", "exit_hook", "export_held_spans"]
+__all__ = [
+    "EXIT_TIMEOUT_S",
+    "Holder",
+    "Lifecycle",
+    "MetricsPage",
+    "ShutdownOnce",
+    "drain",
+    "exit_hook",
+    "export_held_spans",
+]
 
 # --- closing --------------------------------------------------------------------------------------------------------
 
-# Closing: a scorer ends once; whoever asks again waits for it.
+# ShutdownOnce: a scorer ends once; whoever asks again waits for it.
 
 
-class Closing:
+class ShutdownOnce:
     """The one end of a scorer.
 
     Attributes:
@@ -102,7 +111,7 @@ _STOP_S = 0.5
 """For workers to take notice of their cancellation: milliseconds, unless some judge blocks the loop."""
 
 
-def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
+def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
     """Release what is held, wait for what is being scored, settle the rest as ``shutdown``.
 
     Returns:
@@ -140,7 +149,7 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     return whole
 
 
-def _count_the_rest(line: Line) -> None:
+def _count_the_rest(line: Pipeline) -> None:
     """Count what has no outcome yet as ``shutdown``: the end has come."""
     for ledger in (line.ledger, line.shadow_ledger, line.sessions.ledger):
         for key in ledger.open_units():
@@ -153,7 +162,7 @@ def _count_the_rest(line: Line) -> None:
 
 
 def export_held_spans(
-    line: Line, first: Callable[[int], None], timeout_s: float, *, clock: Callable[[], float] = monotonic
+    line: Pipeline, first: Callable[[int], None], timeout_s: float, *, clock: Callable[[], float] = monotonic
 ) -> None:
     """Let what is held leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
 
@@ -176,7 +185,7 @@ def export_held_spans(
         sleep(_LOOK_S)
 
 
-def _release(line: Line) -> None:
+def _release(line: Pipeline) -> None:
     now_ns = line.span_thread.now_ns()
     for receiver in line.receivers:
         line.units.give_up(receiver.drain(now_ns), now_ns)
@@ -186,7 +195,7 @@ def _release(line: Line) -> None:
     line.units.flush_ready(now_ns)
 
 
-def _give_up(line: Line) -> None:
+def _give_up(line: Pipeline) -> None:
     now_ns = line.span_thread.now_ns()
     for receiver in line.receivers:
         receiver.drain(now_ns)  # what was let in while the door closed
@@ -210,7 +219,7 @@ class MetricsPage:
         unready: why no work is to be sent to this process when the page begins to answer; empty = it may be sent.
     """
 
-    def __init__(self, line: Line, closing: Closing) -> None:
+    def __init__(self, line: Pipeline, closing: ShutdownOnce) -> None:
         self._line = line
         self._closing = closing
         self.endpoint: ScrapeEndpoint | None = None
@@ -265,10 +274,10 @@ class MetricsPage:
 
 # --- life -----------------------------------------------------------------------------------------------------------
 
-# Life: a scorer's parts from the first unit to the end.
+# Lifecycle: a scorer's parts from the first unit to the end.
 #
 # ``OnlineScorer`` and its handler refer to it, and nothing of it refers to them. When the application refers to neither, no
-# unit can come any more, and a thread ends the parts (``Life.end_when_idle``).
+# unit can come any more, and a thread ends the parts (``Lifecycle.end_when_idle``).
 
 _LONGEST_S: Final = 600.0
 """How long a scorer that takes no further run waits for those under way, and then for their scores."""
@@ -283,7 +292,7 @@ class Holder:
     """What a scorer and its handler refer to: its end is the end of all ways by which units come."""
 
 
-class Life:
+class Lifecycle:
     """Starts the parts of a scorer with its first unit, and ends them. Any thread.
 
     Attributes:
@@ -291,15 +300,15 @@ class Life:
         page: what ``serve_metrics`` serves.
     """
 
-    def __init__(self, line: Line, providers: Providers) -> None:
+    def __init__(self, line: Pipeline, providers: Providers) -> None:
         self._line = line
         self._providers = providers
-        self.closing = Closing()
+        self.closing = ShutdownOnce()
         self.page = MetricsPage(line, self.closing)
         self._at_exit = exit_hook(self.shutdown)
         self._is_ready = self._is_ending = False
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
-        reset_in_child(self, Life.reset)
+        reset_in_child(self, Lifecycle.reset)
 
     def ready(self, span: Any = None) -> None:
         """Before each root: choose the providers, register the exit hook after theirs, start the span thread.

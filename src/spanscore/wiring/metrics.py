@@ -29,7 +29,7 @@ from spanscore.samples.genai import DIALECTS
 from spanscore.samples.redaction import redacted
 
 __all__ = [
-    "Pairs",
+    "ShadowPairs",
     "bounds_of",
     "check_screens",
     "checked_metrics",
@@ -200,7 +200,7 @@ def _identify_judge(metric: Metric) -> tuple[Hashable, Any]:
     return (None, None) if judge is None else (account_of(judge), getattr(unwrapped(judge), "drawing", None))
 
 
-class Pairs:
+class ShadowPairs:
     """Matches the scores of a metric with those of its second judge. Span thread; ``compared`` on any.
 
     Args:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 __all__ = [
-    "Delivery",
-    "LastOfUnit",
+    "ExportConfirmation",
+    "UnitEndMarker",
     "check_conditions",
     "collect_rows",
     "collector_of",
@@ -125,7 +125,7 @@ def collect_rows(state: CollectState) -> Iterator[str]:
 
 # --- delivery -------------------------------------------------------------------------------------------------------
 
-# Delivery: scores that were emitted → exported → their jobs forgotten.
+# ExportConfirmation: scores that were emitted → exported → their jobs forgotten.
 #
 # A job is forgotten when a flush of the spans that began after its scores had been emitted is done. Until then a crash has
 # them emitted again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the
@@ -135,7 +135,7 @@ _GATHER_S: Final = 1.0
 """From the first that waits to the flush: one for each would send batches of one span."""
 
 
-class Delivery:
+class ExportConfirmation:
     """Tells a queue what it may forget. Any thread.
 
     Args:
@@ -215,11 +215,11 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class LastOfUnit:
+class UnitEndMarker:
     """Stands behind all that leaves of a unit, as a ``PendingSpan`` that is none."""
 
     unit: Unit
-    delivery: Delivery
+    delivery: ExportConfirmation
     size: int = 0
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:

@@ -12,7 +12,7 @@ from spanscore import semconv
 from spanscore.config.sampling import Rule
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.job import BASE
-from spanscore.core.printable import Fitting, format_count, printable, printable_lines
+from spanscore.core.printable import TextTable, format_count, printable, printable_lines
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.pipeline.decisions import RecentUnit
@@ -21,7 +21,7 @@ from spanscore.wiring.accounts import models_of
 from spanscore.wiring.metrics import checked_rates
 
 if TYPE_CHECKING:
-    from spanscore.wiring.build import Line
+    from spanscore.wiring.build import Pipeline
 
 __all__ = [
     "NOTHING",
@@ -246,7 +246,7 @@ def _because(tally: PreviewTally, rule: Rule) -> str:
     return "sampling left them out when they began, and all that is known of them is their root, or its ids"
 
 
-def _by_rule(rules: Sequence[TakerPreview]) -> Fitting:
+def _by_rule(rules: Sequence[TakerPreview]) -> TextTable:
     headers = ("rule", "rate", "matched", *_AMOUNTS)
     rows = [
         (
@@ -257,19 +257,19 @@ def _by_rule(rules: Sequence[TakerPreview]) -> Fitting:
         )
         for rule in rules
     ]
-    return Fitting(headers, rows, title="by rule; base is a metric's own rate")
+    return TextTable(headers, rows, title="by rule; base is a metric's own rate")
 
 
-def _by_metric(metrics: Sequence[TakerPreview]) -> Fitting:
+def _by_metric(metrics: Sequence[TakerPreview]) -> TextTable:
     rows = [(metric.name, _rate(metric), *_amounts(metric)) for metric in metrics]
-    return Fitting(("metric", "rate", *_AMOUNTS), rows, title="by metric")
+    return TextTable(("metric", "rate", *_AMOUNTS), rows, title="by metric")
 
 
-def _by_name(units: Sequence[UnitPreview]) -> Fitting:
+def _by_name(units: Sequence[UnitPreview]) -> TextTable:
     rows = [
         (unit.trace_id, printable(unit.name) or "–", _when(unit.began), printable_lines(unit.why)) for unit in units
     ]
-    return Fitting(("trace id", "run", "began (UTC)", "by"), rows, title="some of them")
+    return TextTable(("trace id", "run", "began (UTC)", "by"), rows, title="some of them")
 
 
 _AMOUNTS: Final = ("taken", "expected", "judge calls", "tokens", "USD")
@@ -316,7 +316,7 @@ def tally_of(
 
 
 def recent_preview(
-    line: Line, rules: Sequence[Rule] | None, rate: float | None, rates: Mapping[str, float] | None
+    line: Pipeline, rules: Sequence[Rule] | None, rate: float | None, rates: Mapping[str, float] | None
 ) -> Preview:
     """Return what rules and rates would take of the last units that have closed.
 
@@ -340,7 +340,7 @@ def recent_preview(
     return preview_of(tally, rates=own, rules=chosen, costs=costs_so_far(line), notes=_notes(line))
 
 
-def _rates(line: Line, rate: float | None, rates: Mapping[str, float] | None) -> dict[str, float]:
+def _rates(line: Pipeline, rate: float | None, rates: Mapping[str, float] | None) -> dict[str, float]:
     checked = checked_rates(rates or {}, line.of_units)
     in_force = line.settings.sampling
     return {name: checked.get(name, in_force.rates_of(name)[0] if rate is None else rate) for name in line.of_units}
@@ -351,12 +351,12 @@ def _began_ns(unit: RecentUnit) -> int | None:
     return None if unit.closed_ns is None else unit.closed_ns - (unit.facts.duration_ns or 0)
 
 
-def costs_so_far(line: Line) -> dict[str, UnitCost]:
+def costs_so_far(line: Pipeline) -> dict[str, UnitCost]:
     """Return metric → what its judge has cost per unit that it was asked about; those of which nobody knows are left out."""
     return {name: cost for name in line.of_units if (cost := _cost_so_far(line, name)) is not None}
 
 
-def _cost_so_far(line: Line, name: str) -> UnitCost | None:
+def _cost_so_far(line: Pipeline, name: str) -> UnitCost | None:
     metric = line.of_units[name]
     if not models_of(metric) or is_offline(getattr(metric, "_judge", None)):
         return NOTHING
@@ -374,7 +374,7 @@ def _cost_so_far(line: Line, name: str) -> UnitCost | None:
     return UnitCost(sum(calls.values()) / units, sum(tokens.values()) / units, per_unit)
 
 
-def _count_asked(line: Line, name: str) -> int:
+def _count_asked(line: Pipeline, name: str) -> int:
     """Return of how many units a metric has been asked, and that have ended: by the dice, or for what was said of them."""
     parts = (part for source, part in line.count_units().parts if source != semconv.SOURCE_SHADOW)
     ended = chain.from_iterable(part.outcomes.items() for part in parts)
@@ -392,7 +392,7 @@ def _of_metric(name: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> 
     return totals
 
 
-def _notes(line: Line) -> Iterator[str]:
+def _notes(line: Pipeline) -> Iterator[str]:
     if line.pacer is not None:
         yield "budgets lower the rates by the hour: what is told here is without that"
     if line.of_sessions:

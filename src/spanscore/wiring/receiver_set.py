@@ -10,18 +10,18 @@ from weakref import ref
 
 from spanscore import semconv
 from spanscore.capture.callback.model_metrics import ModelMetrics
-from spanscore.capture.other_scorers import Identity, recorded_by_others
+from spanscore.capture.other_scorers import ScorerIdentity, recorded_by_others
 from spanscore.capture.submitted import SubmittedSamples
 from spanscore.core.job import ReplayState
 from spanscore.core.log import log_once
 from spanscore.core.sample import Annotation
 from spanscore.core.span import UnitKey
-from spanscore.wiring.build import Line
+from spanscore.wiring.build import Pipeline
 from spanscore.wiring.feedback import id_of, only_unit
 
 if TYPE_CHECKING:
     from spanscore.capture.callback.attachment import Attachment
-    from spanscore.capture.callback.runs import RunMemory
+    from spanscore.capture.callback.runs import RunTable
     from spanscore.capture.otlp.external_scores import ExternalScores
     from spanscore.capture.otlp.spans import OtlpSpans
     from spanscore.capture.otlp.streams import TableCounts
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from spanscore.capture.stored import StoredUnits
     from spanscore.config.units import Units
 
-__all__ = ["Doors"]
+__all__ = ["ReceiverSet"]
 
 
-class Doors:
+class ReceiverSet:
     """The receivers of a line.
 
     Args:
@@ -50,13 +50,18 @@ class Doors:
     """
 
     def __init__(
-        self, line: Line, *, ready: Callable[[Any], None], end: Callable[[Callable[[], object]], None], holder: object
+        self,
+        line: Pipeline,
+        *,
+        ready: Callable[[Any], None],
+        end: Callable[[Callable[[], object]], None],
+        holder: object,
     ) -> None:
         self._line = line
         self._ready = ready
         self._end = end
         self._holder = holder
-        self._identity = Identity(line.name, {name: metric.version for name, metric in line.metrics.items()})
+        self._identity = ScorerIdentity(line.name, {name: metric.version for name, metric in line.metrics.items()})
         self.attachment: Attachment | None = None
         self.external: ExternalSpans | None = None
         self.otlp: OtlpSpans | None = None
@@ -195,9 +200,13 @@ class Doors:
     def _hear_others(self) -> ExternalSpans:
         from spanscore.capture.processor.external_spans import ExternalSpans
         from spanscore.capture.scopes import Scopes
-        from spanscore.samples.normalizers.registry import Translator
+        from spanscore.samples.normalizers.registry import SpanNormalizers
 
-        line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
+        line, settings, translator = (
+            self._line,
+            self._line.settings,
+            SpanNormalizers(self._line.settings.units.translations),
+        )
         made = ExternalSpans(
             line.event_queue,
             line.units,
@@ -223,9 +232,13 @@ class Doors:
         from spanscore.capture.otlp.claims import WireClaims
         from spanscore.capture.otlp.spans import OtlpSpans
         from spanscore.capture.otlp.streams import bounds_of
-        from spanscore.samples.normalizers.registry import Translator
+        from spanscore.samples.normalizers.registry import SpanNormalizers
 
-        line, settings, translator = self._line, self._line.settings, Translator(self._line.settings.units.translations)
+        line, settings, translator = (
+            self._line,
+            self._line.settings,
+            SpanNormalizers(self._line.settings.units.translations),
+        )
         made = OtlpSpans(
             line.event_queue,
             line.units,
@@ -269,11 +282,11 @@ class Doors:
         line.let_in(made)
         return made
 
-    def _on_replaced(self) -> Callable[[str, RunMemory], None]:
+    def _on_replaced(self) -> Callable[[str, RunTable], None]:
         """Return what ends the line when another scorer was installed; the line goes on if a processor reports to it, too."""
         doors, line, end = ref(self), self._line, self._end
 
-        def replaced(successor: str, memory: RunMemory) -> None:
+        def replaced(successor: str, memory: RunTable) -> None:
             memory.why_closed = (
                 f"install() of {successor} has taken over from {line.name}, which records no further run and ends when its"
                 " units are scored. Make one scorer per process: a script, a cell or a page that runs again makes another"
@@ -298,7 +311,7 @@ class Doors:
         return is_at_work
 
 
-def _count_models(line: Line, models: ModelMetrics) -> None:
+def _count_models(line: Pipeline, models: ModelMetrics) -> None:
     if not line.over:
         models.start(line.tracer(), line.providers)
 

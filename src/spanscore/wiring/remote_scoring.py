@@ -10,12 +10,12 @@ from spanscore.core.job import JobResult
 from spanscore.durable.rows import REMOTE_SCORING
 from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
-from spanscore.pipeline.jobs import Pipeline
+from spanscore.pipeline.jobs import JobBuilder
 from spanscore.pipeline.ledger import Ledger
 from spanscore.protocols import DurableQueue, Queue
 
 if TYPE_CHECKING:
-    from spanscore.durable.dispatcher import Handover
+    from spanscore.durable.dispatcher import Dispatcher
 
 __all__ = ["handover_of", "left_to_the_other", "rejection_reason_of"]
 
@@ -43,18 +43,18 @@ def left_to_the_other(settings: ScorerSettings) -> ScorerSettings:
 
 def handover_of(
     settings: ScorerSettings,
-    pipeline: Pipeline,
+    pipeline: JobBuilder,
     queue: Queue,
     providers: Providers,
     ledger: Ledger,
     post: Callable[[JobResult], None],
-) -> Handover | None:
+) -> Dispatcher | None:
     """Return what hands units over; None where they are scored in this process.
 
     Args:
         pipeline: has the hooks.
         ledger: counts the copies that grow too old in a spool.
-        post: as of ``Handover``.
+        post: as of ``Dispatcher``.
     """
     if settings.remote_scoring is None:
         return None

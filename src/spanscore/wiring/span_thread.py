@@ -14,7 +14,7 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
 from spanscore.pipeline.span_buffer import SpanBuffer
-from spanscore.pipeline.tracker import Units
+from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Receiver
 
 __all__ = ["ShutdownWatch", "SpanThread"]
@@ -46,7 +46,7 @@ _AT_ONCE = 500
 """Events between two looks at what is due: a thread that gives way may take seconds to read a full event queue."""
 
 
-class Beside(Protocol):
+class SideTask(Protocol):
     """What lives by the span thread's time, beside the units. Span thread."""
 
     def tick(self, now_ns: int) -> None:
@@ -74,9 +74,9 @@ class SpanThread:
         self,
         event_queue: EventQueue[Receiver],
         receivers: Sequence[Receiver],
-        units: Units,
+        units: UnitTracker,
         *,
-        beside: Beside,
+        beside: SideTask,
         duty: DutyCycle,
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = steady_ns,

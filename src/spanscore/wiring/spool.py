@@ -15,7 +15,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.outputs.providers import Providers
 from spanscore.pipeline.queues import QUEUES, MemoryQueue
 from spanscore.protocols import DurableQueue, Queue
-from spanscore.wiring.outputs import Delivery
+from spanscore.wiring.outputs import ExportConfirmation
 
 if TYPE_CHECKING:
     from spanscore.durable.spool import SpoolFile
@@ -78,7 +78,7 @@ def queue_of(
         ConfigurationError: a spool stands beside another queue, or cannot be opened.
     """
     if settings.remote_scoring is not None:
-        return RoomOfCopies(settings, None if settings.spool is None else _open(settings.spool))
+        return CopyQueue(settings, None if settings.spool is None else _open(settings.spool))
     if settings.spool is None:
         made: Queue = QUEUES.one(
             settings.limits.job_queue, capacity=settings.limits.queue_size, max_bytes=settings.limits.queue_bytes
@@ -107,7 +107,7 @@ def queue_of(
     )
 
 
-class RoomOfCopies(MemoryQueue):
+class CopyQueue(MemoryQueue):
     """The places of units on their way to who scores them.
 
     Attributes:
@@ -128,16 +128,16 @@ def spool_of(queue: Queue) -> SpoolFile | None:
     return queue.spool if isinstance(queue.spool, SpoolFile) else None  # a queue of the user's may call anything so
 
 
-def delivery_of(queue: Queue, providers: Providers) -> Delivery | None:
+def delivery_of(queue: Queue, providers: Providers) -> ExportConfirmation | None:
     """Return what tells a queue which jobs it may forget; None for one that others have no part in."""
     if not isinstance(queue, DurableQueue):
         return None
     counted = getattr(queue, "mark_counted", None)  # a queue of the user's has none
     flush_sums = providers.start_flush_of_metrics
-    return Delivery(queue, providers.start_flush_of_spans, flush_sums=flush_sums, counted=counted)
+    return ExportConfirmation(queue, providers.start_flush_of_spans, flush_sums=flush_sums, counted=counted)
 
 
-def leave_spool(queue: Queue, delivery: Delivery | None, timeout_s: float) -> None:
+def leave_spool(queue: Queue, delivery: ExportConfirmation | None, timeout_s: float) -> None:
     """Forget what has been exported, give back what has not been scored, and close the file."""
     if delivery is not None:
         delivery.finish(timeout_s)

@@ -12,15 +12,15 @@ from spanscore.core.job import (
     CONFIGURED,
     STATED,
     UNKNOWN,
-    Counted,
     ExternalCount,
     ExternalCounts,
     LogRecords,
-    Received,
     ReplayState,
+    ServeState,
     TopicState,
+    UnitCounts,
 )
-from spanscore.core.printable import Fitting, format_count
+from spanscore.core.printable import TextTable, format_count
 from spanscore.core.score import Outcome
 from spanscore.durable.rows import REMOTE_SCORING, SpoolState
 from spanscore.judges.effects.account import AccountState
@@ -35,7 +35,7 @@ from spanscore.outputs.spans_file import SpansFileState
 from spanscore.pipeline.judge_check import JudgeCheckStatus
 from spanscore.protocols import Metric
 from spanscore.wiring.accounts import account_rows
-from spanscore.wiring.build import DISABLED, Line
+from spanscore.wiring.build import DISABLED, Pipeline
 from spanscore.wiring.outputs import collect_rows, read_collect_state
 from spanscore.wiring.spool import spool_of, spool_rows
 
@@ -80,7 +80,7 @@ def contradiction_rows(contradictions: Mapping[str, int]) -> Iterator[str]:
 _KB, _MB = 1_000, 1_000_000
 
 
-def received_rows(received: Received) -> Iterator[str]:
+def received_rows(received: ServeState) -> Iterator[str]:
     """Yield a row each of the door, units, dialects, log records, scores of others, of a topic, and of a proxy's way on."""
     yield "; ".join(_door(received))
     yield "; ".join(_units(received))
@@ -97,7 +97,7 @@ def received_rows(received: Received) -> Iterator[str]:
         yield f"{requests}; {wrong}" if wrong else requests
 
 
-def _door(received: Received) -> Iterator[str]:
+def _door(received: ServeState) -> Iterator[str]:
     size = f"{received.bytes / _MB:,.1f} MB" if received.bytes >= _MB else f"{received.bytes / _KB:,.1f} kB"
     yield f"door: {format_count(received.requests, 'request')}, {format_count(received.spans, 'span')}, {size}"
     if refused := _by_reason(received.refused):
@@ -108,7 +108,7 @@ def _door(received: Received) -> Iterator[str]:
         yield f"{format_count(received.ours, 'evaluation')} refused: no evaluation is evaluated"
 
 
-def _units(received: Received) -> Iterator[str]:
+def _units(received: ServeState) -> Iterator[str]:
     yield f"units: {format_count(received.open, 'trace')} open, {received.waiting_for_root:,} of them waiting for a root"
     if received.orphans:
         yield f"{format_count(received.orphans, 'span')} given up, as their root never came (units.orphan_wait)"
@@ -120,7 +120,7 @@ def _units(received: Received) -> Iterator[str]:
         yield f"{format_count(received.revisions, 'unit')} opened once more"
 
 
-def _dialects(received: Received) -> Iterator[str]:
+def _dialects(received: ServeState) -> Iterator[str]:
     read = [
         f"{name} {spans:,}" + (f" ({without:,} without content)" if without else "")
         for name, (spans, without) in received.dialects.items()
@@ -211,7 +211,7 @@ class SessionStatus:
         return f"{line}; {units} in none, as nothing names a conversation: {how}"
 
 
-def session_status_of(line: Line) -> SessionStatus | None:
+def session_status_of(line: Pipeline) -> SessionStatus | None:
     """Return what they are at; None where no metric scores them."""
     if not line.of_sessions:
         return None
@@ -229,14 +229,14 @@ def session_status_of(line: Line) -> SessionStatus | None:
 # What ``status()`` tells of a line's scores so far: their means, and what these lack.
 
 
-def means_of(line: Line) -> dict[str, MeanInterval | None]:
+def means_of(line: Pipeline) -> dict[str, MeanInterval | None]:
     """Return metric → how good its scores are so far; None where there are none, or their scale is open."""
     if line.telemetry is None:
         return dict.fromkeys(line.metrics)
     return {name: running_mean(name, metric.scale, line.telemetry.sums) for name, metric in line.metrics.items()}
 
 
-def find_excluded(line: Line) -> dict[str, MissingShare]:
+def find_excluded(line: Pipeline) -> dict[str, MissingShare]:
     """Return metric → what its mean lacks; those that lack nothing, or have no mean, are left out."""
     if line.telemetry is None:
         return {}
@@ -245,7 +245,7 @@ def find_excluded(line: Line) -> dict[str, MissingShare]:
     return {name: lacking for name, lacking in shares.items() if lacking is not None}
 
 
-def applies_in(line: Line) -> dict[str, Applicability | None]:
+def applies_in(line: Pipeline) -> dict[str, Applicability | None]:
     """Return metric with a condition → to how much of traffic it applies; None where nobody has said yet."""
     if line.telemetry is None:
         return {}
@@ -254,7 +254,7 @@ def applies_in(line: Line) -> dict[str, Applicability | None]:
     return {name: applied_so_far(name, sums, lost[name]) for name in conditional}
 
 
-def contradictions_in(line: Line) -> dict[str, int]:
+def contradictions_in(line: Pipeline) -> dict[str, int]:
     """Return metric → verdicts of its judges that their own reason speaks against; those without any are left out."""
     counts: dict[str, int] = {}
     for labels, verdicts in (
@@ -266,7 +266,7 @@ def contradictions_in(line: Line) -> dict[str, int]:
     return counts
 
 
-def count_declined(line: Line) -> dict[str, int]:
+def count_declined(line: Pipeline) -> dict[str, int]:
     """Return metric → units that its judge declined; empty without instruments."""
     sums = {} if line.telemetry is None else line.telemetry.sums(semconv.DECLINED)
     return {dict(labels)[semconv.EVALUATION_NAME]: int(units) for labels, units in sums.items()}
@@ -409,7 +409,7 @@ class Status:
     excluded: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     overflowing: Mapping[str, str] = field(default_factory=dict)
     traces: Mapping[str, str] = field(default_factory=dict)
-    received: Received | None = None
+    received: ServeState | None = None
     judge_check: Sequence[JudgeCheckStatus] = ()
     sessions: SessionStatus | None = None
     labels: Mapping[str, int] = field(default_factory=dict)
@@ -434,9 +434,9 @@ class Status:
 
         return Group(self._metrics_table(), self._providers_table(), *self._flow(), *self._reasons(), *self._remarks())
 
-    def _metrics_table(self) -> Fitting:
+    def _metrics_table(self) -> TextTable:
         headers = ("metric", "judge", "rate", "mean quality (95 %)", "eligible", "outcomes")
-        return Fitting(headers, [self._row(name) for name in self.eligible], title="spanscore")
+        return TextTable(headers, [self._row(name) for name in self.eligible], title="spanscore")
 
     def _row(self, name: str) -> Sequence[str]:
         outcomes = [f"{outcome} {units}" for outcome, units in sorted(self.outcomes.get(name, {}).items())]
@@ -451,12 +451,12 @@ class Status:
             "\n".join(outcomes) or "–",
         )
 
-    def _providers_table(self) -> Fitting:
+    def _providers_table(self) -> TextTable:
         rows = [
             (what, _WHOSE.get(which, which), endpoint, last or (_NOT_SEEN if which in _THEIRS else ""))
             for what, which, endpoint, last in self.providers
         ]
-        return Fitting(("signal", "provider", "sent to", "last result"), rows)
+        return TextTable(("signal", "provider", "sent to", "last result"), rows)
 
     def _flow(self) -> Iterator[str]:
         waiting, places = self.queue
@@ -604,7 +604,7 @@ def _mean(mean: tuple[float, float, float] | None, lacking: tuple[float, float, 
 
 
 def status_of(
-    line: Line,
+    line: Pipeline,
     *,
     units: int,
     providers: Sequence[Sequence[str]],
@@ -612,7 +612,7 @@ def status_of(
     neighbours: Sequence[str],
     overflowed: int,
     notes: Sequence[str],
-    received: Received | None = None,
+    received: ServeState | None = None,
     replay: ReplayState | None = None,
 ) -> Status:
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
@@ -665,7 +665,7 @@ def status_of(
     )
 
 
-def _rates(line: Line, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+def _rates(line: Pipeline, eligible: Mapping[str, int]) -> dict[str, tuple[float, float]]:
     """Return the least and the most of each metric's rate: 1 for a submitted sample; no rule raises one of sessions."""
     rates = {name: line.settings.sampling.rates_of(name) for name in line.metrics}
     if unsampled := line.sum_of("unsampled"):
@@ -673,7 +673,7 @@ def _rates(line: Line, eligible: Mapping[str, int]) -> dict[str, tuple[float, fl
     return rates | {name: (line.settings.sampling.rates_of(name)[0],) * 2 for name in line.of_sessions}
 
 
-def _outcomes(counted: Counted, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
+def _outcomes(counted: UnitCounts, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
     outcomes: dict[str, dict[str, int]] = {name: {} for name in metrics}
     for (metric, outcome, _), count in counted.outcomes.items():
         of_one = outcomes.setdefault(metric, {})  # another process may have chosen one of its own
@@ -681,7 +681,7 @@ def _outcomes(counted: Counted, metrics: Iterable[str]) -> dict[str, dict[str, i
     return outcomes
 
 
-def _shadows(line: Line, beside: Counted | None) -> Iterator[ShadowStatus]:
+def _shadows(line: Pipeline, beside: UnitCounts | None) -> Iterator[ShadowStatus]:
     if beside is None:
         return
     outcomes = _outcomes(beside, line.shadowing)
@@ -703,7 +703,7 @@ def _judge_of(metric: Metric) -> str:
     return judge.model if judge is not None else ""
 
 
-def _own_notes(line: Line) -> Iterator[str]:
+def _own_notes(line: Pipeline) -> Iterator[str]:
     if line.disabled:
         yield DISABLED
     yield from offline_notes(line.metrics.values() if line.handover is None else ())

@@ -14,7 +14,7 @@ from spanscore.config import Capture
 from spanscore.core.codecs.otlp import json_line, read_spans
 from spanscore.core.codecs.sdk import span_data, structured
 from spanscore.metrics import ExactMatch
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 LISTED = ("user_tier", "seats", "trial", "who", "absent")
 GIVEN = {"user_tier": "gold", "seats": 3, "trial": False, "who": {"name": "Ada"}, "other": "secret"}
@@ -91,7 +91,7 @@ def test_any_application_may_put_them_on_its_own_spans(written: str) -> None:
         data = span_data(asked(run))
     external = {"spanscore.metadata.user_tier": "gold", **EXTERNAL[written]}
 
-    translated = Translator().translate(replace(data, scope="some.library", attributes=structured(external)))
+    translated = SpanNormalizers().translate(replace(data, scope="some.library", attributes=structured(external)))
 
     assert translated is not None
     assert translated.metadata["user_tier"] == "gold"

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore import semconv
-from spanscore.core.codecs.otlp_request import Taken, WireSpan, taken_apart
+from spanscore.core.codecs.otlp_request import ParsedRequest, WireSpan, taken_apart
 
 FRAMEWORK = "openinference.instrumentation.langchain"
 CLIENT = "opentelemetry.instrumentation.openai"
@@ -48,7 +48,7 @@ def a_wire_span(
     return sent([(message, scope, resource or {"service.name": "shop"})]).spans[0]
 
 
-def sent(spans: Iterable[tuple[Span, str, Mapping[str, str]]]) -> Taken:
+def sent(spans: Iterable[tuple[Span, str, Mapping[str, str]]]) -> ParsedRequest:
     """Return what comes of a request of these spans: each with its scope and resource."""
     request = ExportTraceServiceRequest()
     for message, scope, resource in spans:
@@ -61,10 +61,10 @@ def sent(spans: Iterable[tuple[Span, str, Mapping[str, str]]]) -> Taken:
     return taken_apart(request.SerializeToString())
 
 
-def taken(spans: Iterable[WireSpan], rejected: Mapping[str, int] | None = None) -> Taken:
+def taken(spans: Iterable[WireSpan], rejected: Mapping[str, int] | None = None) -> ParsedRequest:
     """Return a request of these spans, ids as they are told, however their bytes have them."""
     body, places = b"", []
     for span in spans:
         start, body = len(body), body + span.raw
         places.append((span.origin, [(*span[:4], start, len(body), None)]))
-    return Taken(body, places, rejected or {})
+    return ParsedRequest(body, places, rejected or {})

@@ -12,11 +12,11 @@ from spanscore import semconv
 from spanscore.capture.otlp.claims import WireClaims, text_of
 from spanscore.core.codecs.otlp_request import WireSpan, from_json, span_data_of, taken_apart
 from spanscore.pipeline.assembly import RootRole
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 
 def claims(**options: Any) -> WireClaims:
-    return WireClaims(Translator(), **options)
+    return WireClaims(SpanNormalizers(), **options)
 
 
 def is_claimed(span: WireSpan, by: WireClaims | None = None) -> bool:
@@ -60,7 +60,7 @@ def test_scopes_that_are_ignored_are_not_claimed() -> None:
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
 def test_what_a_translation_reads_is_claimed_on_the_wire(recording: Recording) -> None:
     """Else a unit over the wire would lack spans that it has in process."""
-    by, translator = claims(), Translator()
+    by, translator = claims(), SpanNormalizers()
     lines = recording.path.read_text(encoding="utf-8").splitlines()
     spans = [span for line in lines for span in taken_apart(from_json(line.encode())).spans]
 

@@ -17,7 +17,7 @@ from spanscore.core.codecs.otlp_request import taken_apart
 from spanscore.core.job import Decision
 from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import NoContent, SpanData, Unit, UnitKey, UpstreamDecision
-from spanscore.service.otlp_endpoint import TRACES, Door, ExportRequest
+from spanscore.service.otlp_endpoint import TRACES, ExportHandler, ExportRequest
 from spanscore.service.proxy import Proxy
 
 ENDLESS = Units(idle_timeout=3_600)
@@ -145,7 +145,7 @@ def test_a_proxy_sends_no_copy_on_whoever_sent_it() -> None:
         with a_line() as (scorer, _), RawBackend() as backend:
             door = door_of(scorer, trusted=trusted)
             proxy = Proxy(ForwardSettings(endpoint=backend.endpoint), door, max_bytes=1_000_000)
-            answer = Door(door, inflated=1_000_000, onward=proxy).answer(
+            answer = ExportHandler(door, inflated=1_000_000, onward=proxy).answer(
                 ExportRequest(TRACES, copy_of(make_unit(), "grounded"))
             )
             scorer.shutdown(5)

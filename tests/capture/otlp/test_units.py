@@ -14,7 +14,7 @@ from tests.capture.otlp.builders import CLIENT, FRAMEWORK, a_wire_span, taken
 
 from spanscore import semconv
 from spanscore.capture.otlp.claims import WireClaims
-from spanscore.capture.otlp.requests import StreamRead, key_of
+from spanscore.capture.otlp.requests import StreamPosition, key_of
 from spanscore.capture.otlp.spans import OtlpSpans
 from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.event_queue import EventQueue
@@ -24,7 +24,7 @@ from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sampling import RateSampler
 from spanscore.pipeline.trace_index import Bounds
 from spanscore.protocols import PendingSpan, Receiver
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 S = 1_000_000_000
 BROKEN = b"J\x01\xff"
@@ -54,7 +54,7 @@ class Served:
         self.now_ns, self.units = 0, list[tuple[Unit, Outcome]]()
         self.ledger, self.event_queue = Ledger(["grounded"]), EventQueue[Receiver](soft=10)
         self.sampler = RateSampler({"grounded": rate})
-        translator = Translator()
+        translator = SpanNormalizers()
         self.receiver = OtlpSpans(
             self.event_queue,
             self,  # type: ignore[arg-type]  # what it is not asked for is not there
@@ -210,7 +210,7 @@ def test_who_reads_is_told_the_traces_of_a_message_but_for_evaluations(rate: flo
 
     arrived = served.receiver.read(taken(spans))
     assert arrived is not None
-    served.receiver.hand_over([StreamRead("a partition", 0, arrived, told.append)])
+    served.receiver.hand_over([StreamPosition("a partition", 0, arrived, told.append)])
     served.read()
 
     assert told == [{number.to_bytes(16) for number in (1, 2)}]

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.capture.otlp.builders import a_wire_span, taken
 
-from spanscore.capture.otlp.claims import Sorting, UnsampledUnit, add_unsampled
+from spanscore.capture.otlp.claims import RequestPartition, UnsampledUnit, add_unsampled
 from spanscore.core.codecs.otlp_request import Origin, WireSpan, kept
 from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.pipeline.trace_index import Bounds
@@ -39,7 +39,7 @@ def dropped_unless(may: Callable[[WireSpan], bool]) -> Callable[[bytes, SpanPlac
 def sorted_out(spans: Spans, may: Callable[[WireSpan], bool]) -> tuple[list[UnsampledUnit], Spans]:
     """Return the unsampled units of a request, and its other spans."""
     request = taken(span for span, _ in spans)
-    sorting = Sorting(request, dropped_unless(may))
+    sorting = RequestPartition(request, dropped_unless(may))
     for (origin, places), (_, claimed) in zip(request.places[::-1], spans[::-1], strict=True):
         sorting.read(origin, places, None if claimed else lambda *_: None)
     return sorting.unsampled, sorting.others[::-1]
@@ -67,7 +67,7 @@ def test_below_a_root_that_may_be_scored_and_without_a_root_they_stay() -> None:
 def test_what_waits_of_a_request_is_counted_by_traces_and_bytes() -> None:
     root, chosen, lost = a_wire_span(trace=1), a_wire_span(trace=2), a_wire_span("chat", trace=3, parent=a_wire_span())
     request = taken([root, chosen, lost, a_wire_span(None, trace=4)])
-    sorting = Sorting(request, dropped_unless(lambda span: span == chosen))
+    sorting = RequestPartition(request, dropped_unless(lambda span: span == chosen))
     for number, (origin, places) in enumerate(request.places):
         sorting.read(origin, places, None if number < 3 else lambda *_: None)
 

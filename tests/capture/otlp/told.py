@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.capture.otlp.builders import sent
 
 from spanscore import semconv
-from spanscore.core.codecs.otlp_request import Taken
+from spanscore.core.codecs.otlp_request import ParsedRequest
 
 EVALUATOR = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR}
 _ids = count(1)
@@ -40,7 +40,7 @@ def make_span(
     return span
 
 
-def taken_of(*spans: Span, scope: str = "an.app") -> Taken:
+def taken_of(*spans: Span, scope: str = "an.app") -> ParsedRequest:
     """Return a request of spans of one scope."""
     return sent((span, scope, {"service.name": "shop"}) for span in spans)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spanscore.core.codecs.job import Unreadable, job_of, json_of_job, json_of_scores, scores_of
+from spanscore.core.codecs.job import UnreadableJob, job_of, json_of_job, json_of_scores, scores_of
 from spanscore.core.job import Decision, Job
 from spanscore.core.sample import (
     AIMessage,
@@ -187,7 +187,7 @@ def test_what_a_judge_was_asked_travels_with_the_score() -> None:
 
     read = scores_of(json_of_scores([make_score(usage=usage)]))
 
-    assert not isinstance(read, Unreadable)
+    assert not isinstance(read, UnreadableJob)
     assert read[0].usage == usage
     assert [call.transcript for call in read[0].usage.calls] == [said, None], "it is no part of the comparison of calls"
 
@@ -227,7 +227,7 @@ def test_fields_that_a_newer_writer_has_added_are_left_alone() -> None:
     ],
 )
 def test_what_cannot_be_read_says_why_and_quotes_nothing(document: bytes, because: str) -> None:
-    assert job_of(document) == scores_of(document) == Unreadable(because)
+    assert job_of(document) == scores_of(document) == UnreadableJob(because)
 
 
 def test_a_hand_made_sample_that_json_cannot_carry_is_written_all_the_same() -> None:

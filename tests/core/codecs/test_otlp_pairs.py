@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanscore.core.codecs.otlp_span import SpanOfPairs, attributes_in
 from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
-from spanscore.core.codecs.sdk import ByNames
+from spanscore.core.codecs.sdk import AttributeCache
 
 SIZES = (0, 1, 90, 127, 128, 129, 200, 16_380, 16_381, 16_384, 20_000)
 """Of texts: around those at which the length of a field takes a byte more."""
@@ -80,7 +80,7 @@ def test_what_follows_from_names_is_found_once_and_only_so_much_is_remembered() 
         asked.append(names)
         return len(names)
 
-    known = ByNames(count)
+    known = AttributeCache(count)
     assert [known["a", "b"], known["a", "b"], known["b", "a"]] == [2, 2, 2]
     assert asked == [("a", "b"), ("b", "a")]
     for number in range(2_000):

@@ -19,7 +19,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.core.codecs.requests import a_request, backwards, make_span, only, sent, shuffled, varint
 
 from spanscore.core.codecs.otlp_request import (
-    Taken,
+    ParsedRequest,
     UnreadableRequest,
     from_json,
     request_of,
@@ -69,7 +69,7 @@ def written(span: Span, order: str | int) -> bytes:
     return raw if order == "in order" else backwards(raw)
 
 
-def read_whole(taken: Taken) -> int:
+def read_whole(taken: ParsedRequest) -> int:
     """Do with spans all that is ever done with them; return how many can be decoded."""
     decoded = 0
     for span in taken.spans:

@@ -8,7 +8,7 @@ import pytest
 from tests.judges.models import Answers, PlainModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges import Gated, judge
+from spanscore.judges import RateLimited, judge
 from spanscore.judges.effects.account import Account, AccountLimits
 from spanscore.judges.effects.account_limiter import _registry
 from spanscore.judges.effects.limited import gates_of
@@ -22,7 +22,7 @@ def answers(key: str) -> Answers:
 
 
 def test_every_account_has_one_state_that_says_what_must_be_known_of_it() -> None:
-    made = [Gated(answers("a"), max_concurrency=number) for number in (8, 3, 8)]
+    made = [RateLimited(answers("a"), max_concurrency=number) for number in (8, 3, 8)]
 
     (gate,) = {one.gate for one in made}
     found = gate.state
@@ -35,7 +35,7 @@ def test_every_account_has_one_state_that_says_what_must_be_known_of_it() -> Non
 
 
 def test_an_account_that_nobody_asks_is_forgotten() -> None:
-    made = Gated(answers("b"))
+    made = RateLimited(answers("b"))
     account = made.gate.account
     del made
     gc.collect()
@@ -46,8 +46,8 @@ def test_an_account_that_nobody_asks_is_forgotten() -> None:
 def test_two_objects_without_an_account_are_two_accounts() -> None:
     one, other = Answers("x"), Answers("x")
 
-    assert Gated(one).gate is not Gated(other).gate
-    assert Gated(one).gate.account != Gated(other).gate.account
+    assert RateLimited(one).gate is not RateLimited(other).gate
+    assert RateLimited(one).gate.account != RateLimited(other).gate.account
 
 
 def test_the_gates_behind_a_judge_are_found_through_its_effects() -> None:

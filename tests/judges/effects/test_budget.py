@@ -13,10 +13,10 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import Priced, Retrying, Timed, ask, recorded_calls
-from spanscore.judges.effects.budget_ledger import BudgetState, Payment, Purse, attempt, paid_from
+from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, Payment, attempt, paid_from
 from spanscore.judges.effects.cost import Budgeted, budgeted
 from spanscore.judges.records import record
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.score_context import ScoreContext, asked_by
 from spanscore.protocols import Judge
 
 NOON = 20_000 * 86_400.0 + 12 * 3600
@@ -51,10 +51,10 @@ class Clock:
         return self.now_s
 
 
-async def asked(judge: Judge, purse: Purse, times: int = 1, metric: str = "m") -> list[Reply | str]:
+async def asked(judge: Judge, purse: BudgetLedger, times: int = 1, metric: str = "m") -> list[Reply | str]:
     """Ask in the name of a metric; replies, or the types of the errors."""
     found: list[Reply | str] = []
-    with asked_by(Asker(metric, purse=purse)):
+    with asked_by(ScoreContext(metric, purse=purse)):
         for _ in range(times):
             try:
                 found.append(await budgeted(judge).ask(QUESTION))
@@ -64,7 +64,7 @@ async def asked(judge: Judge, purse: Purse, times: int = 1, metric: str = "m") -
 
 
 async def test_at_the_budget_no_further_question_is_sent() -> None:
-    judge, purse = Scripted(), Purse([CALLS], clock=Clock())
+    judge, purse = Scripted(), BudgetLedger([CALLS], clock=Clock())
 
     found = await asked(judge, purse, times=5)
 
@@ -74,7 +74,7 @@ async def test_at_the_budget_no_further_question_is_sent() -> None:
 
 async def test_the_next_window_has_its_own_money() -> None:
     judge, clock = Scripted(), Clock()
-    purse = Purse([CALLS], clock=clock)
+    purse = BudgetLedger([CALLS], clock=clock)
 
     await asked(judge, purse, times=5)
     clock.now_s = NOON + 3600
@@ -92,7 +92,7 @@ async def test_a_judge_that_nobody_budgets_is_asked_as_ever() -> None:
 
 
 async def test_a_budget_of_one_metric_is_no_other_metrics() -> None:
-    judge, purse = Scripted(), Purse([Budget(calls=1, per="1h", metric="mine")], clock=Clock())
+    judge, purse = Scripted(), BudgetLedger([Budget(calls=1, per="1h", metric="mine")], clock=Clock())
 
     mine = await asked(judge, purse, times=2, metric="mine")
     others = await asked(judge, purse, times=2, metric="other")
@@ -102,7 +102,7 @@ async def test_a_budget_of_one_metric_is_no_other_metrics() -> None:
 
 
 async def test_what_comes_back_takes_the_place_of_what_was_reserved() -> None:
-    purse = Purse([TOKENS], clock=Clock())
+    purse = BudgetLedger([TOKENS], clock=Clock())
 
     await asked(Scripted(), purse)
 
@@ -112,7 +112,7 @@ async def test_what_comes_back_takes_the_place_of_what_was_reserved() -> None:
 
 
 async def test_questions_that_are_out_hold_their_reservation() -> None:
-    purse, answered = Purse([CALLS], clock=Clock()), asyncio.Event()
+    purse, answered = BudgetLedger([CALLS], clock=Clock()), asyncio.Event()
 
     class Slow(Scripted):
         async def ask(self, prompt: Prompt) -> Reply:
@@ -145,9 +145,9 @@ async def test_questions_that_are_out_hold_their_reservation() -> None:
     ],
 )
 async def test_what_may_be_billed_stays_spent(error: Exception, calls: int) -> None:
-    purse = Purse([CALLS], clock=Clock())
+    purse = BudgetLedger([CALLS], clock=Clock())
 
-    with asked_by(Asker("m", purse=purse)), pytest.raises(type(error)):
+    with asked_by(ScoreContext("m", purse=purse)), pytest.raises(type(error)):
         await budgeted(Scripted(error)).ask(QUESTION)
 
     assert purse.spent(CALLS) == calls
@@ -159,7 +159,7 @@ async def test_a_question_given_up_by_its_deadline_keeps_its_reservation() -> No
             await asyncio.Event().wait()
             raise AssertionError
 
-    purse = Purse([CALLS], clock=Clock())
+    purse = BudgetLedger([CALLS], clock=Clock())
 
     found = await asked(Timed(Priced(Hangs(), {}), 0.001), purse)
     await asyncio.sleep(0)
@@ -168,7 +168,7 @@ async def test_a_question_given_up_by_its_deadline_keeps_its_reservation() -> No
 
 
 def test_a_question_that_waits_to_be_sent_keeps_no_other_from_what_is_left() -> None:
-    purse = Purse([Budget(calls=1, per="1h")])
+    purse = BudgetLedger([Budget(calls=1, per="1h")])
     waiting, other = (Payment(purse, "m", Spent(calls=1.0)) for _ in range(2))
 
     other.send()
@@ -178,7 +178,7 @@ def test_a_question_that_waits_to_be_sent_keeps_no_other_from_what_is_left() -> 
 
 
 def test_after_some_answers_the_longest_of_them_is_what_is_expected() -> None:
-    purse = Purse([Budget(tokens=1_000, per="1h")])
+    purse = BudgetLedger([Budget(tokens=1_000, per="1h")])
 
     before = purse.longest_answer
     for tokens in [*[20] * 19, 30]:
@@ -190,7 +190,7 @@ def test_after_some_answers_the_longest_of_them_is_what_is_expected() -> None:
 async def test_each_attempt_is_paid_for_when_it_is_sent() -> None:
     judge = Scripted(JudgeTimeout("late"))
     retrying = Retrying(Priced(judge, {}), 5, sleep=lambda _: asyncio.sleep(0))
-    purse = Purse([CALLS], clock=Clock())
+    purse = BudgetLedger([CALLS], clock=Clock())
 
     found = await asked(retrying, purse)
 
@@ -199,14 +199,14 @@ async def test_each_attempt_is_paid_for_when_it_is_sent() -> None:
 
 async def test_a_question_that_waited_is_paid_from_the_window_in_which_it_is_sent() -> None:
     clock, judge = Clock(), Scripted()
-    purse = Purse([CALLS], clock=clock)
+    purse = BudgetLedger([CALLS], clock=clock)
 
     class Waits(Budgeted):
         async def ask(self, prompt: Prompt) -> Reply:
             clock.now_s = NOON + 3600
             return await self.judge.ask(prompt)
 
-    with asked_by(Asker("m", purse=purse)):
+    with asked_by(ScoreContext("m", purse=purse)):
         await Budgeted(Waits(Priced(judge, {}))).ask(QUESTION)
 
     assert purse.spent(CALLS) == 1
@@ -215,7 +215,7 @@ async def test_a_question_that_waited_is_paid_from_the_window_in_which_it_is_sen
 @pytest.mark.parametrize(("actual", "owed"), [(150, 50), (10, 0)])
 def test_of_an_answer_that_comes_in_the_next_window_that_owes_what_was_not_reserved(actual: int, owed: int) -> None:
     clock = Clock()
-    purse = Purse([TOKENS], clock=clock)
+    purse = BudgetLedger([TOKENS], clock=clock)
 
     reservation = purse.reserve("m", Spent(tokens=100, calls=1))
     clock.now_s = NOON + 3600
@@ -227,7 +227,7 @@ def test_of_an_answer_that_comes_in_the_next_window_that_owes_what_was_not_reser
 
 async def test_money_is_reserved_by_the_price_of_the_model() -> None:
     usd = Budget(usd=1.0, per="1h")
-    purse = Purse([usd], clock=Clock())
+    purse = BudgetLedger([usd], clock=Clock())
 
     await asked(Priced(Scripted(), PRICES), purse)
 
@@ -236,7 +236,7 @@ async def test_money_is_reserved_by_the_price_of_the_model() -> None:
 
 async def test_a_model_that_first_shows_in_an_answer_costs_as_the_dearest(caplog: pytest.LogCaptureFixture) -> None:
     usd = Budget(usd=1.0, per="1h")
-    purse = Purse([usd], clock=Clock())
+    purse = BudgetLedger([usd], clock=Clock())
     judge = Scripted(Reply(text=GOOD, model="surprise", input_tokens=100, output_tokens=20))
 
     first, _ = await asked(Priced(judge, PRICES), purse, times=2)
@@ -248,7 +248,7 @@ async def test_a_model_that_first_shows_in_an_answer_costs_as_the_dearest(caplog
 
 
 async def test_an_answer_without_usage_costs_what_was_reserved() -> None:
-    purse = Purse([TOKENS], clock=Clock())
+    purse = BudgetLedger([TOKENS], clock=Clock())
 
     await asked(Scripted(Reply(text=GOOD)), purse)
 
@@ -256,7 +256,7 @@ async def test_an_answer_without_usage_costs_what_was_reserved() -> None:
 
 
 async def test_a_fork_begins_anew() -> None:
-    purse = Purse([CALLS], clock=Clock())
+    purse = BudgetLedger([CALLS], clock=Clock())
     await asked(Scripted(), purse, times=3)
 
     purse.reset()
@@ -265,7 +265,7 @@ async def test_a_fork_begins_anew() -> None:
 
 
 def test_states_say_what_a_budget_is_at() -> None:
-    purse = Purse([Budget(calls=4, per="1h").part(0.5), Budget(usd=2, per="30m", metric="m")], clock=Clock())
+    purse = BudgetLedger([Budget(calls=4, per="1h").part(0.5), Budget(usd=2, per="30m", metric="m")], clock=Clock())
     purse.factors = lambda: [0.4, 1.0]
     purse.reserve("m", Spent(0.5, 100, 1))
 
@@ -276,7 +276,7 @@ def test_states_say_what_a_budget_is_at() -> None:
 
 
 def test_what_is_turned_away_by_one_budget_is_spent_of_none() -> None:
-    purse = Purse([TOKENS, CALLS], clock=Clock())
+    purse = BudgetLedger([TOKENS, CALLS], clock=Clock())
     for _ in range(3):
         purse.reserve("m", Spent(tokens=1, calls=1))
 
@@ -288,7 +288,7 @@ def test_what_is_turned_away_by_one_budget_is_spent_of_none() -> None:
 
 async def test_what_was_answered_in_vain_is_paid_for_as_it_was_told() -> None:
     cut = JudgeError("cut", error_type="cut", input_tokens=100, output_tokens=900)
-    purse = Purse([TOKENS], clock=Clock())
+    purse = BudgetLedger([TOKENS], clock=Clock())
 
     await asked(Scripted(cut), purse)
 
@@ -301,7 +301,7 @@ async def test_requests_that_a_judge_made_before_the_last_are_paid_for() -> None
             record(JudgeCall(step=prompt.step, model="m", input_tokens=100, output_tokens=400, error_type="cut"))
             return await super().ask(prompt)
 
-    purse = Purse([TOKENS], clock=Clock())
+    purse = BudgetLedger([TOKENS], clock=Clock())
 
     await asked(Twice(), purse)
 
@@ -320,16 +320,16 @@ async def test_a_question_that_was_given_up_is_a_call_with_estimated_tokens_and_
 
 
 async def test_a_question_that_was_not_sent_is_no_call() -> None:
-    purse = Purse([Budget(calls=0.5, per="1h")], clock=Clock())
+    purse = BudgetLedger([Budget(calls=0.5, per="1h")], clock=Clock())
 
-    with recorded_calls() as calls, asked_by(Asker("m", purse=purse)), pytest.raises(JudgeBudgetSpent):
+    with recorded_calls() as calls, asked_by(ScoreContext("m", purse=purse)), pytest.raises(JudgeBudgetSpent):
         await ask(Scripted(), QUESTION)
 
     assert calls == []
 
 
 def test_an_attempt_of_unknown_cost_is_not_refunded() -> None:
-    purse = Purse([TOKENS], clock=Clock())
+    purse = BudgetLedger([TOKENS], clock=Clock())
 
     with (
         suppress(RuntimeError),

@@ -14,11 +14,11 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError, JudgeUnavailable
-from spanscore.judges import Cached, FallingBack, Gated, judge
+from spanscore.judges import Cached, FallingBack, RateLimited, judge
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.cost import Budgeted
-from spanscore.judges.effects.middleware import Effect, reads_instructions, unwrapped
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.effects.middleware import JudgeMiddleware, reads_instructions, unwrapped
+from spanscore.judges.score_context import ScoreContext, asked_by
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.testing import ScriptedJudge
 
@@ -73,7 +73,7 @@ async def test_the_first_that_is_not_away_stands_in_and_where_all_are_away_the_f
 async def test_all_questions_of_a_score_are_asked_of_one_judge(begins: bool, model: str) -> None:
     first, second = Of("a"), Of("b")
     away = Away(first) if begins else Away()
-    falling, score = FallingBack(first, [second], away), Asker()
+    falling, score = FallingBack(first, [second], away), ScoreContext()
 
     with asked_by(score):
         replies = [await falling.ask(QUESTION)]
@@ -133,8 +133,8 @@ def test_while_a_breaker_is_open_scores_that_begin_have_another_judge_and_those_
 def test_a_users_own_judge_gets_the_breaker_that_a_fallback_goes_by_once() -> None:
     made: Any = judge(judge(Of("a"), queue_timeout=60.0), fallback=[Of("b")])
 
-    assert [type(one) for one in layers(made)].count(Gated) == 1
-    assert [type(one) for one in layers(judge(Of("a"), fallback=[Of("b")]))].count(Gated) == 1
+    assert [type(one) for one in layers(made)].count(RateLimited) == 1
+    assert [type(one) for one in layers(judge(Of("a"), fallback=[Of("b")]))].count(RateLimited) == 1
 
 
 async def test_a_failure_of_the_fallback_is_of_its_stratum_too() -> None:
@@ -206,4 +206,4 @@ def test_every_judge_keeps_to_the_budget() -> None:
 
 
 def layers(made: Any) -> list[Any]:
-    return [made, *(layers(made.judge) if isinstance(made, Effect) else ())]
+    return [made, *(layers(made.judge) if isinstance(made, JudgeMiddleware) else ())]

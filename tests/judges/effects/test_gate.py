@@ -21,9 +21,9 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges import Gated, recorded_calls
+from spanscore.judges import RateLimited, recorded_calls
 from spanscore.judges.effects.account import Account, AccountState
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.score_context import ScoreContext, asked_by
 
 Answer = Callable[[int], Awaitable[Reply]]
 GOOD = Reply(text="yes")
@@ -82,23 +82,23 @@ def raising(error: Exception, *, until: int = 1_000_000, then: Answer = at_once)
     return answer
 
 
-def gated(judge: Scripted, **settings: float) -> Gated:
-    return Gated(judge, dice=lambda longest: longest, **settings)  # type: ignore[arg-type]  # keywords of it
+def gated(judge: Scripted, **settings: float) -> RateLimited:
+    return RateLimited(judge, dice=lambda longest: longest, **settings)  # type: ignore[arg-type]  # keywords of it
 
 
-async def asked(judge: Gated, **asker: object) -> Reply | JudgeError:
-    with asked_by(Asker(**asker)):  # type: ignore[arg-type]  # fields of it
+async def asked(judge: RateLimited, **asker: object) -> Reply | JudgeError:
+    with asked_by(ScoreContext(**asker)):  # type: ignore[arg-type]  # fields of it
         try:
             return await judge.ask(QUESTION)
         except JudgeError as error:
             return error
 
 
-async def many(judge: Gated, number: int, **asker: object) -> list[Reply | JudgeError]:
+async def many(judge: RateLimited, number: int, **asker: object) -> list[Reply | JudgeError]:
     return await asyncio.gather(*(asked(judge, **asker) for _ in range(number)))
 
 
-def state(judge: Gated) -> AccountState:
+def state(judge: RateLimited) -> AccountState:
     return replace(judge.gate.state, account=Account("", ""))
 
 
@@ -147,7 +147,7 @@ def test_a_metric_with_many_questions_does_not_starve_one_with_a_single_one() ->
 
 def test_waiting_is_no_time_in_which_a_judge_works() -> None:
     async def scene() -> tuple[bool, bool]:
-        judge, waits = gated(Scripted(after_a_second), max_concurrency=1), Asker()
+        judge, waits = gated(Scripted(after_a_second), max_concurrency=1), ScoreContext()
 
         async def question() -> None:
             with asked_by(waits), waits.asks():
@@ -416,7 +416,7 @@ def test_a_probe_for_which_no_money_was_left_says_nothing_of_the_judge() -> None
         raise DOWN if number <= 12 else JudgeBudgetSpent("none left: nothing was sent")
 
     async def breaker_after() -> str:
-        gated = Gated(Scripted(answer), max_attempts=1, queue_timeout=8.0)
+        gated = RateLimited(Scripted(answer), max_attempts=1, queue_timeout=8.0)
         await asyncio.gather(*(gated.ask(QUESTION) for _ in range(12)), return_exceptions=True)
         with pytest.raises(JudgeBudgetSpent):
             await gated.ask(QUESTION)

@@ -12,10 +12,10 @@ from spanscore.config.judging import Budget
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.ask import replied
-from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.judges.effects.stack import stacked
 from spanscore.judges.records import recorded_calls
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.score_context import ScoreContext, asked_by
 
 
 class BinaryAnswer(BaseModel):
@@ -141,9 +141,9 @@ async def test_the_same_sample_twice_is_two_votes() -> None:
 
 
 async def test_a_vote_costs_what_its_one_request_costs_and_its_budget_knows_it() -> None:
-    purse = Purse([Budget(usd=100_000, per="1h"), Budget(calls=10, per="1h")])
+    purse = BudgetLedger([Budget(usd=100_000, per="1h"), Budget(calls=10, per="1h")])
 
-    with asked_by(Asker("polite", purse=purse)):
+    with asked_by(ScoreContext("polite", purse=purse)):
         vote = await cast(gated(Voting()))
 
     assert [reply.cost_usd for reply in vote] == [30.0, 20.0, 20.0, 20.0, 20.0]
@@ -151,11 +151,11 @@ async def test_a_vote_costs_what_its_one_request_costs_and_its_budget_knows_it()
 
 
 async def test_what_a_vote_may_cost_is_reserved_before_it_is_sent() -> None:
-    purse = Purse([Budget(tokens=100_000, per="1h")])
+    purse = BudgetLedger([Budget(tokens=100_000, per="1h")])
     inner = Voting()
     inner.holds.clear()
 
-    with asked_by(Asker("polite", purse=purse)):
+    with asked_by(ScoreContext("polite", purse=purse)):
         vote = asyncio.ensure_future(cast(gated(inner)))
         await settled()
         reserved = purse.spent(purse.budgets[0])
@@ -166,7 +166,7 @@ async def test_what_a_vote_may_cost_is_reserved_before_it_is_sent() -> None:
 
 
 async def test_the_clock_of_a_score_stands_still_while_its_vote_waits_for_a_place() -> None:
-    inner, score = Voting(), Asker("polite")
+    inner, score = Voting(), ScoreContext("polite")
     inner.holds.clear()
     judge = gated(inner, max_concurrency=1)
     first = asyncio.ensure_future(cast(judge, about="b"))

@@ -6,24 +6,24 @@ from math import inf
 
 import pytest
 
-from spanscore.judges.effects.account import Ticket
-from spanscore.judges.effects.rate_limits import Lag
+from spanscore.judges.effects.account import RequestSlot
+from spanscore.judges.effects.rate_limits import ReleaseLag
 
 
-def sent(lag: Lag, now_s: float, out: int = 8) -> Ticket:
-    ticket = Ticket(1, now_s, out)
+def sent(lag: ReleaseLag, now_s: float, out: int = 8) -> RequestSlot:
+    ticket = RequestSlot(1, now_s, out)
     lag.sent(ticket)
     return ticket
 
 
-def refused(lag: Lag, now_s: float, age_s: float = 0.0) -> bool:
+def refused(lag: ReleaseLag, now_s: float, age_s: float = 0.0) -> bool:
     """Refuse one that is sent so long after an answer; return whether that is taken to be for the lag."""
     lag.answered(now_s, 1.0)
     return lag.explains(sent(lag, now_s + age_s), 8.0)
 
 
 def test_there_is_none_until_a_refusal_speaks_for_it() -> None:
-    lag = Lag()
+    lag = ReleaseLag()
 
     lag.answered(1.0, 1.0)
 
@@ -31,7 +31,7 @@ def test_there_is_none_until_a_refusal_speaks_for_it() -> None:
 
 
 def test_a_place_is_taken_again_when_the_lag_is_over() -> None:
-    lag = Lag()
+    lag = ReleaseLag()
     refused(lag, 1.0)
 
     lag.answered(2.0, 1.0)
@@ -41,18 +41,18 @@ def test_a_place_is_taken_again_when_the_lag_is_over() -> None:
 
 
 def test_a_refusal_long_after_the_last_answer_is_not_for_the_lag() -> None:
-    assert not refused(Lag(), 1.0, age_s=0.2)
+    assert not refused(ReleaseLag(), 1.0, age_s=0.2)
 
 
 def test_a_refusal_of_far_fewer_than_there_are_places_is_not_for_the_lag() -> None:
-    lag = Lag()
+    lag = ReleaseLag()
     lag.answered(1.0, 1.0)
 
     assert not lag.explains(sent(lag, 1.0, out=5), 8.0)
 
 
 def test_it_doubles_up_to_a_tenth_of_a_round_trip_and_explains_no_more() -> None:
-    lag = Lag()
+    lag = ReleaseLag()
 
     explained = [refused(lag, float(second), 0.09) for second in range(9)]
 
@@ -62,7 +62,7 @@ def test_it_doubles_up_to_a_tenth_of_a_round_trip_and_explains_no_more() -> None
 
 
 def test_it_goes_back_with_each_answer() -> None:
-    lag = Lag()
+    lag = ReleaseLag()
     refused(lag, 0.0)
 
     for second in range(1, 1000):

@@ -7,36 +7,36 @@ from math import inf
 
 import pytest
 
-from spanscore.judges.effects.account import Ticket
-from spanscore.judges.effects.rate_limits import Places
+from spanscore.judges.effects.account import RequestSlot
+from spanscore.judges.effects.rate_limits import AdaptiveConcurrency
 
 
 class Account:
     """Places, and those that are out; each answer comes after one round trip of a second."""
 
     def __init__(self, ceiling: int = 64) -> None:
-        self.places = Places(ceiling)
-        self.out: list[Ticket] = []
+        self.places = AdaptiveConcurrency(ceiling)
+        self.out: list[RequestSlot] = []
         self.now_s = 0.0
         self.serial = 0
 
-    def fill(self) -> list[Ticket]:
+    def fill(self) -> list[RequestSlot]:
         """Send all that may leave now."""
         new = []
         while self.places.wait_s(len(self.out), self.now_s) == 0:
             self.serial += 1
-            ticket = Ticket(self.serial, self.now_s, len(self.out) + 1)
+            ticket = RequestSlot(self.serial, self.now_s, len(self.out) + 1)
             self.out.append(ticket)
             self.places.sent(ticket, self.now_s)
             new.append(ticket)
         return new
 
-    def answer(self, *tickets: Ticket, in_use: bool = True) -> None:
+    def answer(self, *tickets: RequestSlot, in_use: bool = True) -> None:
         for ticket in tickets:
             self.places.answered(ticket, self.now_s, in_use=in_use)
             self._end(ticket)
 
-    def refuse(self, *tickets: Ticket) -> None:
+    def refuse(self, *tickets: RequestSlot) -> None:
         for ticket in tickets:
             self.places.refused(ticket, self.now_s, self.out)
             self._end(ticket)
@@ -51,7 +51,7 @@ class Account:
         self.answer(*self.out, in_use=in_use)
         return len(refused)
 
-    def _end(self, ticket: Ticket) -> None:
+    def _end(self, ticket: RequestSlot) -> None:
         self.out.remove(ticket)
         self.places.ended(ticket)
 
@@ -175,11 +175,11 @@ def test_places_that_are_freed_a_moment_after_the_answer_make_no_pace() -> None:
 
 
 def test_a_pace_is_given_up_where_refusals_are_about_places_after_all() -> None:
-    places = Places(64)
+    places = AdaptiveConcurrency(64)
     places.paced, places.level = True, 6.0
 
     for now_s in (1.0, 2.0):
-        ninth, later = Ticket(int(10 * now_s), now_s, 9), Ticket(int(10 * now_s) + 1, now_s, 3)
+        ninth, later = RequestSlot(int(10 * now_s), now_s, 9), RequestSlot(int(10 * now_s) + 1, now_s, 3)
         places.sent(ninth, now_s)
         places.refused(ninth, now_s)
         places.sent(later, now_s)
@@ -189,20 +189,20 @@ def test_a_pace_is_given_up_where_refusals_are_about_places_after_all() -> None:
 
 
 def test_below_one_it_is_one_call_per_round_trip_divided_by_it() -> None:
-    places = Places(64)
+    places = AdaptiveConcurrency(64)
     places.level = 0.25
-    places.sent(Ticket(1, 0.0, 1), 0.0)
+    places.sent(RequestSlot(1, 0.0, 1), 0.0)
 
     assert [places.wait_s(0, now_s) for now_s in (0.0, 1.5, 2.0)] == [2.0, 0.5, 0.0]  # a round trip is taken as 0.5 s
 
 
 def test_below_one_a_refused_question_is_not_waited_for_a_second_time() -> None:
-    places = Places(64)
+    places = AdaptiveConcurrency(64)
     places.level = 0.25
     for serial, now_s in ((1, 0.0), (2, 2.0)):
-        places.sent(Ticket(serial, now_s, 1), now_s)
+        places.sent(RequestSlot(serial, now_s, 1), now_s)
 
-    places.refused(Ticket(2, 2.0, 1), 2.05)
+    places.refused(RequestSlot(2, 2.0, 1), 2.05)
 
     assert places.wait_s(0, 2.05) == pytest.approx(0.5 / (0.9 * 0.25) - 2.05)  # from the first one on
 

@@ -17,9 +17,9 @@ from tests.pipeline.virtual_time import now_s, run
 from spanscore.config.judging import Budget, Spent
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeBudgetSpent
-from spanscore.judges import Gated
+from spanscore.judges import RateLimited
 from spanscore.judges.effects.account import Account
-from spanscore.judges.effects.budget_ledger import Purse
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 from spanscore.pipeline.sampling import BudgetPacer
 
 MINUTE_S = 60
@@ -40,7 +40,7 @@ class Endless:
         self.sent_s: list[float] = []
         self.out = self.most_out = 0
         self.takes_s = 0.1
-        self.judge = Gated(self, queue_timeout=1e9, **limits)  # type: ignore[arg-type]  # keywords of it
+        self.judge = RateLimited(self, queue_timeout=1e9, **limits)  # type: ignore[arg-type]  # keywords of it
 
     async def ask(self, prompt: Prompt) -> Reply:
         self.sent_s.append(now_s())
@@ -157,7 +157,7 @@ class Spender:
     """One worker: units of which each costs a call, at the pace that its part of the budget has."""
 
     def __init__(self, clock: Clock) -> None:
-        self.purse = Purse([HOUR], clock=clock)
+        self.purse = BudgetLedger([HOUR], clock=clock)
         self.pacer = BudgetPacer([HOUR], self.purse, dict, clock=clock)
         self.dice = Random(1)
         self.paid = 0
@@ -195,7 +195,7 @@ def test_three_workers_spend_one_budget_through_two_rebalances() -> None:
 
 def test_the_parts_of_a_window_add_up_to_one_budget() -> None:
     clock = Clock()
-    purses = [Purse([HOUR], clock=clock) for _ in range(3)]
+    purses = [BudgetLedger([HOUR], clock=clock) for _ in range(3)]
 
     for division in (THIRDS, HALVES, THIRDS, HALVES):
         for purse, fraction in zip(purses, division, strict=True):
@@ -209,7 +209,7 @@ def test_the_parts_of_a_window_add_up_to_one_budget() -> None:
 def test_who_joins_in_the_middle_of_a_window_has_what_accrues_from_then_on() -> None:
     clock = Clock()
     clock.now_s += 1_800
-    purse = Purse([HOUR], clock=clock)
+    purse = BudgetLedger([HOUR], clock=clock)
 
     purse.share(0.25)
     in_this_window = purse.limit(HOUR)
@@ -221,7 +221,7 @@ def test_who_joins_in_the_middle_of_a_window_has_what_accrues_from_then_on() -> 
 def test_a_clock_that_is_set_back_doubles_no_budget() -> None:
     clock = Clock()
     clock.now_s += 3_600
-    purse = Purse([HOUR], clock=clock)
+    purse = BudgetLedger([HOUR], clock=clock)
     purse.share(0.5)
 
     clock.now_s -= 3_600

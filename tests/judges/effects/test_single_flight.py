@@ -12,7 +12,7 @@ from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited
 from spanscore.judges.effects.cache import SingleFlight
 from spanscore.judges.records import record, recorded_calls
-from spanscore.judges.score_context import Asker, asked_by, asker
+from spanscore.judges.score_context import ScoreContext, asked_by, asker
 
 PAID = Reply(text="said", model="m-1", input_tokens=10, output_tokens=2, duration_s=3.0, cost_usd=0.5)
 FREE = Reply(text="said", model="m-1", duration_s=0.0, cost_usd=0.0, cached=True)
@@ -23,7 +23,7 @@ class Request:
 
     def __init__(self, *ends: Reply | Exception) -> None:
         self.ends = list(ends)
-        self.askers: list[Asker] = []
+        self.askers: list[ScoreContext] = []
         self.cancelled = 0
         self.answered = asyncio.Event()
 
@@ -139,9 +139,9 @@ async def test_a_system_exit_of_the_judge_is_an_error_of_those_who_wait() -> Non
 
 async def test_the_request_is_asked_for_the_first_and_every_clock_goes_as_that_of_the_request() -> None:
     request, flights = Request(PAID), SingleFlight()
-    askers = [Asker(metric="a", taken_s=1.0), Asker(metric="b", taken_s=2.0)]
+    askers = [ScoreContext(metric="a", taken_s=1.0), ScoreContext(metric="b", taken_s=2.0)]
 
-    async def asks(one: Asker) -> Reply:
+    async def asks(one: ScoreContext) -> Reply:
         with asked_by(one), one.asks():
             return await flights.share("key", request)
 
@@ -159,7 +159,7 @@ async def test_the_request_is_asked_for_the_first_and_every_clock_goes_as_that_o
 
 
 async def test_who_comes_while_the_request_waits_waits_too_and_no_more_when_given_up() -> None:
-    request, flights, late = Request(PAID), SingleFlight(), Asker()
+    request, flights, late = Request(PAID), SingleFlight(), ScoreContext()
     first = asyncio.ensure_future(flights.share("key", request))
     await settled()
 

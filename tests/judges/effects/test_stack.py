@@ -12,9 +12,9 @@ from tests.judges.models import QUESTION, Answers, PlainModel
 from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge, effects, judge, shared_judge
 from spanscore.judges.effects.cost import Budgeted
-from spanscore.judges.effects.limited import Gated, Gathered, Retrying
-from spanscore.judges.effects.middleware import Effect, reads_instructions, unwrapped
-from spanscore.judges.effects.stack import Effects
+from spanscore.judges.effects.limited import BatchedVotes, RateLimited, Retrying
+from spanscore.judges.effects.middleware import JudgeMiddleware, reads_instructions, unwrapped
+from spanscore.judges.effects.stack import MiddlewareSettings
 from spanscore.metrics import create
 
 IN_FOLDER = {
@@ -23,11 +23,18 @@ IN_FOLDER = {
     for thing in vars(import_module(module.name)).values()
     if isinstance(thing, type) and hasattr(thing, "ask") and thing.__module__ == module.name
 }
-IN_STACK = {name: hint.__metadata__[0] for name, hint in get_type_hints(Effects, include_extras=True).items()}
-GATE: Effects = {"queue_timeout": 60.0, "requests_per_minute": 600.0, "tokens_per_minute": 1e6}
-LIMITS: Effects = {"max_attempts": 2, "max_concurrency": 4, "timeout": 9.0}
-FALLBACK: Effects = {"fallback": [Answers("other")]}
-SETTINGS: Effects = {"cache": "memory", **LIMITS, "max_input_tokens": 9_000, "prices": {"answers-1": (1, 10)}}
+IN_STACK = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(MiddlewareSettings, include_extras=True).items()
+}
+GATE: MiddlewareSettings = {"queue_timeout": 60.0, "requests_per_minute": 600.0, "tokens_per_minute": 1e6}
+LIMITS: MiddlewareSettings = {"max_attempts": 2, "max_concurrency": 4, "timeout": 9.0}
+FALLBACK: MiddlewareSettings = {"fallback": [Answers("other")]}
+SETTINGS: MiddlewareSettings = {
+    "cache": "memory",
+    **LIMITS,
+    "max_input_tokens": 9_000,
+    "prices": {"answers-1": (1, 10)},
+}
 
 
 class Reader(Answers):
@@ -37,13 +44,13 @@ class Reader(Answers):
 
 
 def layers(made: Any) -> list[type]:
-    return [type(made), *(layers(made.judge) if isinstance(made, Effect) else ())]
+    return [type(made), *(layers(made.judge) if isinstance(made, JudgeMiddleware) else ())]
 
 
 def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
     have_no_setting = {
         Budgeted,
-        Gathered,
+        BatchedVotes,
     }  # the scorer's purse says what is left, the judge whether it gives several answers
     assert set(IN_STACK.values()) == IN_FOLDER - have_no_setting
     assert IN_STACK.keys() == SETTINGS.keys() | GATE.keys() | FALLBACK.keys()
@@ -101,7 +108,7 @@ def test_a_judge_that_stands_in_keeps_its_own_limits() -> None:
     made: Any = judge(Reader("x"), max_attempts=2, fallback=[judge(PlainModel(), max_attempts=3)])
 
     kinds = layers(made.judges[1])
-    assert (kinds.count(Gated), kinds.count(Retrying)) == (1, 0)
+    assert (kinds.count(RateLimited), kinds.count(Retrying)) == (1, 0)
 
 
 async def test_a_question_and_its_answer_pass_through_all_effects() -> None:

@@ -6,12 +6,12 @@ from math import inf
 
 import pytest
 
-from spanscore.judges.effects.account import Ticket
-from spanscore.judges.effects.rate_limits import Trials
+from spanscore.judges.effects.account import RequestSlot
+from spanscore.judges.effects.rate_limits import ProbeBackoff
 
 
-def refused(times: int, *, now_s: float = 0.0) -> Trials:
-    trials = Trials()
+def refused(times: int, *, now_s: float = 0.0) -> ProbeBackoff:
+    trials = ProbeBackoff()
     for _ in range(times):
         trials.refused(now_s)
     return trials
@@ -30,7 +30,7 @@ def test_each_is_twice_as_long_after_the_last_up_to_four_seconds() -> None:
 
 
 def test_one_is_out_at_a_time() -> None:
-    trials, question = refused(2), Ticket(1, 1.0, 1)
+    trials, question = refused(2), RequestSlot(1, 1.0, 1)
     trials.sent(question)
     out_s = trials.wait_s(9.0)
 
@@ -40,12 +40,12 @@ def test_one_is_out_at_a_time() -> None:
 
 
 def test_a_long_silence_after_many_answers_was_a_storm_and_one_after_few_a_low_rate() -> None:
-    rare, busy = refused(5), Trials()
+    rare, busy = refused(5), ProbeBackoff()
     for _ in range(10):
         busy.answered()
     busy.refused(0.0)
     for trials in (rare, busy):
         trials.last_admitted_s = 0.0
 
-    assert [trials.was_storm(Ticket(1, 30.0, 1)) for trials in (rare, busy)] == [False, True]
-    assert not busy.was_storm(Ticket(1, 2.0, 1))
+    assert [trials.was_storm(RequestSlot(1, 30.0, 1)) for trials in (rare, busy)] == [False, True]
+    assert not busy.was_storm(RequestSlot(1, 2.0, 1))

@@ -13,9 +13,9 @@ from tests.judges.models import QUESTION
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError
-from spanscore.judges.effects.limited import Gated
+from spanscore.judges.effects.limited import RateLimited
 from spanscore.judges.records import recorded_calls
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.score_context import ScoreContext, asked_by
 
 TIMEOUT_S = 10.0
 _LATENCY_S = 0.2
@@ -78,12 +78,15 @@ class Came:
 
 async def asked(judge: Away, units: int, per_s: float = 5.0, **effects: Any) -> Came:
     """Ask so many questions at a pace, and wait for all of them."""
-    gated, came = Gated(judge, timeout=TIMEOUT_S, dice=lambda most: judge.dice.uniform(0, most), **effects), Came()
+    gated, came = (
+        RateLimited(judge, timeout=TIMEOUT_S, dice=lambda most: judge.dice.uniform(0, most), **effects),
+        Came(),
+    )
     loop = asyncio.get_running_loop()
 
     async def ask() -> None:
         began_s = loop.time()
-        with asked_by(Asker("harmless", taken_s=began_s)), recorded_calls() as calls:
+        with asked_by(ScoreContext("harmless", taken_s=began_s)), recorded_calls() as calls:
             try:
                 await gated.ask(QUESTION)
                 came.scored_s.append(loop.time())

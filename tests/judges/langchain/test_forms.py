@@ -14,7 +14,7 @@ from spanscore.core import log
 from spanscore.core.sample import SingleTurnSample
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges import LangChainJudge
-from spanscore.judges.langchain.chat import Feature
+from spanscore.judges.langchain.chat import OptionalFeature
 from spanscore.judges.records import recorded_calls
 from spanscore.metrics import AspectCritic
 
@@ -89,7 +89,7 @@ async def test_a_sample_s_own_trouble_never_changes_the_mode(trouble: Any) -> No
 
 def test_what_was_refused_twice_in_a_row_is_tried_again_after_an_hour() -> None:
     now = [0.0]
-    feature = Feature(clock=lambda: now[0])
+    feature = OptionalFeature(clock=lambda: now[0])
 
     seen = []
     for at, refused in ((0.0, True), (1.0, True), (2.0, None), (3_700.0, True), (3_701.0, None)):

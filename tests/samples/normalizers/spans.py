@@ -20,7 +20,7 @@ from spanscore.samples.normalizers.mlflow import MLflow
 from spanscore.samples.normalizers.openinference import OpenInference
 from spanscore.samples.normalizers.openllmetry import OpenLLMetry
 from spanscore.samples.normalizers.pydantic_ai import PydanticAI
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 from spanscore.samples.normalizers.vercel_ai import VercelAI
 from spanscore.testing import make_span
 
@@ -171,7 +171,7 @@ SILENT: dict[type, Callable[[], SpanData]] = {
 
 def units_of(spans: Iterable[SpanData]) -> list[Unit]:
     """The units of spans that have all ended, by the rule of all receivers."""
-    translate = Translator().translate
+    translate = SpanNormalizers().translate
     claimed = {span.span_id: span for given in spans if (span := translate(given)) is not None}
     units: dict[int, list[SpanData]] = {}
     for span in sorted(claimed.values(), key=lambda one: one.start_ns):
@@ -203,6 +203,6 @@ def is_sound(samples: Samples) -> bool:
 
 def content_of(span: SpanData) -> dict[str, Any]:
     """What a claimed span quotes, in GenAI names."""
-    translated = Translator().translate(span)
+    translated = SpanNormalizers().translate(span)
     assert translated is not None
     return {name: value for name, value in translated.attributes.items() if semconv.is_content(name)}

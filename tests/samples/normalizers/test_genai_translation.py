@@ -15,7 +15,7 @@ from spanscore import semconv
 from spanscore.core.sample import SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.samples.genai import GenAIExtractor
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 ASKED = {"role": "user", "content": QUESTION}
 SAID = {"role": "assistant", "content": ANSWER}
@@ -194,7 +194,7 @@ def test_older_names_of_plain_attributes_are_read() -> None:
         "session.id": "s-1",
     }
 
-    translated = Translator().translate(external(older))
+    translated = SpanNormalizers().translate(external(older))
 
     assert translated is not None
     assert dict(translated.attributes) == {

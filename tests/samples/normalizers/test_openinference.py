@@ -23,7 +23,7 @@ from tests.samples.normalizers.spans import (
 from spanscore import semconv
 from spanscore.core.sample import SingleTurnSample
 from spanscore.samples.genai import GenAIExtractor
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 LANGCHAIN = "openinference.instrumentation.langchain"
 
@@ -33,7 +33,7 @@ def of(kind: str, given: dict[str, Any] | None = None, scope: str = "x", **field
 
 
 def test_a_chat_says_its_model_tokens_conversation_and_metadata() -> None:
-    translated = Translator().translate(external(OPENINFERENCE_CHAT))
+    translated = SpanNormalizers().translate(external(OPENINFERENCE_CHAT))
 
     assert translated is not None
     assert translated.metadata == {"tier": "gold", "thread_id": "t-1"}
@@ -178,7 +178,7 @@ def test_a_tool_is_read_with_python_text_and_the_id_of_its_call() -> None:
     answer = {"type": "tool", "data": {"content": "5", "tool_call_id": "call-1", "artifact": None}}
     given = {"tool.name": "add", "input.value": "{'a': 2, 'b': None}", "output.value": json.dumps(answer)}
 
-    translated = Translator().translate(of("TOOL", {**given, "output.mime_type": "application/json"}, LANGCHAIN))
+    translated = SpanNormalizers().translate(of("TOOL", {**given, "output.mime_type": "application/json"}, LANGCHAIN))
 
     assert translated is not None
     assert dict(translated.attributes) == {
@@ -211,7 +211,7 @@ def test_of_langchain_an_agent_is_what_says_so_and_not_whatever_has_the_word_in_
 ) -> None:
     given = {"metadata": json.dumps(metadata), "input.value": "q"}
 
-    translated = Translator().translate(of("AGENT", given, LANGCHAIN, name=name, parent_id=parent))
+    translated = SpanNormalizers().translate(of("AGENT", given, LANGCHAIN, name=name, parent_id=parent))
 
     assert translated is not None
     assert translated.operation == operation

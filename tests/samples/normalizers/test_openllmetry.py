@@ -26,7 +26,7 @@ from tests.samples.normalizers.spans import (
 from spanscore import semconv
 from spanscore.core.sample import SingleTurnSample
 from spanscore.samples.genai import GenAIExtractor
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"
 PROMPT = json.dumps([{"role": "user", "parts": [{"type": "text", "content": f"Be brief. {QUESTION} None"}]}])
@@ -39,7 +39,7 @@ def of(kind: str, given: Any = None, gave: Any = None, more: dict[str, Any] | No
 
 
 def test_a_chain_is_a_workflow_whatever_it_is_called_there() -> None:
-    translated = Translator().translate(external(OPENLLMETRY_WORKFLOW, LANGCHAIN))
+    translated = SpanNormalizers().translate(external(OPENLLMETRY_WORKFLOW, LANGCHAIN))
 
     assert translated is not None
     assert translated.metadata == {"thread_id": "t-1"}
@@ -78,7 +78,7 @@ def test_a_tool_is_read_of_its_callbacks_arguments(given: Any, arguments: Any) -
     message = {"lc": 1, "id": ["ToolMessage"], "kwargs": {"type": "tool", "content": "5", "tool_call_id": "call-1"}}
     repeated = {"gen_ai.tool.name": "add", "gen_ai.tool.call.arguments": json.dumps(given)}
 
-    translated = Translator().translate(of("tool", given, {"output": message, "kwargs": {}}, repeated))
+    translated = SpanNormalizers().translate(of("tool", given, {"output": message, "kwargs": {}}, repeated))
 
     assert translated is not None
     assert dict(translated.attributes) == {
@@ -105,7 +105,7 @@ def test_a_retriever_is_read_of_its_documents() -> None:
 def test_steps_of_a_workflow_keep_none_of_the_text_that_their_neighbours_have() -> None:
     step = of("task", {"inputs": QUESTION}, {"outputs": ANSWER}, {"traceloop.workflow.name": "capital"})
 
-    translated = Translator().translate(step)
+    translated = SpanNormalizers().translate(step)
 
     assert translated is not None
     assert (translated.operation, content_of(step), translated.no_content) == ("execute_task", {}, None)
@@ -114,7 +114,7 @@ def test_steps_of_a_workflow_keep_none_of_the_text_that_their_neighbours_have() 
 def test_metadata_are_read_where_older_releases_have_them() -> None:
     given = {"inputs": QUESTION, "tags": [], "metadata": {"thread_id": "t-1", "lc_agent_name": "guide"}, "kwargs": {}}
 
-    translated = Translator().translate(of("workflow", given, ANSWER, {"traceloop.entity.name": "guide"}))
+    translated = SpanNormalizers().translate(of("workflow", given, ANSWER, {"traceloop.entity.name": "guide"}))
 
     assert translated is not None
     assert translated.metadata == given["metadata"]
@@ -124,7 +124,7 @@ def test_metadata_are_read_where_older_releases_have_them() -> None:
 def test_a_model_is_known_by_what_langchain_knows_of_it() -> None:
     unknown = {**GENAI_CHAT, "gen_ai.request.model": "unknown", "traceloop.workflow.name": "capital"}
 
-    translated = Translator().translate(
+    translated = SpanNormalizers().translate(
         external({**unknown, "traceloop.association.properties.ls_model_name": "gpt-4.1"}, LANGCHAIN)
     )
 

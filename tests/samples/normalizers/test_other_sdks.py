@@ -28,7 +28,7 @@ from spanscore import semconv
 from spanscore.core.sample import AIMessage, SingleTurnSample
 from spanscore.core.score import Outcome
 from spanscore.samples.genai import GenAIExtractor
-from spanscore.samples.normalizers.registry import TRANSLATIONS, Translator
+from spanscore.samples.normalizers.registry import TRANSLATIONS, SpanNormalizers
 
 WRITERS = ("vercel-ai", "pydantic-ai", "google-adk", "langfuse", "mlflow")
 READ = [one for one in RECORDINGS if one.writer.startswith(WRITERS)]
@@ -86,14 +86,14 @@ def test_a_run_alone_is_read(scope: str) -> None:
 
 @pytest.mark.parametrize("scope", ["ai", "pydantic-ai", "gcp.vertex.agent", "langfuse-sdk"])
 def test_a_conversation_is_known_by_its_id(scope: str) -> None:
-    translated = Translator().translate(external(SCOPES[scope], scope, name="call_llm"))
+    translated = SpanNormalizers().translate(external(SCOPES[scope], scope, name="call_llm"))
 
     assert translated is not None
     assert translated.attributes[semconv.CONVERSATION_ID] == "t-1"
 
 
 def test_a_scope_is_known_whole_and_not_by_its_first_letters() -> None:
-    knows = Translator().knows
+    knows = SpanNormalizers().knows
 
     assert [knows(scope) for scope in ("ai", "mlflow.tracing.provider", "openlit.otel.tracing")] == [True] * 3
     assert [knows(scope) for scope in ("aiohttp-client", "airflow", "mlflowish")] == [False] * 3

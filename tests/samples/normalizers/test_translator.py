@@ -27,7 +27,7 @@ from spanscore.core.score import Outcome
 from spanscore.errors import ConfigurationError
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.samples.normalizers.openinference import OpenInference
-from spanscore.samples.normalizers.registry import TRANSLATIONS, Translated, Translator
+from spanscore.samples.normalizers.registry import TRANSLATIONS, NormalizedUnit, SpanNormalizers
 from spanscore.testing import make_span
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"
@@ -38,7 +38,7 @@ def test_our_own_spans_stay_as_they_are() -> None:
         attributes={semconv.OPENINFERENCE_KIND: "CHAIN", semconv.INPUT_VALUE: "q", semconv.STATUS: "scored"}
     )
 
-    assert Translator().translate(ours) is ours
+    assert SpanNormalizers().translate(ours) is ours
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,23 @@ def test_our_own_spans_stay_as_they_are() -> None:
     ],
 )
 def test_a_span_without_a_question_or_an_answer_keeps_its_operation_alone(attributes: dict[str, Any]) -> None:
-    translated = Translator().translate(external(attributes))
+    translated = SpanNormalizers().translate(external(attributes))
 
     assert translated is None or translated.attributes.keys() == {semconv.OPERATION_NAME}
 
 
 def test_of_several_that_claim_a_span_the_first_that_finds_content_translates_it() -> None:
     both = {**OPENINFERENCE_CHAT, "gen_ai.operation.name": "chat", "gen_ai.system": "openai"}
-    translator = Translator()
+    translator = SpanNormalizers()
 
     translator.translate(external(both))
     translator.translate(external({**both, **GENAI_CHAT}))
 
-    assert translator.counted() == {"openinference": Translated(1, 0), "genai": Translated(1, 0)}
+    assert translator.counted() == {"openinference": NormalizedUnit(1, 0), "genai": NormalizedUnit(1, 0)}
 
 
 def test_steps_which_have_no_text_of_their_own_are_not_counted() -> None:
-    translator = Translator()
+    translator = SpanNormalizers()
 
     translator.translate(external({"traceloop.span.kind": "task", "traceloop.workflow.name": "capital"}, LANGCHAIN))
     translator.translate(external({"traceloop.span.kind": "workflow"}, LANGCHAIN))
@@ -94,7 +94,7 @@ def test_where_none_finds_content_the_one_that_knows_the_writer_best_says_so() -
 
 def test_scopes_are_known_before_anything_else_is() -> None:
     known = ["openinference.instrumentation.langchain", LANGCHAIN, "opentelemetry.instrumentation.openai.v1"]
-    translator = Translator()
+    translator = SpanNormalizers()
 
     assert [translator.knows(scope) for scope in known] == [True, True, True]
     assert [translator.knows(scope) for scope in ("", "my.app", "opentelemetry.instrumentation.requests")] == [
@@ -111,17 +111,17 @@ def test_ones_own_is_asked_first_and_its_scopes_are_known() -> None:
         name = "shop"
         scopes = ("shop",)
 
-    translator = Translator([Shop()])
+    translator = SpanNormalizers([Shop()])
 
     translator.translate(external(OPENINFERENCE_CHAT, "shop"))
 
     assert translator.knows("shop.checkout")
-    assert translator.counted() == {"shop": Translated(1, 0)}
+    assert translator.counted() == {"shop": NormalizedUnit(1, 0)}
 
 
 def test_what_is_no_translation_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="translation"):
-        Translator(["openinferense"])
+        SpanNormalizers(["openinferense"])
 
 
 def test_spans_of_several_dialects_in_one_trace_are_one_unit() -> None:
@@ -154,7 +154,7 @@ def test_a_root_without_content_lets_none_of_two_children_speak() -> None:
 
 
 def test_content_is_rendered_when_it_is_first_read() -> None:
-    translated = Translator().translate(external({**OPENINFERENCE_CHAT, "openinference.span.kind": "CHAIN"}))
+    translated = SpanNormalizers().translate(external({**OPENINFERENCE_CHAT, "openinference.span.kind": "CHAIN"}))
 
     assert translated is not None
     assert translated.without_content().attributes[semconv.CONVERSATION_ID] == "t-1"
@@ -224,7 +224,7 @@ def test_documents_that_a_limit_cut_are_a_missing_field_with_its_reason() -> Non
 
 
 def test_it_says_how_often_content_was_cut_and_which_limit_to_raise() -> None:
-    translator = Translator()
+    translator = SpanNormalizers()
 
     for held in (GENAI_CHAT, {**GENAI_CHAT, "gen_ai.input.messages": CUT}):
         translator.translate(external(held))
@@ -237,8 +237,8 @@ def test_it_says_how_often_content_was_cut_and_which_limit_to_raise() -> None:
 def test_the_translation_that_is_named_is_the_one_that_reads_the_span() -> None:
     both = external({**OPENINFERENCE_CHAT, "gen_ai.operation.name": "chat", "gen_ai.system": "openai"})
 
-    assert Translator().reads(both) == "openinference"
-    assert Translator().reads(external({"http.route": "/"})) is None
+    assert SpanNormalizers().reads(both) == "openinference"
+    assert SpanNormalizers().reads(external({"http.route": "/"})) is None
 
 
 def test_the_newest_form_is_read_where_there_are_several() -> None:

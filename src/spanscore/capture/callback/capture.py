@@ -22,9 +22,9 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every in
 from spanscore.capture.callback.langchain_frames import is_awaited, own_task
 from spanscore.capture.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.callback.langgraph import hear_graphs
-from spanscore.capture.callback.runs import Event, Root, Run, RunMemory, each_once, thread_or_task
+from spanscore.capture.callback.runs import Event, Root, Run, RunTable, each_once, thread_or_task
 from spanscore.capture.callback.spans import RunSpans, conversation_of, was_stopped
-from spanscore.capture.other_scorers import Identity, borrow, handlers
+from spanscore.capture.other_scorers import ScorerIdentity, borrow, handlers
 from spanscore.core import context
 from spanscore.core.codecs import snapshot as codec
 from spanscore.core.codecs.snapshot import glance
@@ -104,10 +104,10 @@ class RunCapture:
         self._turns = turns
         self._max_roots = max_roots
         self._hears_graphs = False
-        self.memory = RunMemory()
+        self.memory = RunTable()
         self._runs, self._roots = self.memory.runs, self.memory.roots
         self.forget = self.memory.forget
-        self.identity = Identity()
+        self.identity = ScorerIdentity()
         self.is_installed: Callable[[], bool] = lambda: False
         handlers.join(self)
 

@@ -247,11 +247,13 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     def _begin_another(self, run_id: int, *about: Any) -> Root | None:
         if self._is_start(run_id, about[2], about[4]):
             return None
-        if not isinstance(self, _Crossed):  # until now no event paid for it
+        if not isinstance(self, _ContextRoutedHandler):  # until now no event paid for it
             kind = type(self)
             names = {"__doc__": kind.__doc__, "__module__": kind.__module__}
             self.__class__ = type(
-                kind.__name__, (_Crossed,) if kind is SpanCallbackHandler else (_Crossed, kind), names
+                kind.__name__,
+                (_ContextRoutedHandler,) if kind is SpanCallbackHandler else (_ContextRoutedHandler, kind),
+                names,
             )
         own_id = uuid4().int
         _ids.set({**_ids.get(), (id(self), run_id): own_id})
@@ -277,7 +279,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             log_internal_error("record a run in on_llm_start", fault)
 
 
-class _Crossed(SpanCallbackHandler):
+class _ContextRoutedHandler(SpanCallbackHandler):
     """Leads each event to the root of its context, where several run at once under one run id.
 
     LangChain's events name a run by its id alone. From the second such root on, each has an id of its own, which stands in a

@@ -22,7 +22,7 @@ from spanscore.core.span import UnitKey
 if TYPE_CHECKING:
     from spanscore.capture.callback.spans import RunSpans
 
-__all__ = ["CLIENTS", "Event", "Root", "Run", "RunMemory", "each_once", "is_over", "thread_or_task"]
+__all__ = ["CLIENTS", "Event", "Root", "Run", "RunTable", "each_once", "is_over", "thread_or_task"]
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ def each_once(told: list[Event]) -> Iterator[Event]:
 
 # --- memory ---------------------------------------------------------------------------------------------------------
 
-# RunMemory: the runs that are open or have just closed, shared by the handler and the span thread.
+# RunTable: the runs that are open or have just closed, shared by the handler and the span thread.
 #
 # The span thread holds this and not the handler: a handler lives as long as the application refers to it, or to its scorer.
 
@@ -165,7 +165,7 @@ _MAX_KEYS: Final = 1_000
 """Recent roots whose ids can be asked for: 0.4 kB each."""
 
 
-class RunMemory:
+class RunTable:
     """Any thread. The two dictionaries stay the same objects, as the handler has them as attributes of its own.
 
     Attributes:

@@ -480,7 +480,7 @@ class ToolContext:
             run.root.key.trace_id, run.span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
         )
         self._before = otel_context.get_current()
-        self._span = _WhileItRuns(ids)
+        self._span = _RunningToolSpan(ids)
         self._attached = set_span_in_context(self._span, self._before)
         otel_context.attach(self._attached)
 
@@ -491,7 +491,7 @@ class ToolContext:
             otel_context.attach(self._before)
 
 
-class _WhileItRuns(NonRecordingSpan):
+class _RunningToolSpan(NonRecordingSpan):
     """A span of which only the ids are known; those of ``afterwards`` once the tool has ended."""
 
     afterwards: trace.Span | None = None

@@ -11,7 +11,7 @@ from spanscore import semconv
 from spanscore.capture.scopes import LOGFIRE, Role, Scopes, root_role, scope_notes
 from spanscore.core.codecs.otlp_request import (
     Origin,
-    Taken,
+    ParsedRequest,
     UnreadableRequest,
     WireSpan,
     kept,
@@ -23,9 +23,9 @@ from spanscore.core.printable import printable
 from spanscore.pipeline.assembly import RootRole, role_of_operation, topmost_roots
 from spanscore.pipeline.trace_index import ClosedUnit
 from spanscore.pipeline.traces import TraceTable
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
-__all__ = ["Mark", "ScopeClaim", "Sorting", "UnsampledUnit", "WireClaims", "add_unsampled", "text_of"]
+__all__ = ["Mark", "RequestPartition", "ScopeClaim", "UnsampledUnit", "WireClaims", "add_unsampled", "text_of"]
 
 # --- claims ---------------------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class WireClaims:
         ignored: beginnings of scopes that are not claimed.
     """
 
-    def __init__(self, translator: Translator, *, listed: Sequence[str] = (), ignored: Sequence[str] = ()) -> None:
+    def __init__(self, translator: SpanNormalizers, *, listed: Sequence[str] = (), ignored: Sequence[str] = ()) -> None:
         self._translator = translator
         marks = b"|".join(map(re.escape, translator.marks))
         self._marked = re.compile(
@@ -150,7 +150,7 @@ class WireClaims:
         ids = [(span.span_id, span.parent_id) for span in closed.spans]
         return len(topmost_roots(closed.root.span_id, ids, lambda span_id: self.role(spans[span_id]), closed.unread))
 
-    def unread(self, taken: Taken) -> Iterator[tuple[str, set[bytes]]]:
+    def unread(self, taken: ParsedRequest) -> Iterator[tuple[str, set[bytes]]]:
         """Yield scopes that are ignored because another scope traces the same library, with the traces of their spans."""
         for origin, places in taken.places if self._unheard else ():
             scope = self._unheard.get(hash(origin))
@@ -306,7 +306,7 @@ _unit: Callable[[type[UnsampledUnit], tuple[WireSpan, _Ids]], UnsampledUnit] = t
 """Half of what the constructor of a named tuple takes."""
 
 
-class Sorting:
+class RequestPartition:
     """The spans of one request → what is of unsampled units, and all others.
 
     Args:
@@ -327,7 +327,7 @@ class Sorting:
 
     def __init__(
         self,
-        taken: Taken,
+        taken: ParsedRequest,
         dropped: Callable[[bytes, SpanPlace, Origin], WireSpan | None],
     ) -> None:
         self._body = taken.body

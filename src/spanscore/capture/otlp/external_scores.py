@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spanscore import semconv
 from spanscore.capture.otlp.claims import ScopeClaim
 from spanscore.capture.scopes import Role
-from spanscore.core.codecs.otlp_request import Taken, UnreadableRequest, WireSpan, kept, logs_from_json
+from spanscore.core.codecs.otlp_request import ParsedRequest, UnreadableRequest, WireSpan, kept, logs_from_json
 from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.core.codecs.otlp_span import MAY_HOLD_CONTENT, ContentRecord, log_records, record_of
 from spanscore.core.codecs.otlp_span import attributes_of_pairs as attributes_of
@@ -34,7 +34,7 @@ __all__ = [
     "ExternalResult",
     "ExternalScores",
     "LogResults",
-    "ToldOf",
+    "ResultOrigin",
     "holds",
     "results_in_logs",
     "results_on",
@@ -68,7 +68,7 @@ _NAMELESS: Final = "an evaluation that has no name"
 _UNREADABLE: Final = "a log record that cannot be read"
 
 
-class ToldOf(NamedTuple):
+class ResultOrigin(NamedTuple):
     """Of what a result is, and how it was told.
 
     Attributes:
@@ -98,7 +98,7 @@ class ExternalResult(NamedTuple):
     label: str | None
     probability: float
     evaluator_version: str | None = None
-    told: ToldOf | None = None
+    told: ResultOrigin | None = None
 
 
 class LogResults(NamedTuple):
@@ -148,16 +148,16 @@ def results_on(span: WireSpan) -> list[ExternalResult]:
         return [*_of_spanscore(held, message.trace_state, _beside(message, "span"))]
     events = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
     if held.get(semconv.OPENINFERENCE_KIND) != semconv.OPENINFERENCE_EVALUATOR:
-        return [*_results(events, ToldOf(message.trace_id, message.span_id, "event"), message.trace_state)]
+        return [*_results(events, ResultOrigin(message.trace_id, message.span_id, "event"), message.trace_state)]
     if events:
         return [*_results(events, _beside(message, "event"), message.trace_state)]
     return [*_results(_of_evaluator(held, message.name), _beside(message, "span"), message.trace_state)]
 
 
-def _beside(evaluator: Span, way: Literal["event", "span"]) -> ToldOf:
+def _beside(evaluator: Span, way: Literal["event", "span"]) -> ResultOrigin:
     for link in evaluator.links:
-        return ToldOf(link.trace_id, link.span_id, way)
-    return ToldOf(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, way)
+        return ResultOrigin(link.trace_id, link.span_id, way)
+    return ResultOrigin(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, way)
 
 
 def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
@@ -185,7 +185,7 @@ def _read_in(records: Iterable[tuple[str, Any]]) -> LogResults:
         if not record.ByteSize():
             rejected[_UNREADABLE] += 1
         elif semconv.EVALUATION_EVENT in (record.event_name, held.get(semconv.EVENT_NAME)):
-            of = ToldOf(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
+            of = ResultOrigin(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
             results = [*_results([held], of)]
             if not results:
                 rejected[_NAMELESS] += 1
@@ -200,7 +200,7 @@ def _identify(record: Any) -> bytes:
     return bytes(record.SerializeToString()) if has_identity else b""
 
 
-def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ToldOf) -> Iterator[ExternalResult]:
+def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ResultOrigin) -> Iterator[ExternalResult]:
     beside = held.get(semconv.EVALUATION_SOURCE) or held.get(semconv.SCORE_REVISION) or semconv.ANNOTATOR in held
     if beside or held.get(semconv.SESSION_END) == "open":
         return
@@ -230,7 +230,7 @@ def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[s
 
 
 def _results(
-    attributes: Iterable[Mapping[str, Any]], of: ToldOf | None, trace_state: str = ""
+    attributes: Iterable[Mapping[str, Any]], of: ResultOrigin | None, trace_state: str = ""
 ) -> Iterator[ExternalResult]:
     for held in attributes:
         name = _text(held.get(semconv.EVALUATION_NAME))
@@ -313,7 +313,7 @@ class ExternalScores:
         self._tallies: dict[str, _NameTally] = {}
         self._undefined = self._again = 0
 
-    def sought(self, taken: Taken, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
+    def sought(self, taken: ParsedRequest, claims: Sequence[ScopeClaim], *, ours: int) -> list[WireSpan]:
         """Return the spans of a request that may hold scores of others; of most requests none, by their bytes.
 
         Args:

@@ -9,9 +9,9 @@ from itertools import takewhile
 from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol
 
-from spanscore.capture.otlp.claims import Sorting, UnsampledUnit
+from spanscore.capture.otlp.claims import RequestPartition, UnsampledUnit
 from spanscore.core.codecs.job import is_copy, units_of
-from spanscore.core.codecs.otlp_request import Origin, Taken, UnreadableRequest, WireSpan, kept, resource_of
+from spanscore.core.codecs.otlp_request import Origin, ParsedRequest, UnreadableRequest, WireSpan, kept, resource_of
 from spanscore.core.log import log_internal_error, log_once
 from spanscore.core.printable import printable
 from spanscore.core.sample import Samples
@@ -21,21 +21,21 @@ from spanscore.protocols import PendingSpan
 
 __all__ = [
     "OVERLOADS",
-    "Arrived",
-    "CopiesTaken",
-    "DoorCounts",
-    "Exit",
+    "EndpointCounts",
+    "ExtractedCopies",
+    "ForwardTarget",
     "HeldWireSpan",
-    "KeptSpans",
-    "Looked",
-    "StreamRead",
+    "ProxyBuffer",
+    "RequestClaims",
+    "RequestSpans",
+    "StreamPosition",
     "UnitCopies",
     "key_of",
 ]
 
 # --- counts ---------------------------------------------------------------------------------------------------------
 
-# DoorCounts: what came to the door by which spans arrive over the wire, and what was refused there.
+# EndpointCounts: what came to the door by which spans arrive over the wire, and what was refused there.
 
 OVERLOADS: Final = ("bytes", "traces", "event_queue")
 """What may be full, so that a request is refused and is to come again."""
@@ -43,7 +43,7 @@ _MOST_UNREAD: Final = 10_000
 """Ids of unread traces that are remembered, as a trace may come in several requests."""
 
 
-class DoorCounts:
+class EndpointCounts:
     """Counts since the start. Any thread.
 
     Who listens counts requests and refusals; ``OtlpSpans.take`` counts the spans of what is taken.
@@ -114,7 +114,7 @@ class DoorCounts:
 # HeldWireSpan: a span that waits in a proxy for its unit's scores, and goes on with them.
 
 
-class Exit(Protocol):
+class ForwardTarget(Protocol):
     """Where a span that was kept goes on to: the proxy's own way to its backend."""
 
     def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
@@ -131,7 +131,7 @@ class HeldWireSpan:
     """
 
     span: WireSpan
-    exit: Exit
+    exit: ForwardTarget
 
     @property
     def size(self) -> int:
@@ -148,7 +148,7 @@ class HeldWireSpan:
 # What the receiver of spans from elsewhere knows of one request: what its spans are, and where it was read.
 
 
-class Looked(NamedTuple):
+class RequestClaims(NamedTuple):
     """What the spans of one request are to us.
 
     Attributes:
@@ -160,15 +160,15 @@ class Looked(NamedTuple):
         scores: spans that may hold scores of others.
     """
 
-    taken: Taken
-    sorting: Sorting
+    taken: ParsedRequest
+    sorting: RequestPartition
     kept: Sequence[WireSpan]
     copies: Sequence[WireSpan] = ()
     private: Sequence[WireSpan] = ()
     scores: Sequence[WireSpan] = ()
 
 
-class Arrived(NamedTuple):
+class RequestSpans(NamedTuple):
     """The spans of one request.
 
     Attributes:
@@ -188,12 +188,12 @@ class Arrived(NamedTuple):
     traces: Set[bytes]
     beside: Set[bytes]
     kept: Sequence[WireSpan]
-    exit: Exit | None
+    exit: ForwardTarget | None
     copies: Sequence[WireSpan]
     size: int
 
 
-class StreamRead(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a request was read, and not received.
 
     Attributes:
@@ -205,7 +205,7 @@ class StreamRead(NamedTuple):
 
     stream: Hashable
     log_ns: int
-    arrived: Arrived
+    arrived: RequestSpans
     noted: Callable[[Collection[bytes]], None]
 
 
@@ -225,7 +225,7 @@ _UNTRUSTED: Final = (
 _NO_METRIC: Final = "which this scorer does not have: give both processes the same metrics"
 
 
-class CopiesTaken(NamedTuple):
+class ExtractedCopies(NamedTuple):
     """A request, and the copies that were in it.
 
     Attributes:
@@ -234,7 +234,7 @@ class CopiesTaken(NamedTuple):
         private: all copies: none of them ever goes on.
     """
 
-    taken: Taken
+    taken: ParsedRequest
     copies: Sequence[WireSpan]
     private: Sequence[WireSpan]
 
@@ -264,19 +264,19 @@ class UnitCopies:
         self.again = self.ignored = 0
         self.lost: Counter[str] = Counter()
 
-    def sorted_out(self, taken: Taken) -> CopiesTaken:
+    def sorted_out(self, taken: ParsedRequest) -> ExtractedCopies:
         """Return a request without its copies, and these. Any thread."""
         are_copies = [self._is_copy(origin) for origin, _ in taken.places]
         if True not in are_copies:
-            return CopiesTaken(taken, (), ())
+            return ExtractedCopies(taken, (), ())
         marked = list(zip(taken.places, are_copies, strict=True))
         private = [kept(taken.body, at, origin) for (origin, places), copy in marked if copy for at in places]
         if not self.trusted:
             self.ignored += len(private)
             log_once("untrusted copies", f"copies of units came {_UNTRUSTED}")
-            return CopiesTaken(taken, (), private)
+            return ExtractedCopies(taken, (), private)
         rest = [place for place, copy in marked if not copy]
-        return CopiesTaken(taken._replace(places=rest), private, private)
+        return ExtractedCopies(taken._replace(places=rest), private, private)
 
     def units(self, copies: Sequence[WireSpan], *, once: bool) -> Iterator[tuple[Unit, Samples | None]]:
         """Yield the units of copies, and samples where some were submitted. Span thread.
@@ -329,13 +329,13 @@ def _says_copy(origin: Origin) -> bool:
 
 # --- kept -----------------------------------------------------------------------------------------------------------
 
-# KeptSpans: spans that a proxy was asked to keep → each goes on exactly once, with its unit's scores or after five seconds.
+# ProxyBuffer: spans that a proxy was asked to keep → each goes on exactly once, with its unit's scores or after five seconds.
 
 _EARLY_NS: Final = 5_000_000_000
 """How long a span waits for its unit to close, unless it is the root of one that is about to."""
 
 
-class KeptSpans:
+class ProxyBuffer:
     """Those that wait for their unit to close. Span thread."""
 
     def __init__(self) -> None:
@@ -349,7 +349,7 @@ class KeptSpans:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def keep(self, spans: Sequence[WireSpan], exit: Exit, now_ns: int) -> None:
+    def keep(self, spans: Sequence[WireSpan], exit: ForwardTarget, now_ns: int) -> None:
         """Keep spans; a copy of one that waits, or has gone on, goes nowhere."""
         for span in spans:
             key = key_of(span)

@@ -9,16 +9,25 @@ from threading import Event
 from typing import Final
 
 from spanscore.capture.log_content import LogContent
-from spanscore.capture.otlp.claims import ScopeClaim, Sorting, WireClaims, add_unsampled
+from spanscore.capture.otlp.claims import RequestPartition, ScopeClaim, WireClaims, add_unsampled
 from spanscore.capture.otlp.external_scores import ExternalScores
-from spanscore.capture.otlp.requests import Arrived, DoorCounts, Exit, KeptSpans, Looked, StreamRead, UnitCopies, key_of
+from spanscore.capture.otlp.requests import (
+    EndpointCounts,
+    ForwardTarget,
+    ProxyBuffer,
+    RequestClaims,
+    RequestSpans,
+    StreamPosition,
+    UnitCopies,
+    key_of,
+)
 from spanscore.capture.otlp.streams import Streams
 from spanscore.capture.scopes import Role
-from spanscore.core.codecs.otlp_request import Origin, Taken, WireSpan, kept, span_data_of, trace_state_of
+from spanscore.core.codecs.otlp_request import Origin, ParsedRequest, WireSpan, kept, span_data_of, trace_state_of
 from spanscore.core.codecs.otlp_scan import SpanPlace
 from spanscore.core.codecs.otlp_span import ContentRecord
 from spanscore.core.event_queue import EventQueue, yield_gil
-from spanscore.core.job import Received, TopicState
+from spanscore.core.job import ServeState, TopicState
 from spanscore.core.log import log_internal_error
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
@@ -26,7 +35,7 @@ from spanscore.pipeline.assembly import RootRole, split
 from spanscore.pipeline.trace_index import Bounds, ClosedUnit
 from spanscore.pipeline.traces import TraceTable
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 __all__ = ["OtlpSpans", "units_of"]
 
@@ -36,7 +45,7 @@ __all__ = ["OtlpSpans", "units_of"]
 
 
 def units_of(
-    closed: ClosedUnit, translator: Translator, mended: Counter[str], logs: LogContent | None = None
+    closed: ClosedUnit, translator: SpanNormalizers, mended: Counter[str], logs: LogContent | None = None
 ) -> list[Unit]:
     """Return the units of a topmost span and all below it; empty if they make none.
 
@@ -121,7 +130,7 @@ class OtlpSpans:
         *,
         bounds: Bounds,
         claims: WireClaims,
-        translator: Translator,
+        translator: SpanNormalizers,
         ready: Callable[[], None],
         metrics: Collection[str] = (),
         external: ExternalScores | None = None,
@@ -136,7 +145,7 @@ class OtlpSpans:
         self._ready = ready
         self._mended: Counter[str] = Counter()
         self._closed = False
-        self.counts = DoorCounts()
+        self.counts = EndpointCounts()
         self.copies = UnitCopies(metrics)
         self.logs = LogContent(bounds.bytes // _LOGS_SHARE, bounds.orphan_wait_ns)
         self.external = external
@@ -144,7 +153,7 @@ class OtlpSpans:
         self.streams = Streams()
         self.forward: Callable[[], tuple[int, int, str]] | None = None
         self.topic: Callable[[], TopicState] | None = None
-        self._kept = KeptSpans()
+        self._kept = ProxyBuffer()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
     def reset(self) -> None:
@@ -170,7 +179,7 @@ class OtlpSpans:
             return "traces"
         return None if self._event_queue.admits() else "event_queue"
 
-    def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
+    def take(self, taken: ParsedRequest, exit: ForwardTarget | None = None) -> Sequence[WireSpan]:
         """Take the spans of one request; return those that are kept. Does not block, but for the first one.
 
         Args:
@@ -188,11 +197,11 @@ class OtlpSpans:
                 record for record in records if self._sampler.preview_trace(record.ids[0].to_bytes(16)) is not False
             )
 
-    def read(self, taken: Taken) -> Arrived | None:
+    def read(self, taken: ParsedRequest) -> RequestSpans | None:
         """Return what ``hand_over`` is to be given of a request that was read, and not received. None: nothing is taken."""
         return None if self._closed else self._count_arrival(self.look(taken, keep=False), None)
 
-    def hand_over(self, read: Sequence[StreamRead]) -> None:
+    def hand_over(self, read: Sequence[StreamPosition]) -> None:
         """Take requests that were read of one stream, in their order; at least one."""
         self._ready()
         self._event_queue.put(self, read, sum([message.arrived.size for message in read]), must=True)
@@ -219,7 +228,7 @@ class OtlpSpans:
         bounds = replace(self._bounds, max_age_ns=min(self._bounds.max_age_ns, max_age_ns))
         self.then(lambda now_ns: self.streams.begin(name, self._table(bounds), now_ns))
 
-    def look(self, taken: Taken, *, keep: bool) -> Looked:
+    def look(self, taken: ParsedRequest, *, keep: bool) -> RequestClaims:
         """Return what the spans of a request are to us. Any thread; nothing is taken yet.
 
         Args:
@@ -228,7 +237,7 @@ class OtlpSpans:
         """
         taken, copies, private = self.copies.sorted_out(taken)
         claims = [self._claims.of(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
-        sorting = Sorting(taken, self._drop_content)
+        sorting = RequestPartition(taken, self._drop_content)
         for (origin, places), (role, mark, mostly) in zip(reversed(taken.places), reversed(claims), strict=True):
             if role is _OURS:
                 sorting.ours += len(places)
@@ -239,9 +248,9 @@ class OtlpSpans:
             here = {*private}
             kept = [span for span in kept if span not in here]
         scores = () if self.external is None else self.external.sought(taken, claims, ours=sorting.ours)
-        return Looked(taken, sorting, kept, copies, private, scores)
+        return RequestClaims(taken, sorting, kept, copies, private, scores)
 
-    def take_in(self, looked: Looked, exit: Exit | None) -> None:
+    def take_in(self, looked: RequestClaims, exit: ForwardTarget | None) -> None:
         """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
         if self._closed:
             if exit is not None:
@@ -252,7 +261,7 @@ class OtlpSpans:
         arrived = self._count_arrival(looked, exit)
         self._event_queue.put(self, arrived, arrived.size, must=True)
 
-    def _count_arrival(self, looked: Looked, exit: Exit | None) -> Arrived:
+    def _count_arrival(self, looked: RequestClaims, exit: ForwardTarget | None) -> RequestSpans:
         """Count what is taken of a request, and return it."""
         taken, sorting, kept, copies, _, scores = looked
         if scores and self.external is not None:
@@ -268,9 +277,11 @@ class OtlpSpans:
         self._taken += roots
         # A burst is read later, and may be many times what the table may hold.
         self._traces_taken += len(sorting.traces)
-        return Arrived(sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size)
+        return RequestSpans(
+            sorting.unsampled, sorting.others[::-1], roots, sorting.traces, beside, kept, exit, copies, size
+        )
 
-    def _claim_spans(self, taken: Taken, claims: Sequence[ScopeClaim]) -> Iterator[WireSpan]:
+    def _claim_spans(self, taken: ParsedRequest, claims: Sequence[ScopeClaim]) -> Iterator[WireSpan]:
         for (origin, places), (role, marked, _) in zip(taken.places, claims, strict=True):
             for place in () if role is _OURS else places:
                 if marked is None or marked(taken.body, place[4], place[5]) is not None:
@@ -303,9 +314,9 @@ class OtlpSpans:
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
-    def handle(self, event: Arrived | Sequence[StreamRead] | Callable[[int], None], now_ns: int) -> None:
+    def handle(self, event: RequestSpans | Sequence[StreamPosition] | Callable[[int], None], now_ns: int) -> None:
         """Read one request, or some of one stream, or do what is to be done after those before."""
-        if isinstance(event, Arrived):
+        if isinstance(event, RequestSpans):
             if event.exit is not None:
                 self._kept.keep(event.kept, event.exit, now_ns)
             self._add(self.table, event, now_ns)
@@ -316,7 +327,7 @@ class OtlpSpans:
         else:
             self._handle_read(event, now_ns)
 
-    def _handle_read(self, read: Sequence[StreamRead], now_ns: int) -> None:
+    def _handle_read(self, read: Sequence[StreamPosition], now_ns: int) -> None:
         stream, at_ns = self.streams.read(read, now_ns)
         for _, _, arrived, noted in read:
             try:
@@ -361,10 +372,10 @@ class OtlpSpans:
         """Take no further request. Any thread."""
         self._closed = True
 
-    def received(self) -> Received:
+    def received(self) -> ServeState:
         """Return what came, and what waits, for ``status()``. Any thread."""
         counts, gathered = self.counts, self.streams.gathered(self.table)
-        return Received(
+        return ServeState(
             requests=counts.requests,
             spans=counts.spans,
             bytes=counts.bytes,
@@ -409,7 +420,7 @@ class OtlpSpans:
     def _may_be_scored(self, root: WireSpan) -> bool:
         return self._may(root, trace_state_of(root), is_trace_root=not root.parent_id)
 
-    def _add(self, table: TraceTable | None, event: Arrived, now_ns: int) -> None:
+    def _add(self, table: TraceTable | None, event: RequestSpans, now_ns: int) -> None:
         """Put spans into a table; None: they are read no more."""
         self._read += event.roots
         if table is not None:

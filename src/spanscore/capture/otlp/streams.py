@@ -8,7 +8,7 @@ from functools import reduce
 from operator import add
 from typing import NamedTuple, Self
 
-from spanscore.capture.otlp.requests import StreamRead
+from spanscore.capture.otlp.requests import StreamPosition
 from spanscore.config.units import Units
 from spanscore.core.codecs.otlp_request import WireSpan
 from spanscore.core.span import UnitKey
@@ -187,7 +187,7 @@ class Streams:
         trace_id = key.trace_id.to_bytes(16)
         return next((name for name, stream in self._streams.items() if stream.table.knows(trace_id)), None)
 
-    def read(self, read: Sequence[StreamRead], now_ns: int) -> tuple[OpenStream | None, int]:
+    def read(self, read: Sequence[StreamPosition], now_ns: int) -> tuple[OpenStream | None, int]:
         """Return the stream of which these were read, in their order, and its time; None where it is read no more."""
         stream = self._streams.get(read[0].stream)
         if stream is None:

@@ -21,7 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import semconv
-from spanscore.capture.other_scorers import Identity, handlers, processors, recorded_by_others
+from spanscore.capture.other_scorers import ScorerIdentity, handlers, processors, recorded_by_others
 from spanscore.capture.processor.external_unit import (
     Event,
     ExternalReading,
@@ -46,7 +46,7 @@ from spanscore.outputs.provider_introspection import processors_beside
 from spanscore.pipeline.assembly import ROOT_RUN, ROOT_RUN_SCOPE, RootRole
 from spanscore.pipeline.sessions import SessionIds
 from spanscore.protocols import Receiver, RejectionCounter, Sampler, UnitListener
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 __all__ = ["ExternalSpans"]
 
@@ -95,10 +95,10 @@ class ExternalSpans:
         admission: RejectionCounter,
         *,
         scopes: Scopes,
-        translator: Translator,
+        translator: SpanNormalizers,
         ready: Callable[[Any], None],
         turns: SessionIds | None = None,
-        identity: Identity | None = None,
+        identity: ScorerIdentity | None = None,
         spans_file: Any = None,
     ) -> None:
         self._files: tuple[Any, ...] = () if spans_file is None else (spans_file,)
@@ -112,7 +112,7 @@ class ExternalSpans:
         self._is_mark = methodcaller("startswith", tuple([mark.decode() for mark in translator.marks]))
         self._ready = ready
         self._turns = turns
-        self.identity = identity or Identity()
+        self.identity = identity or ScorerIdentity()
         self.others: tuple[ReferenceType[ExternalSpans], ...] = ()
         processors.join(self)
         self.closed = False

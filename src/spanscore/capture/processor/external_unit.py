@@ -18,7 +18,7 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import RootRole, role_of_operation, split, topmost_roots
 from spanscore.protocols import UnitListener
-from spanscore.samples.normalizers.registry import Translator
+from spanscore.samples.normalizers.registry import SpanNormalizers
 
 __all__ = [
     "Event",
@@ -388,7 +388,7 @@ class ExternalReading:
         late: spans that came after their unit was closed.
     """
 
-    def __init__(self, port: UnitListener, translator: Translator) -> None:
+    def __init__(self, port: UnitListener, translator: SpanNormalizers) -> None:
         self._port = port
         self._translator = translator
         self.logs = LogContent(_LOG_BYTES, _LOG_WAIT_NS)

@@ -50,7 +50,7 @@ from spanscore.core.span import (
 
 __all__ = [
     "VERSION",
-    "Unreadable",
+    "UnreadableJob",
     "fields_known",
     "fields_told",
     "hex_of",
@@ -136,7 +136,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableJob:
     """A document of which nothing was made.
 
     Attributes:
@@ -166,7 +166,7 @@ def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
     )
 
 
-def job_of(document: bytes) -> Job | Unreadable:
+def job_of(document: bytes) -> Job | UnreadableJob:
     """Return the job of a document, as one that was handed over; or why there is none."""
     return _read(document, _job)
 
@@ -176,7 +176,7 @@ def json_of_scores(scores: Sequence[Score]) -> bytes:
     return _dumped({"version": VERSION, "scores": [_told_score(score) for score in scores]})
 
 
-def scores_of(document: bytes) -> tuple[Score, ...] | Unreadable:
+def scores_of(document: bytes) -> tuple[Score, ...] | UnreadableJob:
     """Return the scores of a document; or why there are none."""
     return _read(document, lambda given: tuple(map(_score, given["scores"])))
 
@@ -186,7 +186,7 @@ def json_of_samples(samples: Samples) -> bytes:
     return _dumped({"version": VERSION, "samples": _told_samples(samples)})
 
 
-def samples_of(document: bytes) -> Samples | Unreadable:
+def samples_of(document: bytes) -> Samples | UnreadableJob:
     """Return the samples of a document; or why there are none."""
     return _read(document, lambda given: _samples(given["samples"]))
 
@@ -208,14 +208,14 @@ def _rendered(value: Any, levels: int) -> Any:
     return jsonable(value)
 
 
-def _read(document: bytes, read: Callable[[_Given], T]) -> T | Unreadable:
+def _read(document: bytes, read: Callable[[_Given], T]) -> T | UnreadableJob:
     try:
         given = json.loads(document)
         if (version := given["version"]) != VERSION:
-            return Unreadable(f"it is of version {version!r}, and this spanscore reads {VERSION}"[:100])
+            return UnreadableJob(f"it is of version {version!r}, and this spanscore reads {VERSION}"[:100])
         return read(given)
     except Exception as error:  # noqa: BLE001  (whatever stands there; the class only: a text may quote)
-        return Unreadable(f"it cannot be read ({type_name(error)})")
+        return UnreadableJob(f"it cannot be read ({type_name(error)})")
 
 
 # --- the unit --------------------------------------------------------------------------------------------------
@@ -594,7 +594,7 @@ def _samples_in(spans: Sequence[SpanData]) -> Samples | None:
     if found is None:
         return None
     samples = samples_of(str(found).encode())
-    if isinstance(samples, Unreadable):
+    if isinstance(samples, UnreadableJob):
         raise ValueError(samples.because)  # noqa: TRY004  (it is what came, and no argument)
     return samples
 

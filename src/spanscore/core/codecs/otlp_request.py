@@ -37,8 +37,8 @@ from spanscore.core.span import SpanData
 __all__ = [
     "TIMES_SIZE",
     "Origin",
+    "ParsedRequest",
     "SpanPlace",
-    "Taken",
     "UnreadableRequest",
     "WireSpan",
     "from_json",
@@ -245,7 +245,7 @@ def kept(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
     return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, body[start:end], origin))
 
 
-class Taken(NamedTuple):
+class ParsedRequest(NamedTuple):
     """One request, taken apart.
 
     Attributes:
@@ -264,7 +264,7 @@ class Taken(NamedTuple):
         return [kept(self.body, place, origin) for origin, places in self.places for place in places]
 
 
-def taken_apart(body: bytes) -> Taken:
+def taken_apart(body: bytes) -> ParsedRequest:
     """Return the spans of an ``ExportTraceServiceRequest``.
 
     Raises:
@@ -277,7 +277,7 @@ def taken_apart(body: bytes) -> Taken:
             rejected.clear()
             found = walked(body := _rewritten(body), rejected)
             assert found is not None  # it is as protobuf itself writes it
-        return Taken(body, [(_origin(one), one.spans) for one in found], rejected)
+        return ParsedRequest(body, [(_origin(one), one.spans) for one in found], rejected)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 

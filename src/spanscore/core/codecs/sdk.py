@@ -16,7 +16,7 @@ from spanscore.core.span import Attributes, SpanData, SpanStatus, UnreadContent
 
 __all__ = [
     "STATUS",
-    "ByNames",
+    "AttributeCache",
     "HashedResource",
     "WireAttributes",
     "attributes_of",
@@ -42,7 +42,7 @@ _CHARS: Final = 2_000
 """How many sets of names are remembered, and of how many characters at most each: who sends more may send others each time."""
 
 
-class ByNames(dict[tuple[str, ...], T]):
+class AttributeCache(dict[tuple[str, ...], T]):
     """Names, in their order, → what follows from them; to be asked as ``known[(*attributes,)]``. Any thread.
 
     Args:
@@ -131,7 +131,7 @@ def names_under(beginning: str, names: Iterable[str]) -> tuple[tuple[str, str], 
     return tuple([(name[start:], name) for name in names if name.startswith(beginning)])
 
 
-_METADATA = ByNames(partial(names_under, semconv.METADATA))
+_METADATA = AttributeCache(partial(names_under, semconv.METADATA))
 
 
 def under(beginning: str, attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ __all__ = [
     "AccountState",
     "Breaker",
     "BreakerState",
-    "Ticket",
+    "RequestSlot",
     "checked_positive",
 ]
 
@@ -122,11 +122,11 @@ class AccountState:
 
 # --- ticket ---------------------------------------------------------------------------------------------------------
 
-# Ticket: leave to send one question, and what was so when it left.
+# RequestSlot: leave to send one question, and what was so when it left.
 
 
 @dataclass(slots=True, eq=False)
-class Ticket:
+class RequestSlot:
     """A question that is out.
 
     Attributes:

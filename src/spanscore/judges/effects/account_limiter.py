@@ -23,13 +23,13 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges.effects.account import LASTING, Account, AccountLimits, AccountState, Breaker, Ticket
+from spanscore.judges.effects.account import LASTING, Account, AccountLimits, AccountState, Breaker, RequestSlot
 from spanscore.judges.effects.middleware import unwrapped
-from spanscore.judges.effects.rate_limits import Buckets, Kind, Places
+from spanscore.judges.effects.rate_limits import AdaptiveConcurrency, Buckets, Kind
 from spanscore.judges.score_context import asker
 from spanscore.protocols import Judge
 
-__all__ = ["FairQueue", "Gate", "RetryBudget", "Waiter", "gate_of"]
+__all__ = ["AccountLimiter", "FairQueue", "RetryBudget", "Waiter", "gate_of"]
 
 # --- fair queue -----------------------------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class Waiter:
     held_until_s: float
     since_s: float
     tokens: float
-    comes: asyncio.Future[Ticket]
+    comes: asyncio.Future[RequestSlot]
 
 
 class FairQueue:
@@ -113,7 +113,7 @@ class FairQueue:
 
 # --- gate -----------------------------------------------------------------------------------------------------------
 
-# Gate: the one way to an account, for all who ask it in this process. The asynchronous side of its parts.
+# AccountLimiter: the one way to an account, for all who ask it in this process. The asynchronous side of its parts.
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ _PER_ANSWER = 0.5
 _MOST_SAVED = 20.0
 
 
-class Gate:
+class AccountLimiter:
     """Places, buckets, a breaker and a retry budget for one account, and a fair queue before them.
 
     A question is ``admitted`` and then ``sent``: what comes of it is learned from when its request has really ended, and only
@@ -145,21 +145,21 @@ class Gate:
         self._asked: set[int] = set()
         self._share = 1.0
         self.reset()
-        reset_in_child(self, Gate.reset)
+        reset_in_child(self, AccountLimiter.reset)
 
     def reset(self) -> None:
         """Be as new: in a forked child, what is out and who waits are the parent's."""
         self.breaker, self.retries = Breaker(), RetryBudget()
-        self._places, self._buckets = Places(self._ceiling), Buckets(time.time)
+        self._places, self._buckets = AdaptiveConcurrency(self._ceiling), Buckets(time.time)
         for kind, per_minute in self._allowed.items():
             self._buckets.allow(kind, per_minute)
         self._buckets.share(self._share, 0.0)
         self._calls = self._repeated = self._throttled = self.cached = self.largest_answer = 0
         self._throttled_s = -inf
         self._leave_loop(None)
-        self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
+        self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, AccountLimiter] = WeakKeyDictionary()
 
-    def here(self) -> Gate:
+    def here(self) -> AccountLimiter:
         """Return the gate for the running loop. All judges are asked on one; who asks on another gets a gate of that loop."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
@@ -168,7 +168,7 @@ class Gate:
             self._leave_loop(loop)
             return self
         if loop not in self._elsewhere:
-            self._elsewhere[loop] = Gate(self.account, self.ceiling)
+            self._elsewhere[loop] = AccountLimiter(self.account, self.ceiling)
             for kind, per_minute in self._allowed.items():
                 self._elsewhere[loop]._allow(kind, per_minute)
         other = self._elsewhere[loop]
@@ -206,7 +206,7 @@ class Gate:
         if text not in self._notes:
             self._notes = (*self._notes, text)
 
-    async def admitted(self, step: str, until_s: float, tokens: float = 0.0, *, again: bool = False) -> Ticket:
+    async def admitted(self, step: str, until_s: float, tokens: float = 0.0, *, again: bool = False) -> RequestSlot:
         """Wait for leave to send a question.
 
         Args:
@@ -228,7 +228,7 @@ class Gate:
             for hears in (*self._listeners,):
                 hears(self.account.provider, self.account.model, waited_s)
 
-    async def _admitted(self, step: str, until_s: float, tokens: float, *, again: bool) -> Ticket:
+    async def _admitted(self, step: str, until_s: float, tokens: float, *, again: bool) -> RequestSlot:
         assert self._loop is not None
         now_s = self._loop.time()
         if not self._queue and self._wait_s(tokens, now_s) <= 0:
@@ -250,13 +250,13 @@ class Gate:
         finally:
             timer.cancel()
 
-    def sent(self, ticket: Ticket, call: Awaitable[T]) -> asyncio.Future[T]:
+    def sent(self, ticket: RequestSlot, call: Awaitable[T]) -> asyncio.Future[T]:
         """Begin a call; its place is taken until it has ended, however long somebody waits for it."""
         future = asyncio.ensure_future(call)
         future.add_done_callback(partial(self._ended, ticket))
         return future
 
-    def left_behind(self, ticket: Ticket, error: JudgeError | None) -> None:
+    def left_behind(self, ticket: RequestSlot, error: JudgeError | None) -> None:
         """Tell that nobody waits for a call any more.
 
         Args:
@@ -332,7 +332,7 @@ class Gate:
     def _leave_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
         self._queue = FairQueue()
-        self._out: set[Ticket] = set()
+        self._out: set[RequestSlot] = set()
         self._wake: asyncio.TimerHandle | None = None
 
     def _wait_s(self, tokens: float, now_s: float) -> float:
@@ -350,15 +350,15 @@ class Gate:
         stuck = wait_s == inf and all(ticket.left for ticket in self._out)
         return 0.0 if stuck and beyond and out < self.ceiling else wait_s
 
-    def _leave(self, tokens: float, now_s: float) -> Ticket:
+    def _leave(self, tokens: float, now_s: float) -> RequestSlot:
         serial, probe = self._buckets.sent(tokens, now_s), self.breaker.sent(now_s)
-        ticket = Ticket(serial, now_s, len(self._out) + 1, probe)
+        ticket = RequestSlot(serial, now_s, len(self._out) + 1, probe)
         self._places.sent(ticket, now_s)
         self._out.add(ticket)
         self._calls += 1
         return ticket
 
-    def _take_back(self, ticket: Ticket) -> None:
+    def _take_back(self, ticket: RequestSlot) -> None:
         """Forget a ticket with which nothing was sent."""
         self._out.discard(ticket)
         self._places.ended(ticket)
@@ -381,7 +381,7 @@ class Gate:
             self._queue.pop()
             waiter.comes.set_result(self._leave(waiter.tokens, now_s))
 
-    def _ended(self, ticket: Ticket, call: asyncio.Future[T]) -> None:
+    def _ended(self, ticket: RequestSlot, call: asyncio.Future[T]) -> None:
         """Learn from a call that has ended, and give its place to the next."""
         if not ticket.left:
             if call.cancelled() or isinstance(call.exception(), JudgeBudgetSpent):  # nobody was asked: it says nothing
@@ -394,7 +394,7 @@ class Gate:
         self._places.ended(ticket)
         self._pump()
 
-    def _learn(self, ticket: Ticket, call: asyncio.Future[T]) -> None:
+    def _learn(self, ticket: RequestSlot, call: asyncio.Future[T]) -> None:
         assert self._loop is not None
         now_s, error = self._loop.time(), call.exception()
         headers = getattr(call.result() if error is None else error, "headers", None)
@@ -413,7 +413,7 @@ class Gate:
             self._places.halve()
             self._places.pace(now_s)
 
-    def _refused(self, ticket: Ticket, error: JudgeOverloaded, now_s: float) -> None:
+    def _refused(self, ticket: RequestSlot, error: JudgeOverloaded, now_s: float) -> None:
         self._throttled += 1
         self._throttled_s = now_s
         self._places.refused(ticket, now_s, self._out)
@@ -421,7 +421,7 @@ class Gate:
             self._buckets.stop(error.retry_after_s, now_s)
             self._places.pace(self._buckets.stopped_until_s)
 
-    def _failed(self, ticket: Ticket, error: JudgeError) -> None:
+    def _failed(self, ticket: RequestSlot, error: JudgeError) -> None:
         assert self._loop is not None
         opened = self.breaker.failed(error, self._loop.time(), probe=ticket.probe)
         if opened and self.breaker.refuses is not None:
@@ -484,7 +484,7 @@ class _Gates:
     """Account → its gate, for as long as a judge is behind it. Any thread."""
 
     def __init__(self) -> None:
-        self._gates: WeakValueDictionary[Account, Gate] = WeakValueDictionary()
+        self._gates: WeakValueDictionary[Account, AccountLimiter] = WeakValueDictionary()
         self.reset()
         reset_in_child(self, _Gates.reset)
 
@@ -492,19 +492,19 @@ class _Gates:
         """Make the lock anew: a thread that held it at a fork does not exist in the child. Gates reset themselves."""
         self._lock = Lock()
 
-    def gate(self, account: Account, ceiling: int) -> Gate:
+    def gate(self, account: Account, ceiling: int) -> AccountLimiter:
         """Return the gate of an account, made if there was none."""
         with self._lock:
             known = self._gates.get(account)
             if known is None:
-                known = self._gates[account] = Gate(account, ceiling)
+                known = self._gates[account] = AccountLimiter(account, ceiling)
             return known
 
 
 _registry = _Gates()
 
 
-def gate_of(judge: Judge, limits: AccountLimits) -> Gate:
+def gate_of(judge: Judge, limits: AccountLimits) -> AccountLimiter:
     """Return the gate of the account that a judge asks: one for all who ask it, and the strictest of their limits holds."""
     inner = unwrapped(judge)
     account = getattr(inner, "account", None)

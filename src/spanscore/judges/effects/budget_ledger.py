@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
-from spanscore.config.judging import Budget, BudgetUnit, Paid, Spent
+from spanscore.config.judging import Budget, BudgetUnit, MetricCost, Spent
 from spanscore.errors import JudgeBudgetSpent
 
-__all__ = ["BudgetState", "Payment", "Purse", "Reservation", "attempt", "paid_from"]
+__all__ = ["BudgetLedger", "BudgetState", "Payment", "Reservation", "attempt", "paid_from"]
 
 _FIRST_ANSWER: Final = 500
 """Tokens; answers of our steps have some 20 to 400."""
@@ -48,7 +48,7 @@ class BudgetState:
     source: str | None = None
 
 
-class Purse:
+class BudgetLedger:
     """Budgets and what was spent of them. Questions are paid on the loop thread; what reads is for any thread.
 
     Args:
@@ -74,7 +74,7 @@ class Purse:
         self._lock = Lock()
         self._windows = {budget: _Window(budget.window_s, budget.amount) for budget in self.budgets}
         self._divide()
-        self._paid: dict[str, Paid] = {}
+        self._paid: dict[str, MetricCost] = {}
         self._turned_away = 0
         self._answers = self._longest = 0
 
@@ -147,7 +147,7 @@ class Purse:
         with self._lock:
             return self._windows[budget].at(self._clock()).limit
 
-    def paid(self) -> Mapping[str, Paid]:
+    def paid(self) -> Mapping[str, MetricCost]:
         """Return metric → what its questions cost since the start."""
         with self._lock:
             return dict(self._paid)
@@ -179,8 +179,8 @@ class Purse:
         ]
 
     def _add(self, metric: str, spent: Spent, reserved: Spent) -> None:
-        known = self._paid.get(metric, Paid())
-        self._paid[metric] = Paid(known.spent.plus(spent), known.reserved.plus(reserved))
+        known = self._paid.get(metric, MetricCost())
+        self._paid[metric] = MetricCost(known.spent.plus(spent), known.reserved.plus(reserved))
 
 
 @dataclass(slots=True)
@@ -219,7 +219,7 @@ class _Window:
 class Reservation:
     """What is set aside for one request. It is settled once."""
 
-    purse: Purse
+    purse: BudgetLedger
     metric: str
     estimate: Spent
     windows: tuple[int, ...]
@@ -251,7 +251,7 @@ class Payment:
         JudgeBudgetSpent: nothing is left for it now.
     """
 
-    purse: Purse
+    purse: BudgetLedger
     metric: str
     estimate: Spent
 

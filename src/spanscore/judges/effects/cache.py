@@ -27,10 +27,10 @@ from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError, J
 from spanscore.judges.ask import REPAIR_STEP, read
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.limited import gates_of
-from spanscore.judges.effects.middleware import Effect, layers, unwrapped
+from spanscore.judges.effects.middleware import JudgeMiddleware, layers, unwrapped
 from spanscore.judges.records import record, recorded_by
 from spanscore.judges.rendering import render
-from spanscore.judges.score_context import Asker, Follower, asked_by
+from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by
 from spanscore.protocols import Judge
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class _Sharer:
     """One who waits for an answer, and whose clock goes as that of the request."""
 
     answer: asyncio.Future[Reply]
-    clock: Follower = field(default_factory=Follower)
+    clock: SharedWait = field(default_factory=SharedWait)
     context: Context = field(default_factory=copy_context)
 
 
@@ -113,7 +113,7 @@ class _Flight:
         self._ask = ask
         self._line: dict[_Sharer, None] = {}
         self._payer: _Sharer | None = None
-        self._asker = Asker()
+        self._asker = ScoreContext()
         self._task: asyncio.Task[Reply | BaseException] | None = None
         self.has_ended = False
 
@@ -136,7 +136,7 @@ class _Flight:
         self._task = payer.context.run(asyncio.ensure_future, self._request(self._asker))
         self._task.add_done_callback(self._land)
 
-    async def _request(self, name: Asker) -> Reply | BaseException:
+    async def _request(self, name: ScoreContext) -> Reply | BaseException:
         try:
             with recorded_by(self._charge), asked_by(name), name.asks():
                 return await self._ask()
@@ -527,7 +527,7 @@ def answers_kept(store: AnswerStore | None) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Cached(Effect):
+class Cached(JudgeMiddleware):
     """A judge that is asked each question once; equal ones that come later, or meanwhile, get the same answer.
 
     Only answers in the asked form are kept, and a repair is always asked. The same answer twice is one draw of the judge:
@@ -545,7 +545,7 @@ class Cached(Effect):
     _store: AnswerStore | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if any(len(layer.judges) > 1 for layer in layers(self.judge) if isinstance(layer, Effect)):
+        if any(len(layer.judges) > 1 for layer in layers(self.judge) if isinstance(layer, JudgeMiddleware)):
             raise ConfigurationError("cache is given around a fallback, whose answers are another's: give both at once")
         object.__setattr__(self, "_store", _store_of(self.cache))  # frozen
 

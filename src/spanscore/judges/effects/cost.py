@@ -24,8 +24,8 @@ from spanscore.errors import (
     JudgeOverloaded,
     JudgeRateLimited,
 )
-from spanscore.judges.effects.budget_ledger import BudgetState, Payment, Purse, Reservation, attempt, paid_from
-from spanscore.judges.effects.middleware import Effect, layers
+from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, Payment, Reservation, attempt, paid_from
+from spanscore.judges.effects.middleware import JudgeMiddleware, layers
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.records import TOLD, failed_call, given_up, is_our_cancellation, record, recorded_calls
 from spanscore.judges.rendering import question_tokens
@@ -33,11 +33,11 @@ from spanscore.judges.score_context import asker
 from spanscore.protocols import Judge
 
 __all__ = [
+    "BudgetLedger",
     "BudgetState",
     "Budgeted",
     "Price",
     "Priced",
-    "Purse",
     "asked_models",
     "budgeted",
     "cost_usd",
@@ -152,7 +152,7 @@ R = TypeVar("R", Reply, JudgeCall)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Priced(Effect):
+class Priced(JudgeMiddleware):
     """A judge whose replies carry their cost, and whose requests are paid from the scorer's budgets, where it has some.
 
     A reply of a model without a price, or without a count of tokens, has no cost: unknown is not free. What a judge tells of
@@ -234,7 +234,7 @@ class Priced(Effect):
 
 def table_of(judge: Judge) -> Mapping[str, Price]:
     """Return the prices that a judge's answers have, and those of the judges that stand in for it."""
-    if isinstance(judge, Effect):
+    if isinstance(judge, JudgeMiddleware):
         tables = [table_of(one) for one in judge.judges]
         return {model: price for table in reversed(tables) for model, price in table.items()} | dict(_own_table(judge))
     return {}
@@ -249,7 +249,7 @@ def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})
 
     A lexical one is free.
     """
-    if isinstance(judge, Effect):
+    if isinstance(judge, JudgeMiddleware):
         table = _own_table(judge) or table
         return {model: price for one in judge.judges for model, price in asked_models(one, table).items()}
     return {judge.model: Price(0.0, 0.0) if is_offline(judge) else price_of(judge.model, table)}
@@ -296,7 +296,7 @@ _REFUSALS = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpen
 _REFUSED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 
-def estimated(judge: Judge, prompt: Prompt, purse: Purse) -> Spent:
+def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:
     """Return what a question will cost at most, as far as can be told before it is sent."""
     if not purse.in_tokens:
         return Spent(calls=1.0)
@@ -314,7 +314,7 @@ def estimated(judge: Judge, prompt: Prompt, purse: Purse) -> Spent:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Budgeted(Effect):
+class Budgeted(JudgeMiddleware):
     """A judge that is asked only as long as the scorer whose question it is may pay for it. Around a ``Priced`` one."""
 
     judge: Judge

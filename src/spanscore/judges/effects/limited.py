@@ -21,22 +21,22 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges.effects.account import AccountLimits, Ticket, checked_positive
-from spanscore.judges.effects.account_limiter import Gate, gate_of
-from spanscore.judges.effects.middleware import Effect, account_of, layers, reads_instructions, unwrapped
+from spanscore.judges.effects.account import AccountLimits, RequestSlot, checked_positive
+from spanscore.judges.effects.account_limiter import AccountLimiter, gate_of
+from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, layers, reads_instructions, unwrapped
 from spanscore.judges.records import TOLD, failed_call, given_up, record
 from spanscore.judges.rendering import question_tokens, render
-from spanscore.judges.score_context import Asker, Follower, asked_by, asker
+from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by, asker
 from spanscore.protocols import Judge
 
 if TYPE_CHECKING:
     import tenacity
 
 __all__ = [
+    "BatchedVotes",
     "FallingBack",
-    "Gated",
-    "Gathered",
     "Limited",
+    "RateLimited",
     "Retrying",
     "Timed",
     "Windowed",
@@ -51,7 +51,7 @@ __all__ = [
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Limited(Effect):
+class Limited(JudgeMiddleware):
     """A judge that is asked at most ``max_concurrency`` questions at once; the others wait their turn."""
 
     judge: Judge
@@ -91,7 +91,7 @@ class Limited(Effect):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Timed(Effect):
+class Timed(JudgeMiddleware):
     """A judge that answers within ``timeout_s`` seconds or raises JudgeTimeout.
 
     The late question is cancelled and left behind: ``asyncio.wait_for`` would wait for a call that swallows its
@@ -131,7 +131,7 @@ def _abandon(question: asyncio.Future[Reply], why: str | None = None) -> None:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Windowed(Effect):
+class Windowed(JudgeMiddleware):
     """A judge that tells how many tokens a question to it may have: what is longer is cut before it is asked (``fit.py``)."""
 
     judge: Judge
@@ -161,7 +161,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Retrying(Effect):
+class Retrying(JudgeMiddleware):
     """A judge that is asked again when asking again may help: it was unavailable, or late.
 
     Other errors (a wrong key, an unreadable answer) are raised at once. Waits double from half a second, with full jitter;
@@ -223,10 +223,10 @@ def _raised(state: tenacity.RetryCallState) -> BaseException | None:
 
 # --- gated ----------------------------------------------------------------------------------------------------------
 
-# Gated: a judge behind the gate of its account, asked again when that may help.
+# RateLimited: a judge behind the gate of its account, asked again when that may help.
 
 
-class Gated(Effect):
+class RateLimited(JudgeMiddleware):
     """A judge whose questions wait until its account may be asked, and are asked again when that may help.
 
     An attempt that failed for want of the judge (no connection, a 5xx, its deadline) is repeated, up to ``max_attempts``, after
@@ -272,7 +272,7 @@ class Gated(Effect):
         self._dice = dice
 
     def __repr__(self) -> str:
-        return f"Gated({self.judge!r})"
+        return f"RateLimited({self.judge!r})"
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Wait until the account may be asked, and ask.
@@ -301,7 +301,7 @@ class Gated(Effect):
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
                 await self._back_off(failed)
 
-    async def _attempt(self, gate: Gate, ticket: Ticket, prompt: Prompt, began_s: float) -> Reply:
+    async def _attempt(self, gate: AccountLimiter, ticket: RequestSlot, prompt: Prompt, began_s: float) -> Reply:
         """Ask once. ``asyncio.wait_for`` would wait for a call that swallows its cancellation, and hang with it."""
         call = gate.sent(ticket, self.judge.ask(prompt))
         try:
@@ -324,10 +324,10 @@ class Gated(Effect):
             await asyncio.sleep(self._dice(longest_s))
 
 
-def gates_of(judge: Judge) -> tuple[Gate, ...]:
+def gates_of(judge: Judge) -> tuple[AccountLimiter, ...]:
     """Return the gates that a judge's questions go through; none of one that has none."""
-    inner = judge.judges if isinstance(judge, Effect) else ()
-    own = [judge.gate] if isinstance(judge, Gated) else []
+    inner = judge.judges if isinstance(judge, JudgeMiddleware) else ()
+    own = [judge.gate] if isinstance(judge, RateLimited) else []
     return (*own, *(gate for one in inner for gate in gates_of(one)))
 
 
@@ -339,12 +339,12 @@ def gates_of(judge: Judge) -> tuple[Gate, ...]:
 def gathered(judge: Judge) -> Judge:
     """Return a judge to which a vote is one question: itself, where it is so or where it never gives several answers to one."""
     inside = [*layers(judge)]
-    is_so = any(isinstance(layer, Gathered) for layer in inside)
-    return judge if is_so or not hasattr(inside[-1], "answers_several") else Gathered(judge)
+    is_so = any(isinstance(layer, BatchedVotes) for layer in inside)
+    return judge if is_so or not hasattr(inside[-1], "answers_several") else BatchedVotes(judge)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Gathered(Effect):
+class BatchedVotes(JudgeMiddleware):
     """A judge that is asked once for all ballots of a vote, where it gives several answers to one question.
 
     A vote, or the guesses of ResponseRelevancy, is one question asked k times. It gets k answers, drawn independently by the
@@ -387,7 +387,7 @@ class _Ballot:
     """One who waits for an answer; None: it has to ask alone."""
 
     answer: asyncio.Future[Reply | None]
-    clock: Follower = field(default_factory=Follower)
+    clock: SharedWait = field(default_factory=SharedWait)
     context: Context = field(default_factory=copy_context)
 
 
@@ -402,7 +402,7 @@ class _Vote:
         self.votes: dict[int, _Ballot] = {}
         self._prompt = prompt
         self._ask = ask
-        self._asker = Asker()
+        self._asker = ScoreContext()
         self._request: asyncio.Task[None] | None = None
 
     async def reply(self, number: int) -> Reply | None:
@@ -459,7 +459,7 @@ def _is_away(judge: Judge) -> bool:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class FallingBack(Effect):
+class FallingBack(JudgeMiddleware):
     """A judge that another one stands in for while its breaker is open.
 
     All questions of a score are asked of one judge, chosen at its first question. What a fallback says is of *its* evaluator

@@ -7,10 +7,10 @@ from typing import cast
 
 from spanscore.protocols import Embedder, Judge
 
-__all__ = ["Effect", "account_of", "layers", "reads_instructions", "unwrapped"]
+__all__ = ["JudgeMiddleware", "account_of", "layers", "reads_instructions", "unwrapped"]
 
 
-class Effect:
+class JudgeMiddleware:
     """What an effect builds on: a dataclass of the judge inside and, behind it, one setting; with ``ask``."""
 
     __slots__ = ()
@@ -59,6 +59,6 @@ def unwrapped(judge: Judge) -> Judge:
 def layers(judge: Judge) -> Iterator[Judge]:
     """Yield a judge, and what is inside each of its effects; the outermost first."""
     yield judge
-    while isinstance(judge, Effect):
+    while isinstance(judge, JudgeMiddleware):
         judge = judge.judge
         yield judge

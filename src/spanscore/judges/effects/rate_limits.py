@@ -9,9 +9,9 @@ from datetime import datetime
 from math import ceil, floor, inf
 from typing import Literal, get_args
 
-from spanscore.judges.effects.account import Ticket
+from spanscore.judges.effects.account import RequestSlot
 
-__all__ = ["Buckets", "Goodput", "Lag", "Places", "TokenBucket", "Trials"]
+__all__ = ["AdaptiveConcurrency", "Buckets", "Goodput", "ProbeBackoff", "ReleaseLag", "TokenBucket"]
 
 # --- buckets --------------------------------------------------------------------------------------------------------
 
@@ -208,13 +208,13 @@ def _duration_s(text: str) -> float | None:
 
 # --- places ---------------------------------------------------------------------------------------------------------
 
-# Places: how many questions may be out at once with one account, learned from its refusals.
+# AdaptiveConcurrency: how many questions may be out at once with one account, learned from its refusals.
 #
 # Providers limit what is out at once, or what comes per second, and do not say which. A refusal of the k-th question at
 # once, where a k-th was answered lately, is about the rate, or comes of a place that is freed a moment after its answer
-# (``Lag``); one where none ever was is about the places. The first kind is answered by a pace, one call per (round trip ÷
-# level), the last by that many places. By ``benchmarks/judges.py`` neither does for the other: a learned rate starves a
-# provider that limits places, places alone are refused again and again by a bucket.
+# (``ReleaseLag``); one where none ever was is about the places. The first kind is answered by a pace, one call per
+# (round trip ÷ level), the last by that many places. By ``benchmarks/judges.py`` neither does for the other: a learned
+# rate starves a provider that limits places, places alone are refused again and again by a bucket.
 
 _START = 4.0
 _LEAST = 0.01
@@ -237,7 +237,7 @@ _DOUBTS = 2
 _SMOOTHING = 0.1
 
 
-class Places:
+class AdaptiveConcurrency:
     """Starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the level of the last one.
 
     Calls that were sent before a refusal came back, and are refused as well, are of the same episode and change nothing. It is
@@ -268,9 +268,9 @@ class Places:
         self._passed = 0
         self._calm = 0
         self._in_trouble = False
-        self._trials = Trials()
+        self._trials = ProbeBackoff()
         self._goodput = Goodput()
-        self._lag = Lag()
+        self._lag = ReleaseLag()
 
     def bound(self, ceiling: float) -> None:
         """Have another ceiling."""
@@ -288,18 +288,18 @@ class Places:
         unit_s = self._unit_s if self.paced else self._round_trip_s
         return max(place_s, self._last_sent_s + unit_s / level - now_s)
 
-    def sent(self, ticket: Ticket, now_s: float) -> None:
+    def sent(self, ticket: RequestSlot, now_s: float) -> None:
         """Tell that one is sent."""
         self._sent_before_s, self._last_sent_s, self._last_serial = self._last_sent_s, now_s, ticket.serial
         self._goodput.offered += 1
         self._trials.sent(ticket)
         self._lag.sent(ticket)
 
-    def ended(self, ticket: Ticket) -> None:
+    def ended(self, ticket: RequestSlot) -> None:
         """Tell that one is not out any more, whatever came of it."""
         self._trials.ended(ticket)
 
-    def answered(self, ticket: Ticket, now_s: float, *, in_use: bool) -> None:
+    def answered(self, ticket: RequestSlot, now_s: float, *, in_use: bool) -> None:
         """Tell that one was answered.
 
         Args:
@@ -319,7 +319,7 @@ class Places:
         if in_use:
             self._grow(ticket, now_s)
 
-    def refused(self, ticket: Ticket, now_s: float, out: Iterable[Ticket] = ()) -> None:
+    def refused(self, ticket: RequestSlot, now_s: float, out: Iterable[RequestSlot] = ()) -> None:
         """Tell that one was refused for load.
 
         Args:
@@ -357,7 +357,7 @@ class Places:
         """What may be learned: a part of a place says nothing of the provider, and the next ceiling may be any."""
         return max(1.0, self.ceiling)
 
-    def _cut(self, ticket: Ticket, later: int, now_s: float) -> None:
+    def _cut(self, ticket: RequestSlot, later: int, now_s: float) -> None:
         self._calm = self._passed = 0
         if not self._in_trouble:
             self._goodput.begin(now_s)
@@ -384,14 +384,14 @@ class Places:
         proofs = (proof for known, proofs in self._proved.items() if known >= out for proof in proofs)
         return sum(proof > now_s - _PROVED_S for proof in proofs) >= _PROOFS
 
-    def _rest(self, ticket: Ticket) -> None:
+    def _rest(self, ticket: RequestSlot) -> None:
         """Try past the level twice as rarely, if it was a try that failed; sooner, if the provider allows less than before."""
         if (self.level if self.paced else ticket.out) >= self._wall:
             self._probe_every_s = min(2 * self._probe_every_s, _RAREST_PROBE_S)
         elif not self._in_trouble and self.level >= 1:
             self._probe_every_s = max(_CHANGED_S, self._probe_every_s / 2)
 
-    def _resume(self, ticket: Ticket, now_s: float) -> None:
+    def _resume(self, ticket: RequestSlot, now_s: float) -> None:
         """Go on after trials: as before if it was a storm, else at the rate at which the first ones were let in again."""
         self.pace(now_s)
         if self._trials.was_storm(ticket):
@@ -420,7 +420,7 @@ class Places:
             self.level = max(1.0, self._wall - 1)
         self._suspects_rate = None
 
-    def _grow(self, ticket: Ticket, now_s: float) -> None:
+    def _grow(self, ticket: RequestSlot, now_s: float) -> None:
         if self._wall == inf:
             self.level += 1
         elif self.paced or self.level < 1:
@@ -429,7 +429,7 @@ class Places:
             self._grow_places(ticket, now_s)
         self.level = min(self.level, self._highest)
 
-    def _grow_places(self, ticket: Ticket, now_s: float) -> None:
+    def _grow_places(self, ticket: RequestSlot, now_s: float) -> None:
         if ticket.out >= self._wall:
             self._wall = ticket.out + 1.0
             self._pass()
@@ -473,7 +473,7 @@ class Goodput:
         self._since_s = now_s
         self.offered = self.not_attempted = 0
 
-    def per_s(self, refused: Ticket, later: int) -> float | None:
+    def per_s(self, refused: RequestSlot, later: int) -> float | None:
         """Return the rate up to a question that was refused; None where too little is known.
 
         Args:
@@ -485,7 +485,7 @@ class Goodput:
         return admitted / (refused.sent_s - self._since_s)
 
 
-class Trials:
+class ProbeBackoff:
     """How a provider that refuses everything is asked: after two refusals with no answer between, one question at a time.
 
     The first is sent 0.1 s later; each further one waits twice as long, up to 4 s.
@@ -502,7 +502,7 @@ class Trials:
     def __init__(self) -> None:
         self.last_admitted_s = -inf
         self._refusals = 0
-        self._trial: Ticket | None = None
+        self._trial: RequestSlot | None = None
         self._next_s = -inf
         self._answers = 0
 
@@ -516,7 +516,7 @@ class Trials:
         """Whether so many were refused that the time until one was let in tells the rate."""
         return self._refusals > self._MANY
 
-    def was_storm(self, admitted: Ticket) -> bool:
+    def was_storm(self, admitted: RequestSlot) -> bool:
         """Whether everything was refused for a while, where much was answered before."""
         return admitted.sent_s - self.last_admitted_s >= self._STORM_S and self._answers > 2  # noqa: PLR2004  (a few)
 
@@ -524,12 +524,12 @@ class Trials:
         """Return in how many seconds the next may go; infinite while one is out."""
         return inf if self._trial else max(0.0, self._next_s - now_s)
 
-    def sent(self, ticket: Ticket) -> None:
+    def sent(self, ticket: RequestSlot) -> None:
         """Tell that a question is sent."""
         if self.on:
             self._trial = ticket
 
-    def ended(self, ticket: Ticket) -> None:
+    def ended(self, ticket: RequestSlot) -> None:
         """Tell that a question is not out any more."""
         if self._trial is ticket:
             self._trial = None
@@ -547,7 +547,7 @@ class Trials:
         return self.on
 
 
-class Lag:
+class ReleaseLag:
     """A gateway frees a place a moment after the answer has left: for so long it is not taken again.
 
     It is learned as any other limit: doubled by a refusal that it may explain, and a thousandth less with each answer.
@@ -572,7 +572,7 @@ class Lag:
         self._longest_s = self._LONGEST * round_trip_s
         self._answered_s.append(now_s)
 
-    def sent(self, ticket: Ticket) -> None:
+    def sent(self, ticket: RequestSlot) -> None:
         """Note on a question that is sent how many were answered so lately that they may still count."""
         while self._answered_s and self._answered_s[0] + self._longest_s <= ticket.sent_s:
             self._answered_s.popleft()
@@ -586,7 +586,7 @@ class Lag:
             return inf
         return held[-free] + self._lag_s - now_s if len(held) >= free else 0.0
 
-    def explains(self, refused: Ticket, level: float) -> bool:
+    def explains(self, refused: RequestSlot, level: float) -> bool:
         """Whether a question was refused because others, just answered, were still counted; it is then taken to be longer."""
         if not refused.doubtful or refused.out + refused.doubtful < int(level):
             return False

@@ -1,8 +1,9 @@
 """The effects around a judge: which there are, and in which order.
 
-    Cached(Gathered(Budgeted(Gated(Priced(LangChainJudge)))))  around a chat model: attempts, deadlines and limits decide for
-                                                               one another, and a vote is one question to them
-    Cached(Retrying(Limited(Timed(Priced(own)))))              around a user's own judge: what is asked for, and no more
+    Cached(BatchedVotes(Budgeted(RateLimited(Priced(LangChainJudge)))))
+        Around a chat model. ``RateLimited`` holds attempts, deadlines and limits; a vote is one question to it.
+    Cached(Retrying(Limited(Timed(Priced(own)))))
+        Around a user's own judge: the middleware that is asked for.
     FallingBack(…)                                             around either, where others stand in for it
 
 The order matters: a question that waits for its place is not on the clock yet, one that waits to be asked again holds no place,
@@ -17,25 +18,34 @@ from typing import Annotated, Any, TypedDict, get_type_hints
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.cache import Cached, CacheSetting
 from spanscore.judges.effects.cost import Priced, budgeted
-from spanscore.judges.effects.limited import FallingBack, Gated, Limited, Retrying, Timed, Windowed, gates_of, gathered
+from spanscore.judges.effects.limited import (
+    FallingBack,
+    Limited,
+    RateLimited,
+    Retrying,
+    Timed,
+    Windowed,
+    gates_of,
+    gathered,
+)
 from spanscore.protocols import Judge
 
-__all__ = ["Effects", "stacked", "without_limits"]
+__all__ = ["MiddlewareSettings", "stacked", "without_limits"]
 
 
-class Effects(TypedDict, total=False):
+class MiddlewareSettings(TypedDict, total=False):
     """Keyword of ``judge()`` → the type of its setting, and the effect; the outermost first. A new effect is a line here.
 
-    Around a chat model all limits are settings of one effect, ``Gated``; a user's own judge has it only where one of its own
-    is asked for, or a fallback, which goes by its breaker. ``Cached`` stands around every chat model: whether it keeps answers,
-    the caller of a run may say.
+    Around a chat model all limits are settings of one middleware, ``RateLimited``. A user's own judge has it only if one of its
+    settings is given, or a fallback, which goes by its breaker. ``Cached`` stands around every chat model: whether it keeps
+    answers, the caller of a run may say.
     """
 
     fallback: Annotated[Sequence[Any] | None, FallingBack]
     cache: Annotated[CacheSetting, Cached]
-    queue_timeout: Annotated[float | None, Gated]
-    requests_per_minute: Annotated[float | None, Gated]
-    tokens_per_minute: Annotated[float | None, Gated]
+    queue_timeout: Annotated[float | None, RateLimited]
+    requests_per_minute: Annotated[float | None, RateLimited]
+    tokens_per_minute: Annotated[float | None, RateLimited]
     max_attempts: Annotated[int | None, Retrying]
     max_concurrency: Annotated[int | None, Limited]
     timeout: Annotated[float | None, Timed]
@@ -44,10 +54,10 @@ class Effects(TypedDict, total=False):
 
 
 _OUTERMOST_FIRST: dict[str, Any] = {
-    keyword: hint.__metadata__[0] for keyword, hint in get_type_hints(Effects, include_extras=True).items()
+    keyword: hint.__metadata__[0] for keyword, hint in get_type_hints(MiddlewareSettings, include_extras=True).items()
 }
 _KEYWORDS = [*_OUTERMOST_FIRST]
-_OF_A_GATE = [keyword for keyword in _KEYWORDS if _OUTERMOST_FIRST[keyword] in (Gated, Retrying, Limited, Timed)]
+_OF_A_GATE = [keyword for keyword in _KEYWORDS if _OUTERMOST_FIRST[keyword] in (RateLimited, Retrying, Limited, Timed)]
 _OUTSIDE = _KEYWORDS[: _KEYWORDS.index(_OF_A_GATE[0])]
 _INSIDE = _KEYWORDS[_KEYWORDS.index(_OF_A_GATE[-1]) + 1 :]
 
@@ -74,7 +84,7 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
             **given,
         }  # innermost: each attempt is paid for, and what waits outside of it costs nothing
     if chat_model or _needs_gate(judge, given):
-        judge = Gated(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
+        judge = RateLimited(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
     else:
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
     # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
@@ -91,7 +101,7 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _needs_gate(judge: Judge, given: Mapping[str, Any]) -> bool:
     """Whether a user's own judge has a gate: it is asked for something that only one does, or for its breaker."""
     lacks_breaker = "fallback" in given and not gates_of(judge)
-    return lacks_breaker or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given)
+    return lacks_breaker or any(_OUTERMOST_FIRST[keyword] is RateLimited for keyword in given)
 
 
 def without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,11 +32,20 @@ from spanscore.judges.score_context import suppress_tracing
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-__all__ = ["SETTINGS", "Bound", "Feature", "Form", "Forms", "LangChainJudge", "Structured", "bound_to"]
+__all__ = [
+    "SETTINGS",
+    "AnswerForms",
+    "BoundModel",
+    "LangChainJudge",
+    "OptionalFeature",
+    "RequestForm",
+    "Structured",
+    "bound_to",
+]
 
 # --- forms ----------------------------------------------------------------------------------------------------------
 
-# Forms: how a chat model is asked for an answer of a schema, and what its provider was found not to know.
+# AnswerForms: how a chat model is asked for an answer of a schema, and what its provider was found not to know.
 #
 # schema, tools, json    the integration's own way to structured output: what it binds to the model. Its parser stays out
 # text                   the form stands in the question, as it does in every mode
@@ -61,23 +70,23 @@ _AGAIN_AFTER_S = 3_600.0
 _IN_A_ROW = 2
 
 
-class Bound(NamedTuple):
+class BoundModel(NamedTuple):
     """A model, and with which keywords it is called."""
 
     model: Any
     keywords: Mapping[str, Any]
 
 
-def bound_to(model: Any) -> Bound:
+def bound_to(model: Any) -> BoundModel:
     """Return what is inside all bindings of a runnable, and what they bind to it."""
     keywords: dict[str, Any] = {}
     while (inner := getattr(model, "bound", None)) is not None and isinstance(getattr(model, "kwargs", None), Mapping):
         keywords = {**model.kwargs, **keywords}
         model = inner
-    return Bound(model, keywords)
+    return BoundModel(model, keywords)
 
 
-class Form(NamedTuple):
+class RequestForm(NamedTuple):
     """How one request asks.
 
     Attributes:
@@ -89,7 +98,7 @@ class Form(NamedTuple):
         left_out: which of ``SETTINGS`` the request does without.
     """
 
-    bound: Bound
+    bound: BoundModel
     has_schema: bool
     number: int = 1
     has_cache_key: bool = False
@@ -122,7 +131,7 @@ class Form(NamedTuple):
         unset = self._unset()
         return {name: value for name, value in {**self.bound.keywords, **own}.items() if name not in unset}
 
-    def with_more_room(self, written: int) -> Form | None:
+    def with_more_room(self, written: int) -> RequestForm | None:
         """Return it with twice the room; None where it had that already, or the model takes no such parameter.
 
         Args:
@@ -142,7 +151,7 @@ class Form(NamedTuple):
         return [name for name in _ROOMS if name in known]
 
 
-class Feature:
+class OptionalFeature:
     """What a provider may not know: left out once it was refused so many times in a row, and tried again after an hour.
 
     Args:
@@ -175,7 +184,7 @@ class Feature:
         self._refusals = 0
 
 
-class Forms:
+class AnswerForms:
     """The schemas of one model's answers, bound to it.
 
     Args:
@@ -186,14 +195,14 @@ class Forms:
         ConfigurationError: the model cannot be asked so.
     """
 
-    def __init__(self, plain: Bound, structured: Structured | bool) -> None:
+    def __init__(self, plain: BoundModel, structured: Structured | bool) -> None:
         mode = ("auto" if structured else "text") if isinstance(structured, bool) else structured
         if mode not in (*_METHODS, "text"):
             raise ConfigurationError(f"structured is {structured!r}; it is one of auto, schema, tools, json, text")
         self._model, self._keywords = plain
         self._mode = mode
-        self._known = Feature()
-        self._bound: dict[type[BaseModel], Bound] = {}
+        self._known = OptionalFeature()
+        self._bound: dict[type[BaseModel], BoundModel] = {}
         self._has_none = mode == "text" or not hasattr(self._model, "with_structured_output")
         if not self._has_none and mode != "auto":
             self._try()
@@ -205,7 +214,7 @@ class Forms:
         """Whether a question is asked in text where the provider does not know the schema."""
         return self._mode == "auto"
 
-    def bound(self, output: type[BaseModel]) -> Bound | None:
+    def bound(self, output: type[BaseModel]) -> BoundModel | None:
         """Return the model with a schema for its answers; None: it is asked in text."""
         if self._has_none or not self._known.is_on:
             return None
@@ -231,13 +240,13 @@ class Forms:
                 " structured='text' or 'tools' says so from the start",
             )
 
-    def _bind(self, output: type[BaseModel]) -> Bound:
+    def _bind(self, output: type[BaseModel]) -> BoundModel:
         # As a dict: given the class, some clients validate inside their parser and raise there, out of reach of the repair.
         schema = {"description": output.__name__, **_inlined(output.model_json_schema())}
         shaped = self._model.with_structured_output(schema, **_METHODS[self._mode])
         # A sequence of the bound model and a parser. The parser is left out: ``read()`` is linear, LangChain's is quadratic.
         model, keywords = bound_to(shaped.first)
-        return Bound(model, {**self._keywords, **keywords})
+        return BoundModel(model, {**self._keywords, **keywords})
 
     def _try(self) -> None:
         try:
@@ -314,17 +323,17 @@ class LangChainJudge:
         self.in_process = is_in_process(asked)
         own, self.own_attempts, self.notes = own_client(model, timeout)
         self._plain = bound_to(own)
-        self._forms = Forms(self._plain, structured)
+        self._forms = AnswerForms(self._plain, structured)
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
         self._completes_texts = _is_text_model(type(asked))
         is_chat = not self._completes_texts
-        self._cache_keys = Feature(
+        self._cache_keys = OptionalFeature(
             exists=is_chat and module_of(type(asked)).startswith("langchain_openai."), patience=1
         )
-        self._votes = Feature(exists=is_chat and "n" in getattr(type(asked), "model_fields", ()))
-        self._settings = {name: Feature(patience=1) for name in SETTINGS}
+        self._votes = OptionalFeature(exists=is_chat and "n" in getattr(type(asked), "model_fields", ()))
+        self._settings = {name: OptionalFeature(patience=1) for name in SETTINGS}
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
@@ -384,12 +393,12 @@ class LangChainJudge:
                 self._learn(first, form)
                 return replies
 
-    def _form(self, prompt: Prompt, number: int) -> Form:
+    def _form(self, prompt: Prompt, number: int) -> RequestForm:
         bound = self._forms.bound(prompt.output)
         left_out = frozenset(name for name, setting in self._settings.items() if not setting.is_on)
-        return Form(bound or self._plain, bound is not None, number, self._cache_keys.is_on, left_out=left_out)
+        return RequestForm(bound or self._plain, bound is not None, number, self._cache_keys.is_on, left_out=left_out)
 
-    def _otherwise(self, form: Form, error: JudgeError) -> Form | None:
+    def _otherwise(self, form: RequestForm, error: JudgeError) -> RequestForm | None:
         """Return the form in which the same question may pass; None where it is not the form's fault."""
         if error.error_type == CUT:
             return form.with_more_room(error.output_tokens)
@@ -405,7 +414,7 @@ class LangChainJudge:
             return form._replace(bound=self._plain, has_schema=False)
         return None
 
-    def _learn(self, first: Form, last: Form) -> None:
+    def _learn(self, first: RequestForm, last: RequestForm) -> None:
         for setting in last.left_out - first.left_out:  # proved: the same question passes without
             self._settings[setting].refused()
             name = "the system role" if setting == "system" else setting
@@ -419,7 +428,7 @@ class LangChainJudge:
         elif first.has_schema:  # proved: the same question passes as text
             self._forms.refused(self.model)
 
-    async def _request(self, prompt: Prompt, form: Form, ends_s: float) -> list[Reply]:
+    async def _request(self, prompt: Prompt, form: RequestForm, ends_s: float) -> list[Reply]:
         started_s = time.perf_counter()
         has_many_parts = getattr(form.bound.model, "logprobs", None)  # of each token, and the user wants them
         heard = Exchange(ends_s, self._max_bytes, inf if has_many_parts else _MAX_PARTS)
@@ -460,7 +469,7 @@ class LangChainJudge:
             for place, (choice, share) in enumerate(zip(good, shares, strict=True))
         ]
 
-    async def _messages(self, prompt: Prompt, form: Form, heard: Exchange) -> list[Any]:
+    async def _messages(self, prompt: Prompt, form: RequestForm, heard: Exchange) -> list[Any]:
         """Call the model, on a thread: never through LangChain's own executor, which the interpreter joins at its exit."""
         model, keywords = form.model, form.keywords(prompt.step)
         asked = (

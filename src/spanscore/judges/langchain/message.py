@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 __all__ = [
     "CUT",
     "UNKNOWN",
-    "Choice",
     "Exchange",
+    "ModelChoice",
     "Tokens",
     "at_batch_price",
     "choices_of",
@@ -204,7 +204,7 @@ _TROUBLES = {
 }
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """One answer of a model.
 
     Attributes:
@@ -223,7 +223,7 @@ class Choice(NamedTuple):
         return _TROUBLES.get(self.trouble or "", "")
 
 
-def choices_of(messages: Sequence[Any], heard: Exchange) -> list[Choice]:
+def choices_of(messages: Sequence[Any], heard: Exchange) -> list[ModelChoice]:
     """Return what the messages of one answer say."""
     raw = heard.said.get("choices")
     told = [one.get("finish_reason") for one in raw if isinstance(one, Mapping)] if isinstance(raw, list) else []
@@ -254,7 +254,7 @@ def _told_beside(messages: Sequence[Any], heard: Exchange) -> list[Mapping[str, 
     return [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
 
 
-def _choice(message: Any, finish: Any) -> Choice:
+def _choice(message: Any, finish: Any) -> ModelChoice:
     text, word = _text(message), str(finish).lower()
     trouble = None
     if _is_refusal(message) or word in _DECLINED:
@@ -263,7 +263,7 @@ def _choice(message: Any, finish: Any) -> Choice:
         trouble = CUT
     elif not text.strip():
         trouble = "empty"
-    return Choice(text, None if finish is None else str(finish), trouble)
+    return ModelChoice(text, None if finish is None else str(finish), trouble)
 
 
 def _text(message: Any) -> str:

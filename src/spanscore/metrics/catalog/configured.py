@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pydantic
 
-from spanscore.config.judging import OF_SCORER, AskedSettings, Budget, ShadowSettings
+from spanscore.config.judging import OF_SCORER, Budget, ChatModelSettings, ShadowSettings
 from spanscore.config.messages import told
 from spanscore.config.tree import Configuration
 from spanscore.core import plugins
@@ -60,7 +60,7 @@ def judge_of(settings: Configuration) -> Judge:
     return asked_judge(settings, settings.judge, "judge", fallback=fallback)
 
 
-def asked_judge(settings: Configuration, asked: AskedSettings, place: str, **more: Any) -> Judge:
+def asked_judge(settings: Configuration, asked: ChatModelSettings, place: str, **more: Any) -> Judge:
     """Return a judge as it is to be asked, at a configuration's prices; ``place`` is where that stands, for what it raises."""
     of_others = {"model", "prices", "fallback", *OF_SCORER}
     effects: dict[str, Any] = asked.model_dump(exclude=of_others) | more
@@ -216,7 +216,7 @@ def _read(shadow: Any, place: str) -> ShadowSettings:
         raise ConfigurationError("; ".join(f"{place}.{fault}" for fault in faults.values())) from None
 
 
-def _inherited(shadow: ShadowSettings, judge: AskedSettings) -> ShadowSettings:
+def _inherited(shadow: ShadowSettings, judge: ChatModelSettings) -> ShadowSettings:
     given = shadow.model_fields_set
     model = shadow.model if "model" in given else judge.model
     left_out = {name for name in type(shadow).model_fields if name in type(judge).model_fields} - given - {"budget"}
@@ -225,7 +225,7 @@ def _inherited(shadow: ShadowSettings, judge: AskedSettings) -> ShadowSettings:
     return shadow.model_copy(update={name: getattr(judge, name) for name in left_out} | {"model": model})
 
 
-def _refuse_the_judge(asked: ShadowSettings, judge: AskedSettings, place: str) -> None:
+def _refuse_the_judge(asked: ShadowSettings, judge: ChatModelSettings, place: str) -> None:
     if all(getattr(asked, name) == getattr(judge, name) for name in _THE_JUDGE):
         raise ConfigurationError(
             f"{place}.model: {asked.model!r} is the judge in force, asked in the same way; "

@@ -22,7 +22,7 @@ from spanscore.core.sample import AnnotatedSample, HumanValue, Sample
 from spanscore.core.score import Scale, Score
 from spanscore.errors import ConfigurationError, JudgeError, writing
 from spanscore.judges.rendering import fenced
-from spanscore.judges.score_context import Asker, asked_by
+from spanscore.judges.score_context import ScoreContext, asked_by
 from spanscore.protocols import Judge
 
 __all__ = [
@@ -406,7 +406,7 @@ async def _shown(metric: Teachable, sample: Sample) -> Mapping[str, Any] | None:
         ConfigurationError: it would be asked about several things.
     """
     judge = _Listening()
-    with asked_by(Asker()):  # no budget pays for it
+    with asked_by(ScoreContext()):  # no budget pays for it
         await metric.with_changes(judge=judge).score(sample)
     different = {fenced(prompt.evidence): prompt for prompt in judge.heard}
     if len(different) > 1:

@@ -22,7 +22,7 @@ from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError
 from spanscore.judges.ask import ask
 from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.judges.records import recorded_by
-from spanscore.judges.score_context import Asker, asked_by, asker
+from spanscore.judges.score_context import ScoreContext, asked_by, asker
 from spanscore.metrics.kit.tuned_prompts import (
     Answers,
     Fitted,
@@ -122,7 +122,7 @@ class Marking:
 
     async def _score(self, metric: Teachable, lesson: Lesson) -> Score:
         async with self._room:
-            with asked_by(Asker(metric.name, purse=asker().purse)):
+            with asked_by(ScoreContext(metric.name, purse=asker().purse)):
                 score = await metric.score(lesson.sample)
         self.at = self.at._replace(done=self.at.done + 1)
         if not _says(score):

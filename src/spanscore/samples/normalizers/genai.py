@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.core.codecs.messages import joined
-from spanscore.core.codecs.sdk import ByNames, names_under, structures, under
+from spanscore.core.codecs.sdk import AttributeCache, names_under, structures, under
 from spanscore.core.span import NoContent, SpanData
 from spanscore.samples.normalizers.building import Render, conversation_of, in_genai_names, wire_of
 from spanscore.samples.normalizers.older import (
@@ -198,7 +198,7 @@ def _newest(names: Iterable[str]) -> tuple[str, ...]:
     return tuple([name for name in names if name in _NEWEST or name.startswith(semconv.PROMPT_VARIABLE)])
 
 
-_NAMES: Final = ByNames(_by_use)
+_NAMES: Final = AttributeCache(_by_use)
 _OLDER_PLAIN: Final[Mapping[str, str]] = {
     semconv.PROVIDER_NAME: semconv.SYSTEM,
     semconv.USAGE_INPUT_TOKENS: semconv.USAGE_PROMPT_TOKENS,

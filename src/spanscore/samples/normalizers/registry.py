@@ -16,7 +16,7 @@ from spanscore.core.span import CUT, SpanData
 from spanscore.protocols import SpanNormalizer
 from spanscore.samples.normalizers.older import with_body
 
-__all__ = ["TRANSLATIONS", "Translated", "Translator"]
+__all__ = ["TRANSLATIONS", "NormalizedUnit", "SpanNormalizers"]
 
 _ROOM: Final = "spanscore.samples.normalizers"
 TRANSLATIONS: Final = Registry(
@@ -38,7 +38,7 @@ TRANSLATIONS: Final = Registry(
 """In the order in which they are asked: the first that claims a span and finds content on it translates it."""
 
 
-class Translated(NamedTuple):
+class NormalizedUnit(NamedTuple):
     """What came of the spans that ask and answer, steps aside, of one translation.
 
     Attributes:
@@ -54,7 +54,7 @@ class Translated(NamedTuple):
     cut: int = 0
 
 
-class Translator:
+class SpanNormalizers:
     """Translates spans by the first translation that finds content on them. Owned by one thread; ``knows`` is any thread's.
 
     Attributes:
@@ -132,10 +132,10 @@ class Translator:
             self._cut[name] += 1
         self._spans[name] += 1
 
-    def counted(self) -> Mapping[str, Translated]:
+    def counted(self) -> Mapping[str, NormalizedUnit]:
         """Return what came of each translation that read a span. Any thread."""
         return {
-            name: Translated(spans, self._without[name], self._remedies.get(name, ""), self._cut[name])
+            name: NormalizedUnit(spans, self._without[name], self._remedies.get(name, ""), self._cut[name])
             for name, spans in self._spans.copy().items()
         }
 
