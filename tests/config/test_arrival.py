@@ -208,15 +208,15 @@ def made_of(file: Path, path: str | None) -> dict[str, Any]:
         scorer._doors.attached(), scorer._doors.spans()
         assert scorer.flush(10)
         rules = rule_files(settings.alerts, [*scorer._line.metrics.values()], settings.monitoring)
-        return dict(values(scorer, "scorer", set())) | rules
+        return dict(values(scorer, "scorer", {})) | rules
 
 
-def values(thing: Any, at: str, known: set[int]) -> Iterator[tuple[str, Any]]:
+def values(thing: Any, at: str, known: dict[int, Any]) -> Iterator[tuple[str, Any]]:
     """Yield place → value for what hangs on a thing, but for the options as they were given."""
     if thing is None or isinstance(thing, bool | int | float | str | bytes):
         yield at, thing
     elif id(thing) not in known and not isinstance(thing, ScorerSettings | type):
-        known.add(id(thing))
+        known[id(thing)] = thing  # kept alive, so that no other object gets its id
         for name, part in _parts(thing):
             yield from values(part, f"{at}.{name}", known)
 
@@ -266,7 +266,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "none")
         one, other = (made_of(tmp_path_factory.mktemp("usual") / "spanscore.yaml", None) for _ in range(2))
-    return {place: one[place] if one.get(place) == other.get(place) else VARIES for place in one | other}
+    return {place: one.get(place) if one.get(place) == other.get(place) else VARIES for place in one | other}
 
 
 @pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE - AWAY))
@@ -282,7 +282,7 @@ def test_the_metrics_are_served_where_the_file_says(tmp_path: Path) -> None:
     (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump({"metrics": ["exact_match"], "serve_metrics": where}))
 
     with OnlineScorer.from_config(tmp_path / "spanscore.yaml", tracer_provider=a_trace().provider) as scorer:
-        made = dict(values(scorer, "scorer", set()))
+        made = dict(values(scorer, "scorer", {}))
 
     assert {f"serve_metrics.{name}" for name in where} == {path for path in SERVED if path.startswith("serve_metrics.")}
     assert f"http://127.0.0.2:{where['port']}/metrics" in made.values()

@@ -96,13 +96,13 @@ WRONG = {
         "judge.temperature",
         "write model_kwargs: {temp",
     ],
-    "metrics: [exact_match]\njudge: {max_answer_bytes: 2 megs}": [
-        "judge.max_answer_bytes",
+    "metrics: [exact_match]\nlimits: {queue_bytes: 2 megs}": [
+        "limits.queue_bytes",
         "'2 megs' is no size",
         "2MB",
     ],
-    "metrics: [exact_match]\njudge: {max_answer_bytes: 0B}": [
-        "judge.max_answer_bytes",
+    "metrics: [exact_match]\nlimits: {queue_bytes: 0B}": [
+        "limits.queue_bytes",
         "must be 1 or more",
         "0B",
     ],
@@ -221,9 +221,9 @@ SIZES = {"2MB": 2_000_000, "500 kB": 500_000, "1.5MiB": 1_572_864, "1kb": 1_000,
 
 @pytest.mark.parametrize("text", SIZES)
 def test_a_size_is_written_with_its_unit(tmp_path, text):
-    file = write(tmp_path, f"metrics: [exact_match]\njudge: {{max_answer_bytes: {text}}}")
+    file = write(tmp_path, f"metrics: [exact_match]\nlimits: {{queue_bytes: {text}}}")
 
-    assert read_settings(file).settings.judge.max_answer_bytes == SIZES[text]
+    assert read_settings(file).settings.limits.queue_bytes == SIZES[text]
 
 
 def test_a_missing_file_is_named(tmp_path):

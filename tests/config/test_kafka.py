@@ -67,7 +67,6 @@ def test_a_password_that_is_none_is_told_by_its_file(held: str | None, kind: typ
         ({"brokers": BROKERS, "security": {"protocol": "SASL_SSL"}}, "needs username_file and password_file"),
         ({"brokers": BROKERS, "security": {"username_file": "name"}}, "read only with protocol: SASL_SSL"),
         ({"brokers": BROKERS, "security": {"ca": "ca.pem"}}, "read only with protocol: SSL"),
-        ({"brokers": BROKERS, "protocol": "kip-848"}, "'auto', 'consumer' or 'classic'"),
     ],
 )
 def test_what_cannot_be_is_said(given: dict[str, Any], words: str) -> None:

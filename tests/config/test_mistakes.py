@@ -179,7 +179,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "two units": (f"{M}limits: {{timeout: 1h30m}}", "limits.timeout: '1h30m' is no duration; write for example 30s, 500ms, 5m"),
     "a time below 0": (f"{M}limits: {{timeout: -1}}", "limits.timeout: must be 0 or more (given: -1)"),
     "no end": (f"{M}limits: {{timeout: .inf}}", "limits.timeout: must be 3,153,600,000 or less (given: inf)"),
-    "a size in words": (f"{M}judge: {{max_answer_bytes: big}}", "judge.max_answer_bytes: 'big' is no size; write for"),
+    "a size in words": (f"{M}limits: {{queue_bytes: big}}", "limits.queue_bytes: 'big' is no size; write for"),
     "a count in words": (f"{M}limits: {{workers: many}}", "limits.workers: is no whole number (given: 'many')"),
     "a billion workers": (f"{M}limits: {{workers: 1000000000}}", "limits.workers: must be 10,000 or less (given: 1000000000)"),
     "a number as a text of 5,000 digits": (f"{M}limits: {{workers: '{'9' * 5_000}'}}", "limits.workers: is too large (given:"),

@@ -218,7 +218,7 @@ def test_the_schema_takes_what_the_documents_show(page: str, text: str) -> None:
 
 FORMS = {
     "limits: {timeout: 5m}": "durations as texts",
-    "limits: {event_queue_bytes: 64MB}": "sizes as texts",
+    "limits: {queue_bytes: 64MB}": "sizes as texts",
     "sampling: {rate: '${RATE}'}": "what the environment holds",
     "serve_metrics: 9464": "a port alone",
     "judge: {fallback: ['openai:gpt-4o-mini', {model: 'openai:gpt-5-mini', timeout: 1m}]}": "names and sections",

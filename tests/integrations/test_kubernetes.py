@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from spanscore.cli.main import app
 from spanscore.config.tree import Configuration
 from spanscore.monitoring.rules import PORT, SCRAPED
+from spanscore.wiring.build import EVENT_QUEUE_BYTES
 
 FOLDER = INTEGRATIONS / "kubernetes"
 CHART = FOLDER / "chart"
@@ -193,7 +194,7 @@ def test_a_replicas_share_of_the_budget_is_that_of_one_of_all(file: str, kind: s
 @pytest.mark.parametrize(("file", "section"), [(WORKER, "worker"), (SERVE, "serve")])
 def test_a_pod_is_given_longer_than_its_drain_and_more_memory_than_what_waits(file: str, section: str) -> None:
     chosen, limit = configuration(file), container(file)["resources"]["limits"]["memory"]
-    waits = chosen.units.bytes + chosen.limits.queue_bytes + chosen.limits.event_queue_bytes
+    waits = chosen.units.bytes + chosen.limits.queue_bytes + EVENT_QUEUE_BYTES
 
     assert getattr(chosen, section).drain < pod(file)["spec"]["terminationGracePeriodSeconds"]
     assert 200_000_000 + waits < int(limit.removesuffix("Gi")) * 2**30

@@ -15,6 +15,8 @@ from tests.servers.kafka import Kafka
 from tests.servers.server import poll
 from tests.service.metrics import Waits
 
+from spanscore.service import kafka_source
+
 pytestmark = pytest.mark.server
 
 WAITS = "tests.service.metrics:Waits"
@@ -60,9 +62,10 @@ def test_a_broker_that_knows_no_new_protocol_is_joined_by_the_old_one(kafka: Kaf
 
 
 def test_work_that_ends_within_the_grace_is_kept_when_its_partition_goes(
-    kafka: Kafka, topic: str, tmp_path: Path
+    kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = configured(tmp_path, kafka, topic, metrics=[WAITS], kafka={"revoke_timeout": "60s"})
+    monkeypatch.setattr(kafka_source, "REVOKE_TIMEOUT_S", 60.0)
+    file = configured(tmp_path, kafka, topic, metrics=[WAITS])
     send(kafka, topic, traces(20))
     with working(file) as first:
         first.until(lambda: len(first.scorer._line.queue) == 20, "20 at work")
@@ -75,8 +78,11 @@ def test_work_that_ends_within_the_grace_is_kept_when_its_partition_goes(
             assert (first.outcomes, second.outcomes) == ({"scored": 20}, {})
 
 
-def test_work_that_does_not_is_handed_over_and_done_by_the_next(kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    file = configured(tmp_path, kafka, topic, metrics=[WAITS], kafka={"revoke_timeout": "0s"})
+def test_work_that_does_not_is_handed_over_and_done_by_the_next(
+    kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_source, "REVOKE_TIMEOUT_S", 0.0)
+    file = configured(tmp_path, kafka, topic, metrics=[WAITS])
     send(kafka, topic, traces(20))
     with working(file) as first:
         first.until(lambda: len(first.scorer._line.queue) == 20, "20 at work")

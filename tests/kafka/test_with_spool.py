@@ -15,6 +15,8 @@ from tests.servers.server import poll
 from tests.service.metrics import Waits
 from tests.service.process import Serving
 
+from spanscore.service import kafka_source
+
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 
@@ -70,10 +72,12 @@ def test_messages_that_are_read_again_are_recognised_by_the_spool_and_scored_onc
     assert worker.eligible == 20
 
 
-def test_what_is_on_the_disk_stays_here_when_its_partition_goes(kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    at_once = {"revoke_timeout": "0s"}
-    file = with_spool(tmp_path, kafka, topic, "Waits", kafka=at_once)
-    other = with_spool(tmp_path, kafka, topic, "Waits", "other.db", kafka=at_once)
+def test_what_is_on_the_disk_stays_here_when_its_partition_goes(
+    kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_source, "REVOKE_TIMEOUT_S", 0.0)
+    file = with_spool(tmp_path, kafka, topic, "Waits")
+    other = with_spool(tmp_path, kafka, topic, "Waits", "other.db")
     send(kafka, topic, traces(20))
     with working(file) as first:
         first.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 20, "20 commits")

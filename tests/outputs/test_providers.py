@@ -668,14 +668,14 @@ def test_a_full_queue_of_ours_says_nothing(
 EMIT_AND_EXIT = """
     from spanscore.outputs.providers import Providers
     from spanscore.outputs.score_spans import EvaluationSpans
-    from spanscore.outputs.score_events import Events
+    from spanscore.outputs.score_events import EvaluationEvents
     from spanscore.outputs.score_events import Instruments
     from tests.outputs.builders import score, unit
     from tests.outputs.memory import FixedCounts
     from spanscore.outputs.instruments import Telemetry
     providers = Providers()
     providers.warm_up()
-    sinks = EvaluationSpans(providers), Events(providers), Instruments(Telemetry(providers.meter(), FixedCounts()))
+    sinks = EvaluationSpans(providers), EvaluationEvents(providers), Instruments(Telemetry(providers.meter(), FixedCounts()))
     for n in range(1200):
         for sink in sinks:
             sink.emit(unit(), [score(id=f"{n + 1:016x}" * 2)])

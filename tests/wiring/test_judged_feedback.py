@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from spanscore.core.sample import Samples, SingleTurnSample
 from spanscore.core.span import SamplingContext
 from spanscore.pipeline.sizes import SampleCache
 from spanscore.testing import make_span, make_unit
+from spanscore.wiring import feedback
 
 KEPT = FeedbackSampling(rate=1.0)
 TAKEN = Decision(True, 0.5, 1 << 55, "feedback")
@@ -119,8 +121,9 @@ def test_of_a_unit_that_was_never_here_it_is_counted_that_nothing_was_kept() -> 
         assert results(scorer) == {"not_kept": 1}
 
 
-def test_a_sample_that_had_to_go_is_told_as_too_late() -> None:
-    with a_line(sampling=Sampling(rate=0.0, feedback=FeedbackSampling(rate=1.0, max_bytes=1))) as (scorer, _):
+def test_a_sample_that_had_to_go_is_told_as_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feedback, "SampleCache", partial(SampleCache, max_bytes=1))
+    with a_line(sampling=Sampling(rate=0.0, feedback=FeedbackSampling(rate=1.0))) as (scorer, _):
         ids = answered(scorer)
         assert scorer.flush(10)
         scorer.feedback(ids.trace_id, False)
@@ -207,7 +210,6 @@ def test_the_oldest_makes_room() -> None:
         ({"rate": 0}, "rate"),
         ({"rate": 1, "below": 2}, "below"),
         ({"rate": 1, "max_age": "soon"}, "max_age"),
-        ({"rate": 1, "max_bytes": 0}, "max_bytes"),
     ],
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], named: str) -> None:

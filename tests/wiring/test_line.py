@@ -37,6 +37,7 @@ from spanscore.core.span import Unit, UnitKey
 from spanscore.metrics import ExactMatch
 from spanscore.samples.genai import GenAIExtractor
 from spanscore.testing import MemorySink
+from spanscore.wiring import build
 
 
 def config(scorer, **more):
@@ -337,8 +338,9 @@ def test_a_full_inbox_refuses_new_units_and_counts_them():
     assert (status.refused, status.outcomes["grounded"]) == (1, {"event_queue_full": 1})
 
 
-def test_an_inbox_full_of_bytes_refuses_new_units_too():
-    with a_line(limits=Limits(event_queue_bytes=1_000)) as (scorer, _):
+def test_an_inbox_full_of_bytes_refuses_new_units_too(monkeypatch):
+    monkeypatch.setattr(build, "EVENT_QUEUE_BYTES", 1_000)
+    with a_line() as (scorer, _):
         scorer._line.event_queue.put(None, None, 1_000)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         not_attempted = scorer.submit(spanscore.SingleTurnSample(user_input="?"))
@@ -350,10 +352,11 @@ def test_an_inbox_full_of_bytes_refuses_new_units_too():
 
 
 @pytest.mark.parametrize("content", [False, True])
-def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_let_go(content):
+def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_let_go(content, monkeypatch):
     go_on = threading.Event()
+    monkeypatch.setattr(build, "EVENT_QUEUE_BYTES", 1_000)
 
-    with a_line(capture=Capture(content=content), limits=Limits(event_queue_bytes=1_000)) as (scorer, trace):
+    with a_line(capture=Capture(content=content)) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
         scorer._line.event_queue.post(lambda: go_on.wait(20))  # the span thread is held up

@@ -323,7 +323,7 @@ def test_where_the_units_are_is_told_in_words():
     assert "shut down: 1,200 units seen; 5 of at most 1,000 waiting for their scores" in text
     assert "spans of 2 units held back until they are scored; of 3 left with their outcomes; of 1 left before" in text
     assert "4 spans lost, as their provider was shut down first" in text
-    assert "7 units refused, as the event queue was full: raise event_queue_size or event_queue_bytes" in text
+    assert "7 units refused, as the event queue was full: raise event_queue_size, or lower the rates" in text
     assert "too many were waiting" not in text
 
 

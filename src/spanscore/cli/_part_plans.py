@@ -41,6 +41,7 @@ from spanscore.pipeline.jobs import REDACTORS
 from spanscore.pipeline.judge_check import cases_of
 from spanscore.pipeline.queues import QUEUES
 from spanscore.pipeline.sampling import DEFAULT_KEY, RateSampler
+from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric
 from spanscore.samples.genai import DIALECTS
 from spanscore.samples.normalizers.registry import TRANSLATIONS
@@ -357,7 +358,7 @@ def _ends(sessions: Sessions) -> str:
         return f"by scorer.end_session() or with its turn {sessions.max_turns:,}"
     idle = duration(sessions.idle_timeout)
     ends = f"by scorer.end_session(), after {idle} without a turn, with its turn {sessions.max_turns:,}"
-    return f"{ends}, or when {sessions.max_open:,} others are open"
+    return f"{ends}, or when {SessionBounds().max_open:,} others are open"
 
 
 # --- remote scoring plan --------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from spanscore.config.kinds import (
     FrozenDict,
     Items,
     PositiveSeconds,
-    Seconds,
     SettingsPart,
     Size,
     Table,
@@ -145,17 +144,13 @@ class KafkaSettings(KafkaTopic):
         group: name of the group that shares the topic's partitions; its workers must have one configuration.
         key: the key of the topic's messages. ``trace``: the trace id, as the Collector writes it; ``conversation``: the id of
             the conversation, so that one worker reads all its turns. Metrics of conversations need it with several workers.
-        protocol: of the group: ``consumer`` (KIP-848, brokers from 4.0), ``classic``, or ``auto``: the first that it has.
         max_open_age: how long spans whose root does not come hold back their partition; then their unit is ``incomplete``.
-        revoke_timeout: how long a partition that goes to another worker waits for the scores of what was read of it.
     """
 
     logs_topic: TopicName | None = None
     group: str = Field(default="spanscore", min_length=1)
     key: Literal["trace", "conversation"] = "trace"
-    protocol: Literal["auto", "consumer", "classic"] = "auto"
     max_open_age: PositiveSeconds = 600.0
-    revoke_timeout: Seconds = 5.0
 
     @model_validator(mode="after")
     def _two_topics(self) -> Self:

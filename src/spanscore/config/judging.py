@@ -21,7 +21,6 @@ from spanscore.config.kinds import (
     Rate,
     SettingsPart,
     Share,
-    Size,
     Table,
     seconds_of,
 )
@@ -232,7 +231,6 @@ class ChatModelSettings(SettingsPart):
     requests_per_minute: PerMinute | None = None
     tokens_per_minute: PerMinute | None = None
     max_input_tokens: Count | None = None
-    max_answer_bytes: Size | None = None
     structured: Literal["auto", "schema", "tools", "json", "text"] = "auto"
 
     @property

@@ -90,7 +90,6 @@ class Limits(SettingsPart):
         queue_bytes: approximate size of their content; more are ``queue_full`` too.
         event_queue_size: events waiting; past it new units are ``event_queue_full``; past four times it events are lost, units
             ``incomplete``.
-        event_queue_bytes: approximate size of their content; past it as ``event_queue_size``.
         job_queue: where units wait for their scores: a ``Queue``, its name, or the name with parameters; of this scorer alone.
             ``memory`` is the built-in one.
     """
@@ -102,5 +101,4 @@ class Limits(SettingsPart):
     queue_size: Count = 1_000
     queue_bytes: Size = 256_000_000
     event_queue_size: Count = 10_000
-    event_queue_bytes: Size = 64_000_000
     job_queue: QueuePart = "memory"

@@ -18,7 +18,6 @@ from spanscore.config.kinds import (
     Seconds,
     SettingsPart,
     Share,
-    Size,
     Table,
 )
 
@@ -94,14 +93,12 @@ class FeedbackSampling(SettingsPart):
         rate: share of the units that are kept, (0, 1]. The draw is that of the other rates.
         below: quality of a feedback, (0, 1], below which its unit is judged; a word counts by its place in its scale.
         max_age: how long a sample is kept.
-        max_bytes: size of all kept samples; past it the oldest are dropped first.
     """
 
     section: ClassVar[str] = "sampling.feedback"
     rate: Share
     below: Share = 0.5
     max_age: PositiveSeconds = 600.0
-    max_bytes: Size = 64_000_000
 
 
 class HeadSampling(SettingsPart):

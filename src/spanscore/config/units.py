@@ -89,8 +89,8 @@ class Sessions(SettingsPart):
             ``per: session`` beside a metric's parameters.
         idle_timeout: time without a turn after which a conversation has ended.
         max_turns: turns after which it has ended.
-        max_open: conversations gathered at once; past it the one that was silent for longest ends (``evicted``).
-        max_bytes: approximate size of their content; past it as ``max_open``.
+        max_bytes: approximate size of the open conversations' content. Above it, or above 10,000 open conversations, the one
+            without a turn for the longest time ends (``evicted``).
         score_every: turns after which a conversation that goes on gets a provisional score, on an evaluation span alone and in
             no sum; 0 = never.
         replicas: how turns reach the processes of an application. ``one``: there is one. ``sticky``: all turns of a
@@ -103,7 +103,6 @@ class Sessions(SettingsPart):
     metrics: MetricObjects = ()
     idle_timeout: PositiveSeconds = 300.0
     max_turns: Count = 50
-    max_open: Count = 10_000
     max_bytes: Size = 64_000_000
     score_every: Annotated[int, Field(ge=0)] = 10
     replicas: Replicas = "one"

@@ -30,7 +30,6 @@ def judge(
     api_key_file: str | Path | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
     structured: Structured = "auto",
-    max_answer_bytes: int | None = None,
     **effects: Unpack[MiddlewareSettings],
 ) -> Judge:
     """Return a judge. All that ask the same account share its limits, however they were made.
@@ -45,7 +44,6 @@ def judge(
         model_kwargs: what else a model that is given by name is made with: ``{"temperature": 0}``.
         structured: how a chat model is asked for the form of an answer: ``auto`` (its integration's way; in text, where the
             provider has none), ``schema``, ``tools``, ``json``, or ``text``.
-        max_answer_bytes: a chat model's answer is read no further, inflated; 2,000,000 when None.
         fallback: judges, models or their names, or a mapping of arguments of this function (``{"model": …, "base_url": …}``),
             asked in their order while the judge is away (its breaker is open). What they say is an evaluator version of its
             own. What else is set here holds for each of them, but not address, key and parameters; nor limits for a judge that
@@ -70,7 +68,7 @@ def judge(
             ``pip install`` line).
     """
     if fallback := effects.pop("fallback", None):
-        likewise = {"structured": structured, "max_answer_bytes": max_answer_bytes, **effects}
+        likewise = {"structured": structured, **effects}
         effects["fallback"] = [_stand_in(one, likewise) for one in fallback]
     client: ClientSettings = {
         "base_url": base_url,
@@ -88,9 +86,9 @@ def judge(
         model = named_model(model.strip(), **client)
     if callable(getattr(model, "ask", None)):
         return stacked(model, effects)
-    asked = {"timeout": effects.get("timeout"), "max_answer_bytes": max_answer_bytes}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    return stacked(LangChainJudge(model, structured=structured, **given), effects, chat_model=True)
+    timeout = effects.get("timeout")
+    bounds: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    return stacked(LangChainJudge(model, structured=structured, **bounds), effects, chat_model=True)
 
 
 def _stand_in(asked: Any, settings: Mapping[str, Any]) -> Judge:

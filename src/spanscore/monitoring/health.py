@@ -597,8 +597,8 @@ _BUDGET = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{lab
 REMEDIES: Mapping[str, str] = {
     "queue_full": "Evaluations were lost as the job queue was full: raise limits.queue_size, limits.queue_bytes or "
     "limits.workers",
-    "event_queue_full": "Units were lost as the event queue was full: raise limits.event_queue_size or "
-    "limits.event_queue_bytes, or lower the sampling rate",
+    "event_queue_full": "Units were lost as the event queue was full: raise limits.event_queue_size, "
+    "or lower the sampling rate",
     "hold_lost": "Held spans were lost at the shutdown of the provider: shut the scorer down first",
 }
 """Why units are lost → what to do."""

@@ -76,7 +76,7 @@ def _safely(what: str, sink: Sink, call: Callable[[], None], within: Context) ->
 
 _BUILT_IN = {
     "evaluation_span": "spanscore.outputs.score_spans:EvaluationSpans",
-    "event": "spanscore.outputs.score_events:Events",
+    "event": "spanscore.outputs.score_events:EvaluationEvents",
     "instruments": "spanscore.outputs.score_events:Instruments",
 }
 SINKS = Registry(kind="sink", protocol=Sink, outside="my_pkg.sinks:MySink", built_in=_BUILT_IN, offers=("content",))

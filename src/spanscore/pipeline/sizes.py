@@ -131,14 +131,14 @@ class SampleCache:
     Attributes:
         decide: whether a unit is kept, and with which probability; pure.
         within_ns: how long.
-        max_bytes: of all together.
+        max_bytes: size of all kept samples; the oldest is dropped first.
         on_kept: told of a unit that is now kept.
     """
 
     decide: Callable[[SamplingContext], Decision]
     _: KW_ONLY
     within_ns: int
-    max_bytes: int
+    max_bytes: int = 64_000_000
     on_kept: Callable[[UnitKey], None] = lambda _: None
     clock: Callable[[], int] = steady_ns
 

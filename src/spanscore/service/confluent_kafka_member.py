@@ -113,7 +113,7 @@ class GroupMember:
             "error_cb": self._failed,
             "on_commit": self._was_committed,
         }
-        self.protocol = "classic" if kafka.protocol == "classic" else "consumer"
+        self.protocol = "consumer"
         self.all = 0
         self._refused = ""
         self._consumer = self._made()
@@ -274,7 +274,7 @@ def trouble_of(error: KafkaError, kafka: KafkaSettings) -> KafkaProblem:
     """Return what an error means, with the names that the operator knows."""
     code, told = error.name(), error.str()
     if code == "_FATAL":
-        is_old = kafka.protocol == "auto" and "not supported" in told  # which error it is, only its text says
+        is_old = "not supported" in told  # which error it is, only its text says
         return (
             KafkaProblem("old")
             if is_old

@@ -37,6 +37,8 @@ _ROUND_S: Final = 1.0
 """How often it is looked what is settled, and how far behind it is."""
 _FLUSH_S: Final = 2.0
 """For the scores of a partition that goes to be exported."""
+REVOKE_TIMEOUT_S = 5.0
+"""A partition that goes to another worker waits this long for the scores of the units that are being scored."""
 _JOIN_S: Final = 5.0
 """For the group's first word at a start: that it may not be joined is said by then."""
 _LEAVE_S: Final = 5.0
@@ -137,7 +139,7 @@ class KafkaSource:
         """Commit what was settled when the scorer had ended, and leave the group."""
         if self._thread is None:
             return
-        self._thread.join(self._kafka.revoke_timeout + _FLUSH_S)
+        self._thread.join(REVOKE_TIMEOUT_S + _FLUSH_S)
         if not self._thread.is_alive():
             self._commit_left({one: left for one, left in self._topic.left_at_end().items() if one in self._next})
             self._next = {}
@@ -360,7 +362,7 @@ class KafkaSource:
     def _revoked(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
             self._topic.set_clock(partition, "stand")
-        until = monotonic() + self._kafka.revoke_timeout
+        until = monotonic() + REVOKE_TIMEOUT_S
         while self._topic.at_work(partitions) and monotonic() < until and not self._over.wait(_LOOK_S):
             pass
         left = self._topic.leave(partitions)

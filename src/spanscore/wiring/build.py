@@ -64,6 +64,8 @@ __all__ = ["DISABLED", "Pipeline"]
 
 DISABLED = f"{semconv.DISABLED_ENV} is set: no metric is asked, and units that are chosen end as filtered"
 """The line of the log and of ``status()`` in a process where the environment stops scoring."""
+EVENT_QUEUE_BYTES = 64_000_000
+"""Approximate size of the event queue's content above which new units are ``event_queue_full``."""
 _numbers = count(1)
 _REMEMBERED = 250
 """Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
@@ -133,7 +135,7 @@ class Pipeline:
             compared=self.compared,
         )
         self.event_queue: EventQueue[Receiver] = EventQueue(
-            soft=settings.limits.event_queue_size, soft_bytes=settings.limits.event_queue_bytes
+            soft=settings.limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES
         )
         self.duty = DutyCycle()
         self.queue: Queue = queue_of(
@@ -339,7 +341,6 @@ class Pipeline:
             post=self.event_queue.post,
             on_the_way=self._on_the_way,
             shown=self._show_id,
-            max_open=self.settings.sessions.max_open,
         )
 
     def _on_the_way(self, conversation_id: str | None) -> set[UnitKey]:

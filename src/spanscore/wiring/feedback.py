@@ -174,7 +174,6 @@ class FeedbackJudging:
         self.kept = SampleCache(
             line.sampler.for_feedback,
             within_ns=int(settings.max_age * 1e9),
-            max_bytes=settings.max_bytes,
             on_kept=self.judge_waiting,
         )
         self.asked = ShadowScoring(

@@ -469,7 +469,7 @@ class Status:
         if self.hold.get("lost"):
             yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
         if self.refused:
-            remedy = "raise event_queue_size or event_queue_bytes, or lower the rates"
+            remedy = "raise event_queue_size, or lower the rates"
             yield f"{format_count(self.refused, 'unit')} refused, as the event queue was full: {remedy}"
         if self.received is not None:
             yield from received_rows(self.received)

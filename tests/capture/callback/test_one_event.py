@@ -30,9 +30,10 @@ from tests.live import Trace, a_line, a_trace, identity_holds, open_roots
 from spanscore import Rule
 from spanscore.capture.callback import capture, handler, recorder
 from spanscore.capture.callback.spans import RunSpans
-from spanscore.config import Capture, Limits, RuleCondition, Sampling
+from spanscore.config import Capture, RuleCondition, Sampling
 from spanscore.outputs import spans as ids
 from spanscore.testing import ManualClock
+from spanscore.wiring import build
 from spanscore.wiring.span_thread import SpanThread
 
 UNITS = 25
@@ -258,7 +259,8 @@ def test_what_a_long_lived_agent_keeps_is_bounded(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_unit_that_leaves_weighs_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    with by_hand(monkeypatch, {"limits": Limits(event_queue_bytes=100_000)}, a_trace()) as scorer:
+    monkeypatch.setattr(build, "EVENT_QUEUE_BYTES", 100_000)
+    with by_hand(monkeypatch, {}, a_trace()) as scorer:
         for _ in range(2):
             root = uuid4()
             a_chain(scorer.handler, root, 60)
@@ -268,7 +270,8 @@ def test_a_unit_that_leaves_weighs_what_it_keeps(monkeypatch: pytest.MonkeyPatch
 
 
 def test_heavy_content_does_not_wait_for_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    with by_hand(monkeypatch, {"sample_rate": 1.0, "limits": Limits(event_queue_bytes=100_000)}, a_trace()) as scorer:
+    monkeypatch.setattr(build, "EVENT_QUEUE_BYTES", 100_000)
+    with by_hand(monkeypatch, {"sample_rate": 1.0}, a_trace()) as scorer:
         root, text = uuid4(), iter(f"{n}" * 60_000 for n in range(9))
         scorer.handler.on_chain_start(None, {}, run_id=root, name="agent", metadata={})
         for waiting, admits in [(0, True), (0, True), (3, False), (4, False), (5, False)]:
