@@ -23,11 +23,10 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spanscore.monitoring.estimates import Moments
+from spanscore.monitoring.estimates import MeanInterval, Moments
 from spanscore.monitoring.releases import (
     LEAST_BLOCKS,
     LEAST_SCORES,
-    QualityDifference,
     at_every_look,
     at_one_look,
     matched,
@@ -61,8 +60,8 @@ class Look(NamedTuple):
     """What is known after a number of minutes."""
 
     minutes: int
-    every: QualityDifference
-    one: QualityDifference
+    every: MeanInterval
+    one: MeanInterval
 
 
 def looks(of: Day) -> Iterator[Look]:

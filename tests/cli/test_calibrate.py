@@ -21,7 +21,7 @@ from spanscore.core.span import UnitKey
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch
 from spanscore.monitoring.calibration import read_calibration
-from spanscore.outputs.score_spans import AnnotationSpans, EvaluationSpans
+from spanscore.outputs.score_spans import EvaluationSpans
 
 SERIES = "1+abc/judge/1"
 COUNTS = {(True, True): 60, (True, False): 6, (False, True): 5, (False, False): 20}
@@ -133,7 +133,7 @@ def test_labels_that_are_on_spans_are_read_from_there_the_last_word_of_each() ->
         )
         for when_ns, value in ((1, not human), (2, human)):
             said = Annotation(name="review", value=value, quality=float(value), unit=key, when_ns=when_ns)
-            AnnotationSpans(memory.providers).write(said)
+            EvaluationSpans(memory.providers).label(said)
         spans += memory.spans
     Path("spans.jsonl").write_text(json_line(spans))
 

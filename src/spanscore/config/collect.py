@@ -15,10 +15,6 @@ from spanscore.errors import ConfigurationError
 
 __all__ = ["CaseCondition", "Collect", "condition_of"]
 
-# --- conditions -----------------------------------------------------------------------------------------------------
-
-# Which units are collected: ``faithfulness<0.5``, ``harmless=fail``.
-
 _WRITTEN: Final = re.compile(r"\s*([a-z][a-z0-9_]*)\s*(<=|>=|!=|==|<|>|=)\s*(\S+)\s*")
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -83,10 +79,6 @@ def _bound(text: str) -> float | str | None:
     except ValueError:
         return None
 
-
-# --- collect --------------------------------------------------------------------------------------------------------
-
-# Units of which a condition holds are written to a file, as cases of a data set.
 
 LEAST_BYTES: Final = 10_000
 """Half of it holds a case of some size."""

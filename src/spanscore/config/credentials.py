@@ -11,10 +11,6 @@ from spanscore.errors import ConfigurationError, NotReadyError
 
 __all__ = ["HOW_TO_GIVE", "bearer_token", "credentials_in", "may_be_credential", "token_in_file", "without_credentials"]
 
-# --- bearer ---------------------------------------------------------------------------------------------------------
-
-# Bearer tokens: a file or variable → the secret in it; no message shows one.
-
 
 def bearer_token(secret: str | None, what: str) -> str:
     """Return a token without the spaces around it.
@@ -52,10 +48,6 @@ def token_in_file(file: str | Path, key: str) -> str:
         text = None
     return bearer_token(text, f"{key}: the file {file}")
 
-
-# --- credentials ----------------------------------------------------------------------------------------------------
-
-# Keys and passwords: a file that is read by many is no place for one, and no message shows one.
 
 _NAMES = re.compile(
     r"(?:(?:api|access|secret|private|subscription|auth)[-_ ]?key|token|secret|passw(?:or)?d|authorization|credentials?)$",

@@ -26,10 +26,6 @@ from spanscore.errors import ConfigurationError, NotReadyError
 
 __all__ = ["KafkaSecurity", "KafkaSettings", "KafkaTopic", "RemoteScoring", "Spool", "ValueInFile", "confluent_config"]
 
-# --- kafka ----------------------------------------------------------------------------------------------------------
-
-# The section ``kafka``: a topic of OTLP spans, and how ``spanscore worker`` reads it; and what librdkafka is told of it.
-
 _BROKER: Final = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):\d{1,5}"
 _SILENT: Final = logging.Logger("spanscore.kafka", logging.CRITICAL + 1)
 _TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
@@ -208,11 +204,6 @@ def _readable(file: str, key: str) -> Path:
     return Path(file)
 
 
-# --- remote scoring -------------------------------------------------------------------------------------------------
-
-# Units are taken in this process and scored in another one.
-
-
 class RemoteScoring(SettingsPart):
     """Units are taken in this process, and scored in another one: a ``spanscore serve``, or the workers of a topic.
 
@@ -249,11 +240,6 @@ class RemoteScoring(SettingsPart):
             return f"the topic {self.kafka.topic}"
         parts = urlsplit(self.endpoint or "")
         return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-# --- spool ----------------------------------------------------------------------------------------------------------
-
-# Where units wait on a disk, so that they outlive the process, and others may score them.
 
 
 class Spool(SettingsPart):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -24,7 +23,6 @@ from spanscore.config.kinds import (
     Table,
     seconds_of,
 )
-from spanscore.errors import ConfigurationError
 
 __all__ = [
     "OF_SCORER",
@@ -35,15 +33,9 @@ __all__ = [
     "ChatModelSettings",
     "JudgeSettings",
     "MetricCost",
-    "PriceSettings",
     "ShadowSettings",
     "Spent",
-    "checked_budgets",
 ]
-
-# --- budget ---------------------------------------------------------------------------------------------------------
-
-# Budget: what judges may be paid in a window of time; and Spent: what was, in each of the units of a budget.
 
 BudgetUnit = Literal["usd", "tokens", "calls"]
 UNITS: Final[tuple[BudgetUnit, ...]] = ("usd", "tokens", "calls")
@@ -177,22 +169,6 @@ class Budget(SettingsPart):
         return f"{self.amount:g} {self.unit} per {self.window}{whose}"
 
 
-def checked_budgets(given: object) -> tuple[Budget, ...]:
-    """Return budgets as a scorer takes them.
-
-    Raises:
-        ConfigurationError: it is no list of budgets.
-    """
-    if not isinstance(given, Sequence) or not all(isinstance(one, Budget) for one in given):
-        raise ConfigurationError(f"budget is {given!r}; allowed is a list of them, such as [Budget(usd=2, per='1h')]")
-    return tuple(given)
-
-
-# --- judging --------------------------------------------------------------------------------------------------------
-
-# The sections of those who judge: models, prices and budgets.
-
-
 class PriceSettings(SettingsPart):
     """What a model costs: USD per million tokens.
 
@@ -246,12 +222,11 @@ _PROVIDERS = {"gpt-": "openai", "chatgpt-": "openai", "claude-": "anthropic", "g
 
 
 def _by_name(value: Any) -> Any:
-    return {"model": _with_provider(value)} if isinstance(value, str) else value
-
-
-def _with_provider(model: str) -> str:
-    provider = next((provider for beginning, provider in _PROVIDERS.items() if model.startswith(beginning)), None)
-    return model if ":" in model or provider is None else f"{provider}:{model}"
+    """Return the section of a model's name, with its provider if the name tells it; other values as they are."""
+    if not isinstance(value, str):
+        return value
+    provider = next((provider for beginning, provider in _PROVIDERS.items() if value.startswith(beginning)), None)
+    return {"model": value if ":" in value or provider is None else f"{provider}:{value}"}
 
 
 ByName = (BeforeValidator(_by_name), AlsoWritten("string"))

@@ -39,7 +39,6 @@ __all__ = [
     "InnerShare",
     "Items",
     "MetricObjects",
-    "Named",
     "NormalizerPart",
     "PerMinute",
     "PositiveSeconds",
@@ -56,15 +55,10 @@ __all__ = [
     "WebAddress",
     "bytes_of",
     "duration",
-    "is_web_address",
     "seconds_in",
     "seconds_of",
     "share_in",
 ]
-
-# --- durations ------------------------------------------------------------------------------------------------------
-
-# ``30s``, ``5m``, ``1h`` → seconds; and back, for people.
 
 DURATION = r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*"
 """How one is written."""
@@ -91,10 +85,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / _UNITS[unit]:g} {unit}"
 
 
-# --- sizes ----------------------------------------------------------------------------------------------------------
-
-# ``2MB``, ``500kB``, ``1MiB`` → bytes.
-
 SIZE = r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?[iI]?[bB])?\s*"
 """How one is written."""
 
@@ -113,11 +103,6 @@ def bytes_of(text: str) -> int:
     if found is None or size is None:
         raise ValueError(f"{text!r} is no size; write for example 2MB, 500kB, 1MiB or a number of bytes")
     return round(float(found[1]) * size)
-
-
-# --- kinds ----------------------------------------------------------------------------------------------------------
-
-# What a value of the configuration can be, and what a section of it is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +168,6 @@ TaskCount = Annotated[int, Field(ge=1, le=10_000), NUMBER]
 PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
 
 
-def _bytes(value: Any) -> Any:
-    return bytes_of(value) if isinstance(value, str) else value
-
-
 def is_web_address(text: str) -> bool:
     """Whether a text is an address that begins with http:// or https://."""
     parts = urlsplit(text)
@@ -213,7 +194,8 @@ else:
     ]
 """Path of a file, seen from the working directory; a text, whatever was given."""
 
-Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST), NUMBER, AlsoWritten("string", SIZE)]
+_read_size = BeforeValidator(lambda value: bytes_of(value) if isinstance(value, str) else value)
+Size = Annotated[int, _read_size, Field(ge=1, le=_MOST), NUMBER, AlsoWritten("string", SIZE)]
 """In bytes."""
 
 
@@ -243,17 +225,14 @@ Table = Annotated[Mapping[K, V], AfterValidator(FrozenDict)]
 """Names with values; read-only."""
 
 
-def _check_named(value: Any) -> Any:
+def _check_part(value: Any) -> Any:
+    """Refuse a value that a file may hold and that names no part; every other value is an object of the user's own."""
     named = {value: None} if isinstance(value, str) else value
-    if not isinstance(named, Mapping) or not all(isinstance(params, Mapping | None) for params in named.values()):
+    if isinstance(named, list | tuple | int | float) or (
+        isinstance(named, Mapping) and not all(isinstance(params, Mapping | None) for params in named.values())
+    ):
         raise ValueError("write a name, alone or with its parameters: my_pkg:Name, or {'my_pkg:Name': {key: value}}")
     return value
-
-
-def _check_part(value: Any) -> Any:
-    if isinstance(value, str | Mapping | list | tuple | int | float):  # as a file has it
-        return _check_named(value)
-    return value  # an object of the user's own
 
 
 def _objects(of: str, is_object: Callable[[Any], bool]) -> Any:
@@ -267,8 +246,6 @@ def _objects(of: str, is_object: Callable[[Any], bool]) -> Any:
     return AfterValidator(check)
 
 
-Named = Annotated[str | dict[str, dict[str, Any] | None], BeforeValidator(_check_named)]
-"""A part that is found by its name."""
 _NAMED_SCHEMA = WithJsonSchema(
     {
         "anyOf": [

@@ -22,21 +22,12 @@ __all__ = [
     "NEW_OPTIONS",
     "Place",
     "file_fields",
-    "paths_in",
-    "place_of",
-    "ready_form",
     "refuse_problems",
     "renamed_key",
-    "section_at",
     "told",
     "written_place",
     "wrong_settings",
-    "yaml_of",
 ]
-
-# --- renamed --------------------------------------------------------------------------------------------------------
-
-# Names of release 0.2 → those of 0.3, by which a configuration that has an old one is told what to write.
 
 NEW_KEYS: Final[Mapping[str, str]] = {
     "alerts.*.series": "alerts.*.evaluator_version",
@@ -70,31 +61,28 @@ NEW_KEYS: Final[Mapping[str, str]] = {
 }
 """Key of a configuration file → its present name; ``*`` stands for the name of a metric."""
 
-_FIELDS: Final[Mapping[str, str]] = {
+NEW_OPTIONS: Final[Mapping[str, str]] = {
+    "attach": "outputs",
+    "canary": "judge_check",
     "capture_content": "capture.content",
     "capture_context": "capture.context",
     "capture_metadata": "capture.metadata",
     "capture_metrics": "capture.metrics",
-    "feedback_sampling": "sampling.feedback",
-    "queue": "limits.job_queue",
-    "sampling_key": "sampling.key",
-    "session_metrics": "sessions.metrics",
-    "trace_judges": "judge.trace",
-}
-_SINCE_0_2: Final[Mapping[str, str]] = {
-    "attach": "outputs",
-    "canary": "judge_check",
     "elsewhere": "remote_scoring",
+    "feedback_sampling": "sampling.feedback",
     "hooks_timeout": "limits.hook_timeout",
     "inbox_size": "limits.event_queue_size",
     "keep": "sample_filter",
     "labels": "feedback_scales",
+    "queue": "limits.job_queue",
+    "sampling_key": "sampling.key",
     "segments": "monitoring.dimensions",
+    "session_metrics": "sessions.metrics",
     "share": "judge.replica_share",
     "steps": "capture.all_runs",
+    "trace_judges": "judge.trace",
     "upstream_probability": "sampling.head_sampling_rate",
 }
-NEW_OPTIONS: Final[Mapping[str, str]] = {**_FIELDS, **_SINCE_0_2}
 """Argument of ``OnlineScorer`` in release 0.2 → its present name, or the field of a section that it is now.
 
 Arguments that became a field of the same name are found in the sections."""
@@ -108,10 +96,6 @@ def renamed_key(place: Sequence[int | str]) -> str | None:
             return ".".join(part if part != "*" else parts[1] for part in new.split("."))
     return None
 
-
-# --- ready forms ----------------------------------------------------------------------------------------------------
-
-# A wrong setting → its right form with the value that was given, ready to paste.
 
 Place: TypeAlias = tuple[int | str, ...]
 """Keys and positions, from the top of the tree down."""
@@ -144,7 +128,11 @@ def ready_form(place: Place, value: Any, tree: type[BaseModel]) -> str:
     forms = list(_fitted(path, field, shown, tree))
     if path == place and forms and isinstance(forms[0][1], list):  # it stands in its section already
         forms = [(place[-1:], forms[0][1])]
-    form = " or ".join(_nested(target, fitted) for target, fitted in forms)
+    written = []
+    for target, fitted in forms:  # as YAML under its keys, from the innermost list on
+        start = max((position + 1 for position, part in enumerate(target) if isinstance(part, int)), default=0)
+        written.append(yaml_of(_within(list(map(str, target[start:])), fitted)))
+    form = " or ".join(written)
     return printable(form) if len(form) <= _LONGEST else ""
 
 
@@ -157,12 +145,9 @@ def section_at(tree: type[BaseModel], place: Place) -> type[BaseModel]:
 
 
 def file_fields(section: type[BaseModel]) -> list[str]:
-    """Return the keys of a section that a file may have: those that only Python can give are left out."""
-    return [name for name, field in section.model_fields.items() if not _is_for_python(field)]
-
-
-def _is_for_python(field: FieldInfo) -> bool:
-    return any(type(note) is type(_FOR_PYTHON) for note in field.metadata)
+    """Return the keys of a section that a file may have, without those that only Python can give."""
+    fields = section.model_fields.items()
+    return [name for name, field in fields if not any(type(note) is type(_FOR_PYTHON) for note in field.metadata)]
 
 
 def paths_in(tree: type[BaseModel], above: str = "") -> Iterator[str]:
@@ -194,7 +179,7 @@ def _path_and_field(place: Place, value: Any, tree: type[BaseModel]) -> tuple[Pl
 
 def _spelt_alike(name: str, value: Any, section: type[BaseModel], tree: type[BaseModel]) -> tuple[str, ...] | None:
     """Return the path of what is spelt alike and does not take a number as it is: there more is wrong than a letter."""
-    near = get_close_matches(name, [*section.model_fields, *_python_names(tree)])
+    near = get_close_matches(name, [*section.model_fields, *getattr(tree, "python_names", ())])
     near.sort(key=lambda other: other[0] != name[0])
     if not near or not isinstance(value, bool | int | float):
         return None
@@ -206,13 +191,8 @@ def _known_elsewhere(name: str, tree: type[BaseModel]) -> tuple[str, ...] | None
     """Return the path of a key that stands elsewhere in the file, or is an argument of ``OnlineScorer``."""
     if name in tree.model_fields:
         return (name,)
-    known = _python_names(tree).get(name)
+    known: str | None = getattr(tree, "python_names", {}).get(name)
     return tuple(known.split(".")) if known else _ends_with(name, tree)
-
-
-def _python_names(tree: type[BaseModel]) -> Mapping[str, str]:
-    names: Mapping[str, str] = getattr(tree, "python_names", {})
-    return names
 
 
 def _ends_with(name: str, section: type[BaseModel]) -> tuple[str, ...] | None:
@@ -285,12 +265,6 @@ def yaml_of(section: Mapping[str, Any]) -> str:
     return _yaml(section)[1:-1]
 
 
-def _nested(path: Place, value: Any) -> str:
-    """Return a value as YAML under its keys, from the innermost list on."""
-    start = max((position + 1 for position, part in enumerate(path) if isinstance(part, int)), default=0)
-    return yaml_of(_within(list(map(str, path[start:])), value))
-
-
 def _within(path: Sequence[str], value: Any) -> Any:
     return {path[0]: _within(path[1:], value)} if path else value
 
@@ -307,10 +281,6 @@ def _yaml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-# --- faults ---------------------------------------------------------------------------------------------------------
-
-# What pydantic says of a wrong setting → a line a person can act on.
-#
 # A line names the key, what was given and what is allowed. What was given under a key that is none is not shown: nobody
 # knows what it is, and whoever mistypes ``api_key`` has typed the key behind it.
 
@@ -374,9 +344,13 @@ def told(
     """
     lines: dict[Place, str] = {}
     for entry in entries:
-        place = place_of(entry)
-        if place not in lines:
-            lines[place] = _line(entry, tree, f" (given: {_shown(entry, as_written)})")
+        place, shown = place_of(entry), "not shown"
+        if place in lines:
+            continue
+        if not any(map(may_be_credential, place)):
+            shown = printable(as_written(repr(without_credentials(entry["input"]))))
+            shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[: _LONGEST_VALUE - 1]}…"
+        lines[place] = _line(entry, tree, f" (given: {shown})")
     return lines
 
 
@@ -392,29 +366,22 @@ def written_place(place: Place) -> str:
 
 
 def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
-    place, kind = place_of(entry), _kind(entry)
-    if not place:  # what does not fit together in a whole section
+    place, kind, value = place_of(entry), _kind(entry), entry["input"]
+    if not place:  # the values of a whole section contradict each other
         return _wrong(entry)
     key = written_place(place)
-    if place[0] == "metrics":  # pydantic says of it which types it could have
-        return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, entry['input'], given)}"
+    if place[0] == "metrics":  # pydantic lists the types that it could have
+        return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, value, given)}"
     if kind == "extra_forbidden":
-        return f"{key}: {_unknown(place, entry['input'], tree)}"
+        new = renamed_key(place)
+        return f"{key}: {f'is now {new}' if new else f'no such setting{_meant(place, value, tree)}'}"
     if kind in ("model_type", "model_attributes_type"):
         fields = file_fields(section_at(tree, place))
-        ready = ready_form(place, entry["input"], tree) if place else ""
-        such = f"such as {ready or f'{_last_name(place)}: {{{fields[0]}: …}}'}" if place else ""
-        return f"{key}: {_kind_of(entry['input'])}{given}; write keys with values, {such}. Keys are {', '.join(fields)}"
-    ready = ready_form(place, entry["input"], tree) if kind in ("dict_type", "mapping_type", "list_type") else ""
+        ready = ready_form(place, value, tree) or f"{_last_name(place)}: {{{fields[0]}: …}}"
+        return f"{key}: {_form_of(value)}{given}; write keys with values, such as {ready}. Keys are {', '.join(fields)}"
+    ready = ready_form(place, value, tree) if kind in ("dict_type", "mapping_type", "list_type") else ""
     example = f"; write {ready}" if ready else _example(entry, place)
     return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else given}{example}"
-
-
-def _unknown(place: Place, value: Any, tree: type[BaseModel]) -> str:
-    if new := renamed_key(place):
-        return f"is now {new}"
-    allowed = file_fields(section_at(tree, place[:-1]))
-    return f"no such setting{_meant(str(place[-1]), tree, allowed, ready_form(place, value, tree))}"
 
 
 def _of_metrics(place: Place, kind: str, value: Any, given: str) -> str:
@@ -447,11 +414,8 @@ def _wrong(entry: Any) -> str:
     kind = _kind(entry)
     if kind not in _WORDS:
         return str(entry["msg"].removeprefix("Value error, "))
-    return _WORDS[kind].format(**{name: _bound(bound) for name, bound in entry.get("ctx", {}).items()})
-
-
-def _bound(bound: Any) -> Any:
-    return f"{bound:,.16g}" if isinstance(bound, float | int) else bound
+    bounds = entry.get("ctx", {}).items()
+    return _WORDS[kind].format(**{name: f"{n:,.16g}" if isinstance(n, float | int) else n for name, n in bounds})
 
 
 _WORDS: Final[Mapping[str, str]] = {
@@ -500,25 +464,17 @@ def _last_name(place: Place) -> str:
     return next((part for part in reversed(place) if isinstance(part, str)), "")
 
 
-def _kind_of(value: Any) -> str:
+def _form_of(value: Any) -> str:
     return "is empty" if value is None else "is a list" if isinstance(value, list) else "is a single value"
 
 
-def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str], ready: str) -> str:
-    """Return what was meant by a key that is not here: one with another name, one that stands elsewhere, or one of these.
-
-    ``ready``: how it is written, with its value; empty where that is not known.
-    """
+def _meant(place: Place, value: Any, tree: type[BaseModel]) -> str:
+    """Return the likely meaning of an unknown key: another name, a key of another section, or one of this section."""
+    name = str(place[-1])
     if name in _RENAMED:
         return f"; write {_RENAMED[name]}"
+    allowed, ready = file_fields(section_at(tree, place[:-1])), ready_form(place, value, tree)
     elsewhere = [path for path in paths_in(tree) if path.endswith(f".{name}")]
     meant = did_you_mean(name, allowed, likely=elsewhere)
-    told = " ".join(filter(None, [meant, f"write {ready}." if ready else ""]))
-    return f"{f'; {told}' if told else '.'} Allowed here: {', '.join(allowed)}"
-
-
-def _shown(entry: Any, as_written: Callable[[str], str]) -> str:
-    if any(map(may_be_credential, place_of(entry))):
-        return "not shown"
-    text = printable(as_written(repr(without_credentials(entry["input"]))))
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+    hint = " ".join(filter(None, [meant, f"write {ready}." if ready else ""]))
+    return f"{f'; {hint}' if hint else '.'} Allowed here: {', '.join(allowed)}"

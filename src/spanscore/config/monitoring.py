@@ -28,10 +28,6 @@ from spanscore.config.kinds import (
 
 __all__ = ["AlertSettings", "Compare", "HourOfWeekBaseline", "JudgeCheck", "Monitoring", "OffsetBaseline"]
 
-# --- alerting -------------------------------------------------------------------------------------------------------
-
-# The sections of those who are told: baselines, alerts and what all alerts share.
-
 
 class HourOfWeekBaseline(SettingsPart):
     """What is normal in each hour of the week.
@@ -191,10 +187,6 @@ class Monitoring(SettingsPart):
         return dimensions
 
 
-# --- judge check ----------------------------------------------------------------------------------------------------
-
-# Labelled samples that are judged again and again, to see whether the judge is still the same.
-
 SHORTEST_S: Final = 60.0
 LONGEST_S: Final = 30 * 86_400.0
 
@@ -238,11 +230,6 @@ class JudgeCheck(SettingsPart):
         """Return the lock file of the one process that runs the check for these evaluator versions; others have their own."""
         of = blake2b("\n".join(sorted(evaluator_versions)).encode("utf-8", "replace"), digest_size=4).hexdigest()
         return self.baseline_path.with_name(f"{self.baseline_path.name}.{of}.lock")
-
-
-# --- compare --------------------------------------------------------------------------------------------------------
-
-# By what the sums are told apart so that two releases can be compared on live traffic.
 
 
 def _check_attribute(name: str) -> str:

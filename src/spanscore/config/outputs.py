@@ -20,11 +20,7 @@ from spanscore.config.kinds import (
 )
 from spanscore.core.plugins import entries
 
-__all__ = ["PLACES", "Limits", "Outputs"]
-
-# --- outputs --------------------------------------------------------------------------------------------------------
-
-# Where scores land, and how long spans wait for them.
+__all__ = ["Limits", "Outputs"]
 
 PLACES: Final = ("span", "evaluation_span", "event", "instruments")
 """Where scores can land; each is a switch of ``outputs``."""
@@ -68,11 +64,6 @@ class Outputs(SettingsPart):
     def places(self) -> tuple[str, ...]:
         """The places where scores land."""
         return tuple(place for place in PLACES if getattr(self, place))
-
-
-# --- limits ---------------------------------------------------------------------------------------------------------
-
-# How much waits, works and takes at most.
 
 
 class Limits(SettingsPart):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -21,12 +21,8 @@ from spanscore.config.messages import Place, told, written_place, wrong_settings
 from spanscore.config.tree import Configuration
 from spanscore.errors import ConfigurationError
 
-__all__ = ["FromEnvironment", "PartialSettings", "SecretMask", "examine_settings", "read_settings"]
+__all__ = ["FromEnvironment", "SecretMask", "examine_settings", "read_settings"]
 
-# --- environment ----------------------------------------------------------------------------------------------------
-
-# ``${NAME}`` in the texts of a file → what the environment holds; and back, in whatever is told of them.
-#
 # Such a value may be a secret: no message shows it, but the text that stands in the file. ``$${`` writes ``${``.
 
 T = TypeVar("T")
@@ -129,10 +125,6 @@ def _fault(text: str, name: str | None, place: Place) -> str:
     return f"{key}: {name} is not set in the environment{given}; set it, or write $${{ for ${{ itself"
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
-
-# A YAML file and the environment → settings, or all that is wrong with them at once.
-
 _ANY_METRIC = "exact_match"
 _DEPTH = 2
 """Section and key: what is wrong deeper down leaves the whole key at its default."""
@@ -143,7 +135,7 @@ _Entry: TypeAlias = str | dict[str, dict[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class PartialSettings:
-    """What a file and the environment say, and what in them is wrong.
+    """The settings of a file and the environment, and their faults.
 
     Attributes:
         settings: with the defaults where something is wrong, and without the metrics that are none.
@@ -193,12 +185,13 @@ def examine_settings(path: str | Path) -> PartialSettings:
             faults |= found if first else {}  # what is wrong afterwards is what leaving out left behind
             first, left = False, {place[:_DEPTH] for place in found}
             if left <= wrong:
-                raise wrong_settings(path, _lines(faults, as_written)) from None
+                raise wrong_settings(path, tuple(map(as_written, faults.values()))) from None
             wrong |= left
         else:
             all_metrics = not any(place[0] == "metrics" for place in wrong)
-            settings = settings.model_copy(update={"metrics": _beside(Path(path), settings.metrics)})
-            return PartialSettings(settings, _lines(faults, as_written), all_metrics, as_written)
+            metrics = tuple(_beside(Path(path), entry) for entry in settings.metrics)
+            settings = settings.model_copy(update={"metrics": metrics})
+            return PartialSettings(settings, tuple(map(as_written, faults.values())), all_metrics, as_written)
 
 
 def _long_forms(given: dict[str, Any]) -> dict[str, Any]:
@@ -214,37 +207,28 @@ def _long_forms(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _lines(faults: Mapping[Place, str], as_written: SecretMask) -> tuple[str, ...]:
-    return tuple(map(as_written, faults.values()))
-
-
 def _credentials(written: dict[str, Any]) -> dict[Place, str]:
-    """Return place → fault for each key to the judge that stands in the file itself."""
-    found = [*credentials_in(written.get("judge"), ("judge",)), *_of_shadows(written.get("metrics"))]
-    return {place: f"{written_place(place)}: a key is not to stand in the file; {HOW_TO_GIVE}" for place in found}
-
-
-def _of_shadows(metrics: Any) -> Iterator[Place]:
-    listed = [one for one in enumerate(metrics) if isinstance(one[1], Mapping)] if isinstance(metrics, list) else []
-    for position, entry in listed:
-        for name, parameters in entry.items():
+    """Return place → fault for each key to a judge, or to a metric's shadow, that stands in the file itself."""
+    places = [*credentials_in(written.get("judge"), ("judge",))]
+    metrics = written.get("metrics")
+    for position, entry in enumerate(metrics if isinstance(metrics, list) else ()):
+        for name, parameters in entry.items() if isinstance(entry, Mapping) else ():
             if isinstance(parameters, Mapping):
-                yield from credentials_in(parameters.get("shadow"), ("metrics", position, name, "shadow"))
+                places += credentials_in(parameters.get("shadow"), ("metrics", position, name, "shadow"))
+    return {place: f"{written_place(place)}: a key is not to stand in the file; {HOW_TO_GIVE}" for place in places}
 
 
-def _beside(file: Path, metrics: Iterable[_Entry]) -> tuple[_Entry, ...]:
-    """Return metrics whose fitted prompts are found: a path of them is seen from the configuration file."""
-    return tuple(
-        entry if isinstance(entry, str) else {name: _located(file, given) for name, given in entry.items()}
-        for entry in metrics
-    )
-
-
-def _located(file: Path, parameters: dict[str, Any] | None) -> dict[str, Any] | None:
-    prompts = (parameters or {}).get("prompts")
-    if parameters is None or not isinstance(prompts, Mapping) or not isinstance(prompts.get("file"), str):
-        return parameters
-    return {**parameters, "prompts": {**prompts, "file": str(file.parent / Path(prompts["file"]).expanduser())}}
+def _beside(file: Path, entry: _Entry) -> _Entry:
+    """Return a metric whose path of fitted prompts is seen from the configuration file."""
+    if isinstance(entry, str):
+        return entry
+    located = dict(entry)
+    for name, parameters in entry.items():
+        prompts = (parameters or {}).get("prompts")
+        if isinstance(prompts, Mapping) and isinstance(prompts.get("file"), str):
+            path = str(file.parent / Path(prompts["file"]).expanduser())
+            located[name] = {**(parameters or {}), "prompts": {**prompts, "file": path}}
+    return located
 
 
 def _validated(given: dict[str, Any], wrong: Set[Place]) -> Configuration:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from spanscore.config.kinds import Items, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
 
-__all__ = [
-    "ForwardSettings",
-    "ListenAddress",
-    "RequestLimits",
-    "ServeSettings",
-    "TlsSettings",
-    "WorkerSettings",
-    "listen_address",
-]
+__all__ = ["ForwardSettings", "ListenAddress", "ServeSettings", "TlsSettings", "WorkerSettings", "listen_address"]
 
 _ADDRESS: Final = r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})"
 
@@ -54,19 +46,10 @@ def listen_address(text: str) -> ListenAddress:
 _HIGHEST_PORT: Final = 65_535
 
 
-def _checked_address(text: str) -> str:
-    return str(listen_address(text))
-
-
-def _told_as_text(given: Any) -> Any:
-    """Have a port alone, which YAML reads as a number, be refused as the address that it is none of."""
-    return str(given) if type(given) is int else given
-
-
 ListenOn = Annotated[
     str,
-    BeforeValidator(_told_as_text),
-    AfterValidator(_checked_address),
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),  # a port alone is no address
+    AfterValidator(lambda text: str(listen_address(text))),
     WithJsonSchema({"type": "string", "pattern": f"^{_ADDRESS}$"}),
 ]
 """Address and port."""

@@ -98,10 +98,7 @@ class MetricsEndpointSettings(SettingsPart):
     host: str = "127.0.0.1"
 
 
-def _port(value: Any) -> Any:
-    return {"port": value} if isinstance(value, int) and not isinstance(value, bool) else value
-
-
+_PORT_ALONE = BeforeValidator(lambda value: {"port": value} if type(value) is int else value)
 _Metrics = Items[str | dict[str, dict[str, Any] | None]]
 _OF_ALL = {"judge": "; a second one, beside it, is a metric's shadow", "embeddings": ""}
 """What metrics are handed, and none has of its own."""
@@ -136,7 +133,7 @@ class Configuration(ScorerSettings):
     """Arguments of ``OnlineScorer`` that stand elsewhere in a file, for the messages of misplaced keys."""
     metrics: Annotated[_Metrics, AfterValidator(_without_a_judge_of_its_own), Field(min_length=1)]
     embeddings: str | None = None
-    serve_metrics: Annotated[MetricsEndpointSettings | None, BeforeValidator(_port), AlsoWritten("integer")] = None
+    serve_metrics: Annotated[MetricsEndpointSettings | None, _PORT_ALONE, AlsoWritten("integer")] = None
     alerts: Table[str, AlertSettings] = Field(default_factory=FrozenDict)
     serve: ServeSettings = ServeSettings.model_construct()
     worker: WorkerSettings = WorkerSettings.model_construct()

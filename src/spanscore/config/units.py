@@ -21,10 +21,6 @@ from spanscore.core.span import UNIT_KINDS, UnitKind
 
 __all__ = ["Replicas", "Sessions", "Units"]
 
-# --- units ----------------------------------------------------------------------------------------------------------
-
-# Whose spans are units, who reads them, and when spans that arrive over the wire are a whole unit.
-
 
 class Units(SettingsPart):
     """Whose spans are read, and when spans that arrive from other processes are a whole unit.
@@ -70,10 +66,6 @@ class Units(SettingsPart):
     late: Literal["count", "rescore"] = "count"
     external_scores: bool = True
 
-
-# --- sessions -------------------------------------------------------------------------------------------------------
-
-# When a conversation ends, and how much of those that go on is kept.
 
 Replicas = Literal["one", "sticky", "any"]
 

@@ -18,7 +18,7 @@ from spanscore.config.messages import Place, written_place
 from spanscore.core.printable import printable
 from spanscore.errors import ConfigurationError
 
-__all__ = ["ParsedYaml", "read_yaml"]
+__all__ = ["read_yaml"]
 
 _LARGEST: Final = 1_000_000
 """Bytes of a file. The longest configuration seen has 12,000."""
@@ -35,7 +35,7 @@ _EXAMPLE = "write keys with values, such as metrics: [faithfulness]"
 
 @dataclass(frozen=True, slots=True)
 class ParsedYaml:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         values: by key; of a key that stands there twice, the last.
@@ -53,30 +53,24 @@ def read_yaml(file: Path) -> ParsedYaml:
         ConfigurationError: it cannot be read, or is no mapping in YAML; the message is one line, and names that of the file.
     """
     text = _text(file)
+    values, walk = None, _Walk()
     try:
-        given, faults = _parsed(text)
+        loader = _Loader(text)
+        try:
+            if (node := loader.get_single_node()) is not None:
+                walk.check(node)
+                values = loader.construct_document(node)
+        finally:
+            loader.dispose()
     except yaml.YAMLError as error:
         raise ConfigurationError(_told(file, text, error)) from None  # its own text quotes the line
     except (AttributeError, LookupError, TypeError, ValueError):  # of a tag that does not fit: !!int x
         raise ConfigurationError(
             f"{file} is no YAML: a tag (!!) stands at a value of another kind; leave it out"
         ) from None
-    if given is not None and not (isinstance(given, dict) and all(isinstance(key, str) for key in given)):
+    if values is not None and not (isinstance(values, dict) and all(isinstance(key, str) for key in values)):
         raise ConfigurationError(f"{file} holds no settings; {_EXAMPLE}")
-    return ParsedYaml(given or {}, faults)
-
-
-def _parsed(text: str) -> tuple[Any, dict[Place, str]]:
-    """Return the values, None for an empty text, and what stands twice."""
-    loader, walk = _Loader(text), _Walk()
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None, {}
-        walk.check(node)
-        return loader.construct_document(node), walk.faults
-    finally:
-        loader.dispose()
+    return ParsedYaml(values or {}, walk.faults)
 
 
 def _text(file: Path) -> str:
@@ -99,7 +93,7 @@ def _text(file: Path) -> str:
 
 
 class _RefusedError(yaml.MarkedYAMLError):
-    """It is YAML, but no configuration."""
+    """The text is YAML, but no configuration."""
 
 
 def _refuse(problem: str, mark: Any) -> NoReturn:
@@ -144,7 +138,9 @@ class _Walk:
         if len(place) > _DEEPEST:  # an alias may stand for what it is in
             _refuse(_TOO_DEEP, node.start_mark)
         if isinstance(node, ScalarNode):
-            _check_number(node)
+            if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+                digits = f"a number of {len(node.value):,} digits"
+                _refuse(f"{digits}; no setting takes more than {_LONGEST_NUMBER}", node.start_mark)
         elif isinstance(node, SequenceNode):
             for position, inner in enumerate(node.value):
                 self.check(inner, (*place, position))
@@ -170,13 +166,6 @@ def _times(lines: list[int]) -> str:
     if len(set(lines)) == 1:
         return f"{len(lines)} times in line {lines[0]}"
     return f"in lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
-
-
-def _check_number(node: ScalarNode) -> None:
-    if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
-        _refuse(
-            f"a number of {len(node.value):,} digits; no setting takes more than {_LONGEST_NUMBER}", node.start_mark
-        )
 
 
 # --- what the parser says, in one line ----------------------------------------------------------------------------

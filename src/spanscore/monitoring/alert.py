@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from spanscore.config.monitoring import Monitoring
 from spanscore.core.score import UNIT_INTERVAL, Scale
@@ -32,10 +31,6 @@ __all__ = [
     "of_metric",
     "streams_of",
 ]
-
-# --- alert ----------------------------------------------------------------------------------------------------------
-
-# An alert as plain values, before any tool's own format: what is asked, how long it must hold, what a person is told.
 
 PATIENCE = 1
 """Intervals for which a condition must hold, so at two evaluations: near a series' start ``increase()`` errs at one."""
@@ -165,54 +160,42 @@ def listed(metrics: Iterable[str]) -> str:
     return f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
 
 
-# --- wording --------------------------------------------------------------------------------------------------------
-
-# What an alert says of a mean: of which metric and segment, on which scale, and what it lacks.
-#
 # A mean is written as quality, as baselines are; if the raw mean is another number, it stands beside it.
 
 FOR_SEGMENT = f"{{{{ with $labels.{recorded.SEGMENT} }}}} for {{{{ . }}}}{{{{ end }}}}"
 
 
-class Scaled(Protocol):
-    """A metric and its scale."""
+def mean_of(scales: Mapping[str, Scale]) -> str:
+    """Return the subject: ``Quality of hedging (lower is better; raw mean {raw}) for tier=gold``.
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def scale(self) -> Scale: ...
-
-
-def mean_of(metrics: Sequence[Scaled]) -> str:
-    """Return the subject: ``Quality of hedging (lower is better; raw mean {raw}) for tier=gold``."""
-    return f"Quality of {OF_METRIC}{of_metric({one.name: _raw_of(one) for one in metrics})}{FOR_SEGMENT}"
-
-
-def _raw_of(metric: Scaled) -> str:
-    scale, (low, high) = metric.scale, _ends(metric.scale)
-    if _is_quality(scale):
-        return ""
-    within = "" if (low, high) == UNIT_INTERVAL.range else f", {low:g} to {high:g}"
-    return f" ({scale.direction} is better{within}; raw mean {{{_raw_name(scale)}}})"
+    Args:
+        scales: metric → its scale.
+    """
+    raw = dict.fromkeys(scales, "")
+    for metric, scale in scales.items():
+        if not _is_quality(scale):
+            low, high = _ends(scale)
+            within = "" if (low, high) == UNIT_INTERVAL.range else f", {low:g} to {high:g}"
+            raw[metric] = f" ({scale.direction} is better{within}; raw mean {{{_raw_name(scale)}}})"
+    return f"Quality of {OF_METRIC}{of_metric(raw)}{FOR_SEGMENT}"
 
 
-def figures_of(metrics: Sequence[Scaled], value: str, window: str) -> Mapping[str, AlertNumber]:
+def figures_of(scales: Iterable[Scale], value: str, window: str) -> Mapping[str, AlertNumber]:
     """Return the figures of ``mean_of``, and ``{worst}``, which is empty if few units lack a score.
 
     Args:
+        scales: scales of the metrics.
         value: the expression of the alert's own mean, with ``promql.OWN``.
         window: over which the share of units without a score is counted.
     """
     share = f'{recorded.MISSING_SHARE}{{{recorded.WINDOW}="{window}",{promql.OWN_SERVICE}}} >= {WORTH_TELLING:g}'
     rest = f"on ({', '.join(promql.GROUP)}) group_left () (1 - ({share}))"
-    return {
-        "worst": AlertNumber(f"{value} * {rest}", " At worst %.2f, if all units without a score failed."),
-        **{
-            _raw_name(one.scale): AlertNumber(_value_at(value, one.scale), "%.2f")
-            for one in metrics
-            if not _is_quality(one.scale)
-        },
-    }
+    figures = {"worst": AlertNumber(f"{value} * {rest}", " At worst %.2f, if all units without a score failed.")}
+    for scale in (scale for scale in scales if not _is_quality(scale)):
+        low, high = _ends(scale)  # the value that has a quality: the inverse of ``Scale.quality``
+        begin, sign = (low, "+") if scale.direction == "higher" else (high, "-")
+        figures[_raw_name(scale)] = AlertNumber(f"{begin:g} {sign} {high - low:g} * {value}", "%.2f")
+    return figures
 
 
 def _is_quality(scale: Scale) -> bool:
@@ -222,16 +205,6 @@ def _is_quality(scale: Scale) -> bool:
 def _raw_name(scale: Scale) -> str:
     """Return the name of the figure of a raw mean, one per scale."""
     return re.sub(r"\W", "_", f"raw_{scale.direction}_{_ends(scale)}")
-
-
-def _value_at(quality: str, scale: Scale) -> str:
-    """Return the expression of the value that has a quality, the inverse of ``Scale.quality``."""
-    low, high = _ends(scale)
-    return (
-        f"{low:g} + {high - low:g} * {quality}"
-        if scale.direction == "higher"
-        else f"{high:g} - {high - low:g} * {quality}"
-    )
 
 
 def _ends(scale: Scale) -> tuple[float, float]:

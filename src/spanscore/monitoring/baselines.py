@@ -1,4 +1,4 @@
-"""What the mean of a metric is held against: a number, what is normal in an hour of the week, or what was days before."""
+"""Baseline of a metric: a number, the normal mean of each hour of the week, or the mean of some days before."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spanscore.monitoring.hour_of_week import read_profile
 __all__ = ["Baseline", "baseline_of"]
 
 UNKNOWN = 0.95
-"""What is planned with where nobody knows what will have been: near 1, a pass/fail metric needs most scores."""
+"""Level of a baseline that is not known yet: near 1, a pass/fail metric needs most scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What is normal for one metric.
+    """The normal quality of one metric.
 
     Attributes:
         level: the quality that is normal: the number, or that of all hours; ``UNKNOWN`` where it is what was before.
@@ -48,19 +48,19 @@ class Baseline:
 
     @property
     def short(self) -> str:
-        """It in a few words: ``0.85``, ``0.82 to 0.87 by hour``, ``that of 7 d before``."""
+        """The baseline in a few words: ``0.85``, ``0.82 to 0.87 by hour``, ``that of 7 d before``."""
         if self.offset_s:
             return f"that of {duration(self.offset_s)} before"
         return f"{self.lowest:.3g} to {self.highest:.3g} by hour" if self.hours else f"{self.level:g}"
 
     @property
     def lowest(self) -> float:
-        """What is normal in the worst hour."""
+        """The normal quality of the worst hour."""
         return min(self.hours, default=self.level)
 
     @property
     def highest(self) -> float:
-        """What is normal in the best hour."""
+        """The normal quality of the best hour."""
         return max(self.hours, default=self.level)
 
     @property
@@ -113,10 +113,9 @@ def _hour_of_week(metric: str, alert: AlertSettings, path: str, baseline_sd: Map
         found = read_profile(path, metric)
     except ConfigurationError as error:
         raise ConfigurationError(f"{key}: {error}") from None
-    text = " (normal in these hours)"
     baseline = Baseline(
         level=found.mean,
-        text=text,
+        text=" (normal in these hours)",
         hours=found.hours,
         baseline_sd=baseline_sd or found.baseline_sd,
         design_effect=found.design_effect,

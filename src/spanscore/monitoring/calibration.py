@@ -28,18 +28,14 @@ __all__ = [
     "CORRECTED",
     "HIGH",
     "KNOWN_ERROR",
-    "LEAST_J",
-    "LEAST_LABELS",
     "LEAST_SHARED",
     "LOW",
-    "MORE",
     "Agreement",
     "AnnotatedPair",
     "AnnotatorError",
     "Calibration",
     "Cell",
     "Estimated",
-    "Proportion",
     "SavedCalibration",
     "Z",
     "agreement_of",
@@ -52,10 +48,6 @@ __all__ = [
     "smoothed_share",
     "smoothed_variance",
 ]
-
-# --- labelled cells -------------------------------------------------------------------------------------------------
-
-# Labels beside a judge's verdicts, counted in the four cells of both, and the shares that are made of them.
 
 
 class AnnotatedPair(NamedTuple):
@@ -113,10 +105,6 @@ class Proportion(NamedTuple):
         return Proportion(self.share, self.variance + (other - self.share) ** 2)
 
 
-# --- annotators -----------------------------------------------------------------------------------------------------
-
-# Annotators: how old labels are, how often several people agree on a unit, and how often one of them is wrong.
-#
 # Two annotators who err independently, each with probability e whatever the truth is, disagree with probability d = 2e(1 −
 # e); so e = (1 − √(1 − 2d)) / 2 and, by the delta method, Var(e) = Var(d) / (4(1 − 2d)). That is the two-rater case of
 # Dawid & Skene (1979), *Maximum likelihood estimation of observer error-rates using the EM algorithm*, with one error rate
@@ -199,10 +187,6 @@ def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
     return Agreement(len(several), sum(len({*unit}) == 1 for unit in several), len(pairs), sum(pairs))
 
 
-# --- calibration ----------------------------------------------------------------------------------------------------
-
-# Calibration: samples that a human and a judge have both judged → how good the judge is, and what its pass rate really is.
-#
 # A judge that passes too much or too little moves the level of every mean. How often it is right, among what humans pass
 # (sensitivity) and among what they fail (specificity), moves little with the traffic, so the pass rate of any window can be
 # corrected by it: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is that
@@ -218,7 +202,7 @@ def agreement_of(votes: Iterable[Sequence[bool]]) -> Agreement:
 # equal weights every formula here is that of its source.
 
 LEAST_LABELS = 5
-"""Of either human class: with fewer, sensitivity or specificity is anybody's guess."""
+"""Labels of either human class that are needed: with fewer, sensitivity or specificity is a guess."""
 LEAST_J = 0.3
 """At or below it the correction divides by so little that its interval says nothing."""
 _ROUNDING = 1e-9
@@ -239,7 +223,7 @@ class Estimated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What labels say of a judge; made by ``of``.
+    """The labels of a judge's verdicts, and the figures made of them; made by ``of``.
 
     Attributes:
         true_pass: both passed it.
@@ -297,8 +281,9 @@ class Calibration:
                 f"too few labels to correct by: humans passed {passed} and failed {failed}, and it takes {LEAST_LABELS} of "
                 "each. Label more; of what the judge failed above all, with the probability of each in its line"
             )
-        error = self.annotator_error.rate
-        if error and min(self._true_labels()) < LEAST_LABELS:
+        error, (truly_passed, truly_failed) = self.annotator_error.rate, self._classes()
+        rarer = min(truly_passed.w, truly_failed.w) / (truly_passed.w + truly_failed.w)
+        if error and rarer * self.labels < LEAST_LABELS:
             raise ConfigurationError(
                 f"too few labels to correct by: humans passed {passed} and failed {failed}, and at an annotator error of "
                 f"{error:.3g} fewer than {LEAST_LABELS} of the rarer ones are right. Label more, or each unit by several people"
@@ -312,7 +297,7 @@ class Calibration:
 
     @property
     def labels(self) -> int:
-        """How many there are."""
+        """Number of labels."""
         return self.human_passed + self.human_failed
 
     @property
@@ -327,12 +312,12 @@ class Calibration:
 
     @property
     def sensitivity(self) -> Estimated:
-        """Of what humans pass, the share that the judge passes."""
+        """Share that the judge passes of the samples that humans pass."""
         return _share(self._classes()[0], *self._weights())
 
     @property
     def specificity(self) -> Estimated:
-        """Of what humans fail, the share that the judge fails."""
+        """Share that the judge fails of the samples that humans fail."""
         passed, failed = self._weights()
         return _share(self._classes()[1], failed, passed)
 
@@ -387,16 +372,26 @@ class Calibration:
         Args:
             raw: of the judge's verdicts in the window, the labelled ones among them; Σw > 0.
         """
-        cells = self._noisy_cells()
-        power = _power(cells, mean(raw))
-        value = _mean(cells, _human) + power * (mean(raw) - _mean(cells, _judge))
-        return _interval_of(_clipped(value), self._size(power, raw))
+        cells, rate = self._noisy_cells(), mean(raw)
+        human, judge = _mean(cells, _human), _mean(cells, _judge)
+        together = _mean(cells, lambda cell: cell.human * cell.judge)
+        # PPI++'s λ, cov(human, judge) / var(judge): how much of the judge's rate beyond the labels' own counts
+        power = (together - human * judge) / (rate * (1.0 - rate)) if 0.0 < rate < 1.0 else 0.0
+        value, size = _clipped(human + power * (rate - judge)), self._size(power, raw)
+        passed = size * value
+        return Estimated(value, *interval(Moments(size, size, passed, size, passed, passed)))
 
     def _size(self, power: float, raw: Moments) -> float:
         """Return how many random labels would tell as much as these and the judge do; with half a label more in each cell."""
         cells = self._noisy_cells(0.5)
         rest = _mean(cells, lambda cell: cell.human - power * cell.judge)
-        drawn = [self._left_to_chance(cell, raw) for cell in cells]
+        if not self.annotator_error.rate:  # with an annotator error a sure label varies as well
+            # Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a sure one nothing
+            random = self.assumed_random
+            sure = (cell.w2 * self.labels / raw.n if random else cell.w * raw.w2 / raw.w for cell in cells)
+            drawn = [cell._replace(w2=max(0.0, cell.w2 - less)) for cell, less in zip(cells, sure, strict=True)]
+        else:
+            drawn = cells
         of_rest = _variance(drawn, lambda cell: cell.human - power * cell.judge - rest)
         rate = _mean(cells, _human)
         spread = rate * (1.0 - rate)
@@ -404,27 +399,14 @@ class Calibration:
         of_error = error.variance * ((2.0 * rate - 1.0) / (1.0 - 2.0 * error.rate)) ** 2
         return spread / (of_rest + spread / n_eff(raw) + of_error)
 
-    def _left_to_chance(self, cell: _Observed, raw: Moments) -> _Observed:
-        """Return a cell whose Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a sure one nothing.
-
-        With an annotator error a sure label varies as well, so Σw² stays as it is.
-        """
-        if self.annotator_error.rate:
-            return cell
-        sure = cell.w2 * self.labels / raw.n if self.assumed_random else cell.w * raw.w2 / raw.w
-        return cell._replace(w2=max(0.0, cell.w2 - sure))
-
     def smoothed(self) -> tuple[Proportion, Proportion]:
         """Return sensitivity and specificity with one more label right and one wrong, each of its verdict's typical weight."""
         error = self.annotator_error
         shares = self._smoothed(error.rate)
         if not error.variance:
             return shares
-        beyond = self._smoothed(min(error.rate + sqrt(error.variance), _MOST_ERROR))
-        return (
-            shares[0].or_at(beyond[0].share),
-            shares[1].or_at(beyond[1].share),
-        )
+        right, wrong = self._smoothed(min(error.rate + sqrt(error.variance), _MOST_ERROR))
+        return shares[0].or_at(right.share), shares[1].or_at(wrong.share)
 
     def _smoothed(self, error: float) -> tuple[Proportion, Proportion]:
         passed, failed = self._weights()
@@ -442,12 +424,6 @@ class Calibration:
         """Return what is truly passed, 1 = the judge passes it, and what is truly failed, 1 = the judge fails it."""
         true_pass, false_pass, false_fail, true_fail = self._true_cells(error)
         return _class(true_pass, false_fail), _class(true_fail, false_pass)
-
-    def _true_labels(self) -> tuple[float, float]:
-        """Return how many labels are truly of what passes, and of what fails."""
-        passed, failed = self._classes()
-        each = self.labels / (passed.w + failed.w)
-        return passed.w * each, failed.w * each
 
     def _weights(self) -> tuple[float, float]:
         """Return the typical weight of a label that the judge passed, and of one that it failed."""
@@ -537,25 +513,9 @@ def _kappa(cells: Sequence[_Observed]) -> tuple[float, float]:
     return (agreed - chance) / (1.0 - chance), _variance(cells, influence)
 
 
-def _power(cells: Sequence[_Observed], rate: float) -> float:
-    """Return PPI++'s λ, cov(human, judge) / var(judge): how much of the judge's rate beyond the labels' own counts."""
-    if not 0.0 < rate < 1.0:
-        return 0.0
-    together = _mean(cells, lambda cell: cell.human * cell.judge)
-    return (together - _mean(cells, _human) * _mean(cells, _judge)) / (rate * (1.0 - rate))
-
-
-def _interval_of(rate: float, size: float) -> Estimated:
-    """Return a pass rate with the interval that so many plain labels of that rate would have."""
-    passed = size * rate
-    return Estimated(rate, *interval(Moments(size, size, passed, size, passed, passed)))
-
-
 def _clipped(value: float) -> float:
     return min(1.0, max(0.0, value))
 
-
-# --- calibration file -----------------------------------------------------------------------------------------------
 
 # The file of ``spanscore calibrate``: what labels say of one evaluator version of a metric, as counts, from which all else
 # follows.
@@ -570,7 +530,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class SavedCalibration:
-    """What labels say of a judge, and of which scores that holds.
+    """A calibration, and the scores for which it holds.
 
     Attributes:
         metric: name.
@@ -583,19 +543,18 @@ class SavedCalibration:
 
     @property
     def file_name(self) -> str:
-        """What it is called unless somebody says otherwise: by metric and evaluator version."""
+        """The default name of the file, made of metric and evaluator version."""
         return f"calibration-{_plain(self.metric)}-{_plain(self.evaluator_version)}.json"
 
     @property
     def text(self) -> str:
         """The file's text."""
         of = self.calibration
-        cells = {name: getattr(of, name)._asdict() for name in _CELLS}
         tree = {
             "metric": self.metric,
             "evaluator_version": self.evaluator_version,
             "assumed_random": of.assumed_random,
-            "labels": cells,
+            "labels": {name: getattr(of, name)._asdict() for name in _CELLS},
         }
         if of.annotator_error.rate or of.annotator_error.variance:
             tree["annotator_error"] = of.annotator_error._asdict()
@@ -662,10 +621,6 @@ _CELLS = ("true_pass", "false_fail", "false_pass", "true_fail")
 _SAVED = TypeAdapter(SavedCalibration)
 
 
-# --- calibration rules ----------------------------------------------------------------------------------------------
-
-# Calibrations → the rules that record pass rates as humans would tell them: ``Calibration.corrected`` as PromQL.
-#
 # They look at the longest window, and record nothing of a series that is not calibrated, or is no longer written.
 
 CORRECTED = "spanscore:corrected_pass_rate"
@@ -694,13 +649,21 @@ def corrected_records(saved: SavedCalibration, shared: Monitoring) -> Iterator[d
     window = promql.duration(max(shared.windows))
     own = promql.matching({promql.METRIC: saved.metric, promql.EVALUATOR_VERSION: saved.evaluator_version})
     every = promql.increases(window, own, promql.BY_EVALUATOR)
-    passed = _or_none(promql.increases(window, f"{own},{_PASSED}", promql.BY_EVALUATOR), every)
+    ever_passed = promql.increases(window, f"{own},{_PASSED}", promql.BY_EVALUATOR)
+
+    def sum_of_passes(instrument: str) -> str:
+        """Return 0 if units were judged and none has ever passed, as there is no counter of passes then."""
+        return f"({ever_passed(instrument)} or 0 * {every(instrument)})"
+
     share, variance = (f"{name}{{{own}}}" for name in (_SHARE, _VARIANCE))
     low, high = corrected_ends(saved.calibration, share, variance)
     for name, expression in (
-        (_SHARE, among(WRITTEN, smoothed_share(passed, every))),
-        (_VARIANCE, smoothed_variance(passed, every, f"sum without (window) ({share})")),  # sums have no such label
-        (CORRECTED, among(WRITTEN, corrected(saved.calibration, passed, every))),
+        (_SHARE, among(WRITTEN, smoothed_share(sum_of_passes, every))),
+        (
+            _VARIANCE,
+            smoothed_variance(sum_of_passes, every, f"sum without (window) ({share})"),
+        ),  # sums have no such label
+        (CORRECTED, among(WRITTEN, corrected(saved.calibration, sum_of_passes, every))),
         (LOW, low),
         (HIGH, high),
     ):
@@ -739,11 +702,6 @@ def corrected_ends(by: Calibration, share: str, variance: str) -> tuple[str, str
     spread = f"{variance} + {rate} ^ 2 * {right.variance:.9g} + (1 - {rate}) ^ 2 * {wrong.variance:.9g}"
     low, high = (_clamped(f"{rate} + {shift} {sign} {Z / j:.9g} * sqrt({spread})") for sign in "-+")
     return low, high
-
-
-def _or_none(passed: promql.Sums, every: promql.Sums) -> promql.Sums:
-    """Return sums that are 0 where something was judged and nothing has ever passed, and so no counter of passes stands."""
-    return lambda instrument: f"({passed(instrument)} or 0 * {every(instrument)})"
 
 
 def _more(every: promql.Sums, power: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, floor, prod, sqrt
 from statistics import NormalDist
 from typing import Any
@@ -42,16 +43,12 @@ __all__ = [
     "threshold",
 ]
 
-# --- drops ----------------------------------------------------------------------------------------------------------
-
-# Drops and thresholds: when the mean quality of a metric is worth a page.
-#
 # All expressions work on quality (1 is good), so a drop is a drop, whatever the metric's own scale and direction.
 
 KEPT = 72
 """An alert stays on for this part of the longest window after the last window's drop: a mean at the edge comes and goes."""
 _BEFORE_S = 3_600
-"""What a link shows of the time before a drop, in s."""
+"""Time before a drop that a link shows, in s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +56,9 @@ class DropPlan:
     """How one metric's drops are watched.
 
     Attributes:
-        scale: of the metric's own values.
-        baseline: what is normal.
-        windows: in s → standard errors below what is tolerated.
+        scale: scale of the metric's own values.
+        baseline: the normal quality.
+        windows: length in s → standard errors below the tolerated mean at which the window sees a drop.
         least: effective scores that a window needs.
     """
 
@@ -71,11 +68,6 @@ class DropPlan:
     baseline: Baseline
     windows: Mapping[float, float]
     least: int
-
-    @property
-    def name(self) -> str:
-        """The metric's."""
-        return self.metric
 
     @property
     def binary(self) -> bool:
@@ -94,7 +86,7 @@ class DropPlan:
 
     @property
     def z(self) -> float:
-        """That of the window which asks for most."""
+        """The most standard errors that a window asks for."""
         return max(self.windows.values())
 
     @property
@@ -128,38 +120,24 @@ def plans_of(
         ConfigurationError: a baseline's file is not there or does not name the metric, or a baseline does not fit the windows.
     """
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
-    dropping = [(metric, one) for metric, one in known if one.baseline is not None and metric.scale.range is not None]
+    dropping = [(metric, alert) for metric, alert in known if alert.baseline is not None and metric.scale.range]
     shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(judge_checks)
-    return [_plan(metric, one, shared, shares * max(1, len(shared.services))) for metric, one in dropping]
-
-
-def _plan(metric: Metric, alert: AlertSettings, shared: Monitoring, shares: int) -> DropPlan:
-    baseline = baseline_of(metric.name, alert)
-    assert baseline is not None  # those without one have no plan
-    baseline.refuse_overlap(metric.name, max(shared.windows))
-    windows = {window: alert.z or _critical_z(window, alert, shared, shares) for window in shared.windows}
-    return DropPlan(
-        metric=metric.name,
-        settings=alert,
-        scale=metric.scale,
-        baseline=baseline,
-        windows=windows,
-        least=least_of(alert),
-    )
+    shares *= max(1, len(shared.services))
+    plans = []
+    for metric, alert in dropping:
+        baseline = baseline_of(metric.name, alert)
+        assert baseline is not None  # those without one have no plan
+        baseline.refuse_overlap(metric.name, max(shared.windows))
+        every_s = alert.false_alarm_every
+        z_of = partial(budget.critical_z, interval_s=shared.interval, every_s=every_s, shares=shares)
+        windows = {window: alert.z or z_of(window_s=window) for window in shared.windows}
+        plans.append(DropPlan(metric.name, alert, metric.scale, baseline, windows, least_of(alert)))
+    return plans
 
 
 def least_of(alert: AlertSettings) -> int:
     """Return the effective scores that a window of a metric needs before an alert compares its mean."""
     return alert.min_scores or budget.MIN_SCORES
-
-
-def _critical_z(window_s: float, alert: AlertSettings, shared: Monitoring, shares: int) -> float:
-    return budget.critical_z(
-        window_s=window_s,
-        interval_s=shared.interval,
-        every_s=alert.false_alarm_every,
-        shares=shares,
-    )
 
 
 def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict[str, Any]]:
@@ -169,11 +147,8 @@ def plan_records(plans: Sequence[DropPlan], shared: Monitoring) -> Iterator[dict
     for plan in plans:
         yield from _numbers(plan)
     for window in shared.windows:
-        yield {
-            "record": recorded.CRITICAL,
-            "expr": "\nor ".join(_critical(plans, window)),
-            "labels": {recorded.WINDOW: promql.duration(window)},
-        }
+        labels = {recorded.WINDOW: promql.duration(window)}
+        yield {"record": recorded.CRITICAL, "expr": "\nor ".join(_critical(plans, window)), "labels": labels}
     pinned = {plan.metric: plan.settings.evaluator_version for plan in plans if plan.settings.evaluator_version}
     yield {"record": recorded.WATCHED, "expr": recorded.watched(promql.duration(max(shared.windows)), pinned)}
     if hourly := [plan.metric for plan in plans if plan.baseline.hours]:
@@ -217,16 +192,17 @@ def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[J
     own, lengths = f"{recorded.DROP}{{{promql.OWN}}}", sorted(shared.windows)
     one_of = f"without ({recorded.WINDOW})"
     names = map(promql.duration, lengths)
-    seen = {one: f'{recorded.DROP}{{{recorded.WINDOW}="{one}",{promql.OWN}}}' for one in names}
+    seen = {window: f'{recorded.DROP}{{{recorded.WINDOW}="{window}",{promql.OWN}}}' for window in names}
+    scales = {plan.metric: plan.scale for plan in plans}
     return Alert(
         name="SpanscoreQualityDrop",
         expression=f"min without ({recorded.WINDOW}) ({recorded.DROP})",
         labels=labels_of(of_metric({plan.metric: literal(plan.settings.severity) for plan in plans}), OF_METRIC),
         summary=f"{OF_METRIC} has dropped{FOR_SEGMENT}",
-        text=f"{mean_of(plans)} fell from {{normal}}{of_metric({plan.metric: plan.baseline.text for plan in plans})} to "
+        text=f"{mean_of(scales)} fell from {{normal}}{of_metric({plan.metric: plan.baseline.text for plan in plans})} to "
         f"{{value}}, since {{since}} UTC, over{''.join(f'{{window_{one}}}' for one in seen)} ({{service}}; {{scores}} scores). "
         f"Look first at what was released then.{told_by(judge_checks)}{{worst}} "
-        f"{of_metric({plan.metric: _promise(plan) + _runbook(plan) for plan in plans})}",
+        f"{of_metric({plan.metric: _promise(plan) for plan in plans})}",
         figures={
             "normal": AlertNumber(f"max {one_of} ({recorded.NORMAL}{{{promql.OWN}}} and {own})"),
             "since": AlertNumber(
@@ -235,7 +211,7 @@ def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[J
             **{f"window_{one}": AlertNumber(expression, f" {one}") for one, expression in seen.items()},
             "scores": AlertNumber(f"max {one_of} ({recorded.N_EFF}{{{promql.OWN}}} and {own})", "%.0f"),
             "from": AlertNumber(f"1000 * ({recorded.SINCE}{{{promql.OWN_SERVICE}}} - {_BEFORE_S:g})", "%.0f"),
-            **figures_of(plans, f"min {one_of} ({own})", recorded.steady_window(shared)),
+            **figures_of(scales.values(), f"min {one_of} ({own})", recorded.steady_window(shared)),
             **judge_check_figures(judge_checks),
         },
         keep_s=max(lengths) // (KEPT * shared.interval) * shared.interval,
@@ -243,15 +219,13 @@ def drop(plans: Sequence[DropPlan], shared: Monitoring, judge_checks: Sequence[J
 
 
 def _promise(plan: DropPlan) -> str:
-    if not plan.holds:
-        return "Baseline below 0.5: for a continuous metric false alarms may be more frequent than configured."
+    """Return how often the alert may be false, and the runbook."""
     every = promql.duration(plan.settings.false_alarm_every)
     where = "of this service" if plan.baseline.is_learned else "if quality does not swing by itself"
-    return f"At most one false alarm in {every}, {where}."
-
-
-def _runbook(plan: DropPlan) -> str:
-    return f" Runbook: {literal(plan.settings.runbook)}" if plan.settings.runbook else ""
+    text = f"At most one false alarm in {every}, {where}."
+    if not plan.holds:
+        text = "Baseline below 0.5: for a continuous metric false alarms may be more frequent than configured."
+    return f"{text} Runbook: {literal(plan.settings.runbook)}" if plan.settings.runbook else text
 
 
 def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
@@ -263,6 +237,7 @@ def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], 
     own = f'{{{recorded.WINDOW}="{window}",{promql.OWN}}}'
     named = of_metric({metric.name: f"{settings[metric.name].threshold:g}" for metric in metrics})
     pinned = {metric.name: one for metric in metrics if (one := settings[metric.name].evaluator_version)}
+    scales = {metric.name: metric.scale for metric in metrics}
     return Alert(
         name="SpanscoreQualityBelowThreshold",
         expression=recorded.among(recorded.spoken(pinned), below),
@@ -270,19 +245,15 @@ def threshold(metrics: Sequence[Metric], settings: Mapping[str, AlertSettings], 
             of_metric({one.name: literal(settings[one.name].severity) for one in metrics}), OF_METRIC, window
         ),
         summary=f"{OF_METRIC} is below {named}{FOR_SEGMENT}",
-        text=f"{mean_of(metrics)} is {{value}} over {window}, below its threshold of {named} ({{service}}; {{scores}} scores)."
+        text=f"{mean_of(scales)} is {{value}} over {window}, below its threshold of {named} ({{service}}; {{scores}} scores)."
         "{worst}",
         figures={
             "scores": AlertNumber(recorded.N_EFF + own, "%.0f"),
-            **figures_of(metrics, recorded.MEAN + own, window),
+            **figures_of(scales.values(), recorded.MEAN + own, window),
         },
     )
 
 
-# --- detectable -----------------------------------------------------------------------------------------------------
-
-# Scores of each hour and a DropPlan → the smallest drop that alarms within a time.
-#
 # A drop of d is in a window with the share of it that came since: d̄ = d · share. With as many scores as ``scores_to_see``
 # says of d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds
 # m windows, one behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is
@@ -294,7 +265,7 @@ _STEPS = 20
 """Halvings of [0, 1]: to 1e-6."""
 _normal = NormalDist()
 _Looks = Mapping[tuple[float, float], int]
-"""What windows hold, effective scores and the share of them that came since the drop → how many of them do."""
+"""Effective scores of a window, and the share of them that came since the drop → number of such windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

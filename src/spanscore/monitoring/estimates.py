@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, exp, fsum, hypot, inf, log, nan, sqrt
 from operator import add, attrgetter
@@ -17,6 +17,7 @@ __all__ = [
     "MIN_SCORES",
     "OFFSET_SCORES",
     "RECOVERED_Z",
+    "SUMMED",
     "TOLERATED",
     "WEIGHTED",
     "WORTH_TELLING",
@@ -24,7 +25,9 @@ __all__ = [
     "MeanInterval",
     "MissingShare",
     "Moments",
+    "ReadSums",
     "critical_z",
+    "format_signed",
     "if_best",
     "if_worst",
     "interval",
@@ -42,10 +45,6 @@ __all__ = [
     "unseen",
 ]
 
-# --- estimates ------------------------------------------------------------------------------------------------------
-
-# Additive sums → mean, standard error, interval, bounds: what a sampled and weighted share says of all traffic.
-#
 # y is the quality of a scored unit, π the probability with which it was chosen, w = 1/π. Everything comes from sums over
 # units, so replicas and time spans add up with ``+`` before anything is estimated. ``promql.py`` holds the same formulas as
 # text; a test compares the two in a real Prometheus.
@@ -95,8 +94,13 @@ class Interval(NamedTuple):
     high: float
 
 
+def format_signed(value: float) -> str:
+    """Return a difference for people, always with a sign: ``+0.05``."""
+    return f"{value:+.2f}".replace("-", "−")
+
+
 class MeanInterval(NamedTuple):
-    """A mean of quality with its 95 % interval, all in [0, 1]."""
+    """A mean of quality, [0, 1], or a difference of two means, [−1, 1], with its interval."""
 
     mean: float
     low: float
@@ -216,10 +220,6 @@ def student(level: float, freedom: float) -> float:
     return z + (z**3 + z) / 4 / max(freedom, 1.0)
 
 
-# --- running mean ---------------------------------------------------------------------------------------------------
-
-# The sums that a scorer keeps for its instruments → how good each metric's scores are so far, and what the mean lacks.
-
 WEIGHTED = {
     "w": semconv.WEIGHT,
     "wy": semconv.WEIGHT_QUALITY,
@@ -227,13 +227,15 @@ WEIGHTED = {
     "w2y": semconv.WEIGHT2_QUALITY,
     "w2y2": semconv.WEIGHT2_QUALITY2,
 }
-"""Field of ``Moments`` that weighs scores → its instrument; what is lost is none of a mean."""
-_Sums: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
+"""Field of ``Moments`` that weighs scores → its instrument; lost units are not among the scores."""
+SUMMED = {"n": semconv.SCORED, **WEIGHTED}
+"""Field of ``Moments`` → its instrument, the number of scores included."""
+ReadSums: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
 """Instrument → attributes → sum, as ``Telemetry.sums`` returns them."""
 
 
 class MissingShare(NamedTuple):
-    """What a mean lacks.
+    """The units that a mean lacks.
 
     Attributes:
         share: of the chosen units, those without a score of the configured judge; (0, 1].
@@ -246,7 +248,7 @@ class MissingShare(NamedTuple):
     high: float
 
 
-def running_mean(metric: str, scale: Scale, sums: _Sums) -> MeanInterval | None:
+def running_mean(metric: str, scale: Scale, sums: ReadSums) -> MeanInterval | None:
     """Return what the scores so far say of all eligible traffic; None where nothing is scored, or the scale is open.
 
     A fallback's scores are not among them.
@@ -255,7 +257,7 @@ def running_mean(metric: str, scale: Scale, sums: _Sums) -> MeanInterval | None:
     return None if scale.range is None or not of.w else MeanInterval(mean(of), *interval(of))
 
 
-def missing_so_far(metric: str, scale: Scale, sums: _Sums, lost: Weights) -> MissingShare | None:
+def missing_so_far(metric: str, scale: Scale, sums: ReadSums, lost: Weights) -> MissingShare | None:
     """Return what the mean lacks; None where it lacks nothing, or the scale is open.
 
     Args:
@@ -265,22 +267,17 @@ def missing_so_far(metric: str, scale: Scale, sums: _Sums, lost: Weights) -> Mis
     return None if scale.range is None or not of.lost else MissingShare(missing_share(of), *missing_bounds(of))
 
 
-def _population(metric: str, sums: _Sums) -> Moments:
-    instruments = {"n": semconv.SCORED, **WEIGHTED}
-    return Moments(**{field: sum(_of_population(metric, sums(name))) for field, name in instruments.items()})
+def _population(metric: str, sums: ReadSums) -> Moments:
+    """Return the sums of a metric's scores, without those of another source."""
+    totals = dict.fromkeys(SUMMED, 0.0)
+    for field, instrument in SUMMED.items():
+        for labels, value in sums(instrument).items():
+            named = dict(labels)
+            if named[semconv.EVALUATION_NAME] == metric and semconv.EVALUATION_SOURCE not in named:
+                totals[field] += value
+    return Moments(**totals)
 
 
-def _of_population(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> Iterator[float]:
-    for labels, value in sums.items():
-        named = dict(labels)
-        if named[semconv.EVALUATION_NAME] == metric and semconv.EVALUATION_SOURCE not in named:
-            yield value
-
-
-# --- budget ---------------------------------------------------------------------------------------------------------
-
-# How sure an alert must be: from "at most one false alarm in 30 days" to a number of standard errors, and to scores.
-#
 # A window that slides on by a minute says nearly what it said before: what counts is not how often it is looked at, but how
 # often it begins to alarm. Where nothing is wrong, that is so often in a window's length:
 #
@@ -321,14 +318,10 @@ def critical_z(*, window_s: float, interval_s: float, every_s: float, shares: in
     lowest, highest = LOWEST_Z, HIGHEST_Z
     for _ in range(_HALVINGS):
         middle = (lowest + highest) / 2
-        often = every_s / window_s * _begun(middle, interval_s / window_s) * shares > 1
+        begun = BEGUN * middle * _normal.pdf(middle) * exp(-STEPPED * middle * sqrt(2 * (interval_s / window_s)))
+        often = every_s / window_s * begun * shares > 1
         lowest, highest = (middle, highest) if often else (lowest, middle)
     return highest
-
-
-def _begun(z: float, step: float) -> float:
-    """Return how many alarms begin in a window's length; ``step`` is the share of it from one evaluation to the next."""
-    return BEGUN * z * _normal.pdf(z) * exp(-STEPPED * z * sqrt(2 * step))
 
 
 def scores_to_see(
@@ -342,12 +335,9 @@ def scores_to_see(
     mean = max(0.0, null - (drop - tolerated))
     if drop <= tolerated:
         return inf
-    size = z * z / _deviance(mean, null)
-    rest = 1 / size - baseline_sd**2 / (mean * (1 - mean) or inf)  # as drop_promql.deviance counts what strays
-    return ceil(design_effect / rest) if rest > 0 else inf
-
-
-def _deviance(mean: float, null: float) -> float:
-    """Return what one pass/fail score adds to the deviance, as ``promql.deviance`` counts it."""
+    # one pass/fail score adds so much to the deviance, as ``recorded.deviance`` counts it
     failing = (1 - mean) * log((1 - mean) / (1 - null))
-    return 2 * (failing + (mean * log(mean / null) if mean else 0.0))
+    deviance = 2 * (failing + (mean * log(mean / null) if mean else 0.0))
+    size = z * z / deviance
+    rest = 1 / size - baseline_sd**2 / (mean * (1 - mean) or inf)
+    return ceil(design_effect / rest) if rest > 0 else inf

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.config.monitoring import AlertSettings, Monitoring
@@ -15,6 +16,7 @@ from spanscore.monitoring.alert import ALL, OF_METRIC, Alert, AlertNumber, by_la
 from spanscore.monitoring.estimates import (
     WORTH_TELLING,
     Moments,
+    ReadSums,
     interval,
     mean,
     missing_bounds,
@@ -43,7 +45,6 @@ __all__ = [
     "SILENT_SECONDS",
     "UNSCORED",
     "WAITED_S",
-    "WAS",
     "WINDOW_S",
     "Applicability",
     "applicability",
@@ -62,15 +63,12 @@ __all__ = [
     "never_applies",
     "refused_evaluator_versions",
     "shortest",
-    "silence",
     "silences",
+    "silent",
     "unaccounted",
+    "unscored",
 ]
 
-# --- silence --------------------------------------------------------------------------------------------------------
-
-# Silence: units come and none is scored, scores that came come no more, or nothing was ever here.
-#
 # How long a service has been silent is a record that carries itself: each evaluation without a score adds its interval to
 # the last value, a score sets it to 0. So it outlives the counters, which a store forgets after minutes, and a gap in which
 # nobody looked adds nothing. A replica is remembered only while its counters arrive: one that has gone is silent with its
@@ -120,18 +118,19 @@ def silences(shared: Monitoring) -> Iterator[tuple[str, str]]:
         yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{remembered})"
 
 
-def silence(metrics: Sequence[Metric], shared: Monitoring) -> Iterator[Alert]:
-    """Yield the alerts on metrics without scores."""
-    yield _unscored(metrics, shared)
-    yield _silent(listed(metric.name for metric in metrics), shared)
-
-
-def _unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
+def unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
+    """Return the alert on metrics of which units end and none gets a score."""
     window = steady_window(shared)
     by_condition: dict[bool, list[str]] = {}
     for metric in metrics:
         by_condition.setdefault(is_conditional(metric), []).append(metric.name)
-    ended = " or ".join(_ended(window, listed(names), conditional=one) for one, names in by_condition.items())
+    to_score: list[str] = []
+    for conditional, names in by_condition.items():
+        # units that a condition leaves out have an alert of their own
+        nothing = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
+        where = f'{listed(names)},{label(semconv.OUTCOME)}!~"{nothing}",{promql.POPULATION}'
+        to_score.append(promql.increase(semconv.EVALUATIONS, window, where, REPLICAS))
+    ended = " or ".join(to_score)
     to_be_scored = f"sum by ({', '.join(promql.GROUP)}) (({ended})\nunless {_hands_over(window)}) >= {EVALUATED}"
     return Alert(
         name="SpanscoreNoScores",
@@ -143,16 +142,11 @@ def _unscored(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
     )
 
 
-def _ended(window: str, where: str, *, conditional: bool) -> str:
-    """Return how many units that were to be scored ended, per replica."""
-    # units that a condition leaves out have an alert of their own
-    nothing = f"{promql.TURNED_AWAY}|{Outcome.NOT_APPLICABLE}" if conditional else promql.TURNED_AWAY
-    asked = f'{where},{label(semconv.OUTCOME)}!~"{nothing}",{promql.POPULATION}'
-    return promql.increase(semconv.EVALUATIONS, window, asked, REPLICAS)
-
-
-def _silent(where: str, shared: Monitoring) -> Alert:
-    why = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: _is_absent(shared)}
+def silent(metrics: Sequence[Metric], shared: Monitoring) -> Alert:
+    """Return the alert on metrics whose scores come no more, or never came."""
+    where = listed(metric.name for metric in metrics)
+    absent = "\nor ".join(map(_is_absent, shared.services or [""]))
+    why = {SILENT: _is_silent(where, shared), REPLICA: _is_silent_replica(where, shared), ABSENT: absent}
     no_score = f"No score of {OF_METRIC} for {{lasting}}"
     texts = {
         SILENT: f"{no_score}{{rate}} ({{service}}): no traffic, no scorer or no way here. Gone for good? Name the others in "
@@ -203,21 +197,13 @@ def _of(counter: str, where: str, services: Sequence[str]) -> str:
     return f"({' or '.join(f'{counter}{{{where}{where and chr(44)}{one}}}' for one in matchers)})"
 
 
-def _is_absent(shared: Monitoring) -> str:
-    return "\nor ".join(map(_has_nothing, shared.services or [""]))
-
-
-def _has_nothing(service: str) -> str:
+def _is_absent(service: str) -> str:
+    """Return the metrics of which a service has neither scores nor a record of their absence; empty = of all services."""
     named = [service] if service else []
     here = (_of(SILENT_SECONDS, "", named), _of(series(semconv.SCORED), promql.POPULATION, named))
-    nothing = "".join(f" unless on ({promql.METRIC}) {one}" for one in here)
+    nothing = "".join(f" unless on ({promql.METRIC}) {counter}" for counter in here)
     job = f'label_replace({MIN_SCORES}, "job", "{promql.replacement(service)}", "", "")' if service else MIN_SCORES
     return f"{job}{nothing}"
-
-
-# --- pinned ---------------------------------------------------------------------------------------------------------
-
-# Pinned: the one evaluator version that an alert is to watch, which a metric must be able to have.
 
 
 def refused_evaluator_versions(
@@ -240,10 +226,6 @@ def refused_evaluator_versions(
             )
 
 
-# --- changes --------------------------------------------------------------------------------------------------------
-
-# Changes: another judge, prompt or model speaks of a metric now. A notice, no page: what it says is no drop.
-
 WAS = "was"
 """The label that tells the evaluator version that was written most before."""
 VERSION_MEMORY = "7d"
@@ -261,6 +243,13 @@ def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
     window = steady_window(shared)
     before = f"last_over_time({WRITTEN}[{VERSION_MEMORY}] offset {window})"
     group = ", ".join(promql.GROUP)
+    pinned = f", and .series to {{{{ $labels.{promql.EVALUATOR_VERSION} }}}}"
+    later = {
+        metric: f" After a week of it set alerts.{OF_METRIC}.baseline to its mean, as the dashboard tells it"
+        f"{pinned if alert.evaluator_version else ''}."
+        for metric, alert in settings.items()
+        if alert.baseline is not None
+    }
     named = f'label_replace({before}, "{WAS}", "$1", "{promql.EVALUATOR_VERSION}", "(?s)(.*)")'
     return Alert(
         name="SpanscoreNewEvaluatorVersion",
@@ -269,16 +258,9 @@ def changed(settings: Mapping[str, AlertSettings], shared: Monitoring) -> Alert:
         labels=labels_of("info", OF_METRIC, window),
         summary=f"{OF_METRIC} is scored in another way",
         text=f"{OF_METRIC} has a new evaluator version ({{service}}):{_CHANGES} Its scores cannot be compared with those "
-        f"before: no drop.{of_metric({metric: _next(one) for metric, one in settings.items()})} This notice ends by itself "
+        f"before: no drop.{of_metric({metric: later.get(metric, '') for metric in settings})} This notice ends by itself "
         f"after {window}.",
     )
-
-
-def _next(settings: AlertSettings) -> str:
-    if settings.baseline is None:
-        return ""
-    pinned = f", and .series to {{{{ $labels.{promql.EVALUATOR_VERSION} }}}}" if settings.evaluator_version else ""
-    return f" After a week of it set alerts.{OF_METRIC}.baseline to its mean, as the dashboard tells it{pinned}."
 
 
 _PARTS = r"^([^/]*)/(.*)/([^/]*)\n([^/]*)/(.*)/([^/]*)$"
@@ -289,11 +271,6 @@ _CHANGES = (
 """An evaluator version is ``version/judge/votes``, and a judge's name may hold slashes."""
 
 
-# --- applicability --------------------------------------------------------------------------------------------------
-
-# Whether a metric with a condition applies → to how much of traffic it does, with an interval, and the alert on one of
-# none.
-#
 # y is 1 for a scored unit, 0 for one that is ``not applicable``; a unit of which nobody could say, as its judge failed, is
 # in neither. So Hájek's share and its interval are those of ``estimates.py``, and as y² = y two sums apart by y are all of
 # them.
@@ -314,8 +291,6 @@ _SUMS: Final = MappingProxyType(
     }
 )
 """The sum of a mean → that of the share: its instrument and the matcher on it."""
-_Read: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
-"""Instrument → attributes → sum, as ``Telemetry.sums`` returns them."""
 
 
 class Applicability(NamedTuple):
@@ -349,20 +324,19 @@ def applicability(decided: Iterable[tuple[bool, float]], lost: Iterable[float] =
     return _share(moments(((float(applies), probability) for applies, probability in decided), lost))
 
 
-def applied_so_far(metric: str, sums: _Read, lost: Weights) -> Applicability | None:
+def applied_so_far(metric: str, sums: ReadSums, lost: Weights) -> Applicability | None:
     """Return the share from a scorer's own sums, over all series since it began; None where nothing was decided."""
-    w, w2 = (_by_answer(metric, sums(name)) for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2))
-    squares = {"w2": sum(w2.values()), "w2y": w2["true"], "w2y2": w2["true"]}
-    return _share(Moments(w=sum(w.values()), wy=w["true"], **squares, lost=lost.w, lost2=lost.w2))
-
-
-def _by_answer(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> dict[str, float]:
-    found = {"true": 0.0, "false": 0.0}
-    for labels, value in sums.items():
-        named = dict(labels)
-        if named[semconv.EVALUATION_NAME] == metric:
-            found[named[semconv.APPLICABLE]] += value
-    return found
+    totals: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2):
+        for labels, value in sums(name).items():
+            named = dict(labels)
+            if named[semconv.EVALUATION_NAME] == metric:
+                totals[name, named[semconv.APPLICABLE]] += value
+    (w, not_w), (w2, not_w2) = (
+        (totals[name, "true"], totals[name, "false"])
+        for name in (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
+    )
+    return _share(Moments(w=w + not_w, wy=w, w2=w2 + not_w2, w2y=w2, w2y2=w2, lost=lost.w, lost2=lost.w2))
 
 
 def _share(of: Moments) -> Applicability | None:
@@ -407,12 +381,8 @@ def never_applies() -> Alert:
     )
 
 
-# --- durable --------------------------------------------------------------------------------------------------------
-
-# What waits in a spool and on a topic: the alerts on a backlog, and on what was lost in it.
-
 SPOOL_DEPTH, SPOOL_OLDEST, WORKER_LAG = "spanscore:spool_depth", "spanscore:spool_oldest", "spanscore:worker_lag"
-"""What is recorded of a service: the jobs in its fullest spool, how long the oldest waits, messages of all partitions."""
+"""Records of a service: jobs in its fullest spool, time for which the oldest has waited, messages of all partitions."""
 WAITED_S = 3_600.0
 """For how long a job may wait in a spool; and over which a backlog is seen to grow."""
 BRIEF_S = 900.0
@@ -431,62 +401,41 @@ def durable_records() -> Iterator[tuple[str, str]]:
 
 
 def durable(shared: Monitoring) -> Iterator[Alert]:
-    """Yield the alerts; where there is no spool and no worker, none can fire."""
-    yield _spool()
-    yield _dead_letters()
-    yield _lagging()
-    yield _skipped(shared)
-
-
-def _spool() -> Alert:
-    waited = f"min_over_time({SPOOL_OLDEST}[{promql.duration(BRIEF_S)}]) > {WAITED_S:g}"
+    """Yield the alerts on a spool and a worker; without a spool and a worker none can fire."""
+    window, brief, hour = steady_window(shared), promql.duration(BRIEF_S), promql.duration(WAITED_S)
+    waited = f"min_over_time({SPOOL_OLDEST}[{brief}]) > {WAITED_S:g}"
     texts = {
         OLD: "The oldest job of the spool has waited for {lasting} ({service}): no process takes them, or the judge keeps it "
         "waiting.",
-        GROWING: f"{{count}} jobs are in the spool, more than {promql.duration(WAITED_S)} ago ({{service}}): units come faster "
+        GROWING: f"{{count}} jobs are in the spool, more than {hour} ago ({{service}}): units come faster "
         "than they are scored.",
     }
-    return Alert(
+    yield Alert(
         name="SpanscoreSpoolBacklog",
         expression=promql.labelled("reason", {OLD: waited, GROWING: _has_grown(SPOOL_DEPTH)}),
-        labels=_backlog(),  # the reason is in the expression
+        labels=labels_of("warning", ALL, hour),  # the reason is in the expression
         summary="the spool has a backlog: {{ $labels.reason }}",
-        text=f"{by_label('reason', texts)} {_PAST}",
+        text=f"{by_label('reason', texts)} Past spool.max_age they end as expired, past spool.max_bytes as queue_full. Start "
+        "another worker on the disk, or lower the rates; `spanscore spool FILE` shows who owns what.",
     )
-
-
-_PAST = (
-    "Past spool.max_age they end as expired, past spool.max_bytes as queue_full. Start another worker on the disk, or lower "
-    "the rates; `spanscore spool FILE` shows who owns what."
-)
-
-
-def _dead_letters() -> Alert:
-    return Alert(
+    yield Alert(
         name="SpanscoreSpoolDeadLetters",
         expression=f"max by ({_OF_SERVICE}) ({series(semconv.SPOOL_DEAD_LETTERS)}) > 0",
-        labels=labels_of("warning", ALL, promql.duration(BRIEF_S)),
+        labels=labels_of("warning", ALL, brief),
         summary="jobs were put aside",
         text="{count} jobs of the spool are put aside ({service}): while each was in work, three processes ended, or it cannot "
         "be read. They are counted as metric_error; see the worker's log. When that is mended, `spanscore spool FILE "
         "--retry-dead-letters`, or --drop-older-than.",
     )
-
-
-def _lagging() -> Alert:
-    return Alert(
+    yield Alert(
         name="SpanscoreWorkerLagging",
         expression=_has_grown(WORKER_LAG),
-        labels=_backlog(),
+        labels=labels_of("warning", ALL, hour),
         summary="workers fall behind",
-        text=f"{{count}} messages are not committed, more than {promql.duration(WAITED_S)} ago ({{service}}). Past the "
+        text=f"{{count}} messages are not committed, more than {hour} ago ({{service}}). Past the "
         "topic's retention they are lost. Add workers, up to its partitions, or lower the rates.",
     )
-
-
-def _skipped(shared: Monitoring) -> Alert:
-    window = steady_window(shared)
-    return Alert(
+    yield Alert(
         name="SpanscoreWorkerSkipped",
         expression=f"{promql.increase(semconv.WORKER_SKIPPED, window, by=promql.GROUP[1:])} > 0",
         labels=labels_of("warning", ALL, window),
@@ -497,19 +446,11 @@ def _skipped(shared: Monitoring) -> Alert:
     )
 
 
-def _backlog() -> dict[str, str]:
-    return labels_of("warning", ALL, promql.duration(WAITED_S))
-
-
 def _has_grown(recorded: str) -> str:
     brief = promql.duration(BRIEF_S)
     before = f"max_over_time({recorded}[{brief}] offset {promql.duration(WAITED_S)})"
     return f"min_over_time({recorded}[{brief}]) > {before}"
 
-
-# --- health ---------------------------------------------------------------------------------------------------------
-
-# Health: judges that fail, decline or are away, budgets that bind, units lost, unaccounted for or of unknown weight.
 
 FAILURES = 5
 """Failed evaluations below which a share of failures says nothing."""
@@ -562,6 +503,7 @@ def breaker() -> Alert:
     """Return the alert on an account that does not answer."""
     window = promql.duration(OPEN_S)
     own = f"{series(semconv.JUDGE_CIRCUIT_BREAKER_STATE)}{{{promql.POPULATION}}}"
+    account = f"{{{{ $labels.{label(semconv.PROVIDER_NAME)} }}}} {{{{ $labels.{label(semconv.REQUEST_MODEL)} }}}}"
     by = ", ".join((label(semconv.PROVIDER_NAME), label(semconv.REQUEST_MODEL), *promql.GROUP[1:]))
     return Alert(
         name="SpanscoreJudgeBreakerOpen",
@@ -569,7 +511,7 @@ def breaker() -> Alert:
         expression=f"max by ({by}) (min_over_time({own}[{window}])) >= 1",
         labels=labels_of("warning", ALL, window),
         summary="a judge is away",
-        text=f"{_ACCOUNT} has not answered for {window} ({{service}}): its breaker is open. Units wait for it, up to "
+        text=f"{account} has not answered for {window} ({{service}}): its breaker is open. Units wait for it, up to "
         "judge.queue_timeout, and then end as judge_unavailable. If it refuses the key, the model or the account, a "
         "person must act: see "
         "scorer.status().",
@@ -579,19 +521,16 @@ def breaker() -> Alert:
 def binding() -> Alert:
     """Return the alert on a budget that takes most of the scores."""
     window = promql.duration(BINDING_S)
+    budget = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{label(semconv.BUDGET_WINDOW)} }}}}"
     return Alert(
         name="SpanscoreBudgetBinding",
         expression=f"max_over_time({promql.LOWEST_FACTOR}[{window}]) < {BINDING:g}\nand {promql.LOWEST_FACTOR} offset {window}",
         labels=labels_of("warning", ALL, window),
         summary="a budget takes most of the scores",
-        text=f"The budget in {_BUDGET} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
+        text=f"The budget in {budget} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
         "{value} ({service}). The sample stays fair, alerts come later. Raise judge.budget, "
         "lower rates, or use a cheaper model.",
     )
-
-
-_ACCOUNT = f"{{{{ $labels.{label(semconv.PROVIDER_NAME)} }}}} {{{{ $labels.{label(semconv.REQUEST_MODEL)} }}}}"
-_BUDGET = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{label(semconv.BUDGET_WINDOW)} }}}}"
 
 
 REMEDIES: Mapping[str, str] = {
@@ -640,11 +579,10 @@ def mixed(shared: Monitoring) -> Alert:
 def unaccounted(shared: Monitoring) -> Alert:
     """Return the alert on units without an outcome."""
     window = promql.duration(AT_REST * shared.interval)
-    name = promql.UNACCOUNTED
-    wrong = f"min_over_time({name}[{window}]) > 0\nor max_over_time({name}[{window}]) < 0"
+    seen = f"{promql.UNACCOUNTED}[{window}]"
     return Alert(
         name="SpanscoreOutcomesDoNotAddUp",
-        expression=wrong,
+        expression=f"min_over_time({seen}) > 0\nor max_over_time({seen}) < 0",
         labels=labels_of("warning", OF_METRIC, window),
         summary="units are unaccounted for",
         text=f"eligible − outcomes − pending is {{count}} and not 0, over {window} ({{service}}): that is a "

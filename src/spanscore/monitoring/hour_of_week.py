@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import ceil, fsum, sqrt
 from operator import add
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
@@ -22,7 +22,6 @@ __all__ = [
     "DAY_S",
     "HOURS",
     "LEAST_DAYS",
-    "LENGTHS",
     "STEP_S",
     "LearnedBaseline",
     "Profile",
@@ -33,10 +32,6 @@ __all__ = [
     "read_profile",
 ]
 
-# --- hour of week ---------------------------------------------------------------------------------------------------
-
-# The sums of weeks, in five minutes each → what is normal in each hour of the week, and how far that can be trusted.
-#
 # Hours are UTC and begin with Sunday's first, as PromQL's ``day_of_week() * 24 + hour()`` counts them. The mean of an hour
 # of the week is shrunk to that of its hour of the day, and that to the mean of all, each by b = τ²/(τ²+v) (James & Stein
 # 1961; Efron & Morris 1975): v is what chance does to such a mean, τ² how far they differ beyond it. What is said of a
@@ -70,7 +65,7 @@ class TooShortError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedBaseline:
-    """What is normal for one metric.
+    """The normal quality of one metric.
 
     Attributes:
         mean: of all scores, [0, 1].
@@ -133,13 +128,20 @@ def learned(steps: Sums) -> LearnedBaseline:
     lag, error = _autocorrelation(hourly)
     inflated = _design_effect(residuals, spread)
     design_effect = inflated if inflated >= DESIGN_EFFECT else 1.0
+    baseline_sd = {}
+    for length in LENGTHS:
+        windows = [(window.size, window.mean) for window in _windows(residuals, length).values()]
+        if len(windows) >= LEAST_BLOCKS:
+            baseline_sd[length] = sqrt(_beyond_chance(windows, design_effect * spread))
+    flat = _beyond_chance([(hour.size, hour.flat / hour.weight) for hour in hourly.values()], spread)
+    left = _beyond_chance([(hour.size, hour.mean) for hour in hourly.values()], spread)
     return LearnedBaseline(
         mean=estimates.mean(whole),
         hours=_profile(hours, spread),
-        baseline_sd=dict(_baseline_sds(residuals, design_effect * spread)),
+        baseline_sd=baseline_sd,
         days=days,
         scores=estimates.n_eff(whole),
-        explained=_explained(hourly.values(), spread),
+        explained=1 - left / flat if flat else None,
         design_effect=design_effect,
         autocorrelation=lag,
         autocorrelation_error=error,
@@ -204,22 +206,17 @@ def _total(sums: Iterable[Moments]) -> Moments:
 # --- how far it can be trusted ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Residual:
-    """Sums of some scores less what is normal: by the profile, and by the flat mean, of other weeks."""
+class _Residual(NamedTuple):
+    """Sums of some scores less the normal ones: by the profile, and by the flat mean, of other weeks."""
 
     weight: float
     weight2: float
     profile: float
     flat: float
 
-    def __add__(self, other: _Residual) -> _Residual:
-        return _Residual(
-            self.weight + other.weight,
-            self.weight2 + other.weight2,
-            self.profile + other.profile,
-            self.flat + other.flat,
-        )
+    def plus(self, other: _Residual) -> _Residual:
+        """Return the sums of both."""
+        return _Residual(*map(add, self, other))
 
     @property
     def size(self) -> float:
@@ -252,15 +249,8 @@ def _windows(residuals: Mapping[int, _Residual], length_s: int, least: float = L
     found: dict[int, _Residual] = {}
     for start, one in residuals.items():
         number = start // length_s
-        found[number] = found[number] + one if number in found else one
+        found[number] = found[number].plus(one) if number in found else one
     return {number: one for number, one in found.items() if one.size >= least}
-
-
-def _baseline_sds(residuals: Mapping[int, _Residual], spread: float) -> Iterator[tuple[int, float]]:
-    for length in LENGTHS:
-        windows = _windows(residuals, length).values()
-        if len(windows) >= LEAST_BLOCKS:
-            yield length, sqrt(_beyond_chance([(one.size, one.mean) for one in windows], spread))
 
 
 def _design_effect(residuals: Mapping[int, _Residual], spread: float) -> float:
@@ -282,13 +272,6 @@ def _inflation(windows: Collection[_Residual]) -> tuple[float, float]:
     return fsum(one.profile**2 for one in windows) / weight2, fsum(one.weight**2 for one in windows) / weight2
 
 
-def _explained(hours: Iterable[_Residual], spread: float) -> float | None:
-    known = list(hours)
-    flat = _beyond_chance([(one.size, one.flat / one.weight) for one in known], spread)
-    left = _beyond_chance([(one.size, one.mean) for one in known], spread)
-    return 1 - left / flat if flat else None
-
-
 def _beyond_chance(means: list[tuple[float, float]], spread: float) -> float:
     """Return the variance of (effective scores, mean − normal) that the number of scores does not explain."""
     total = fsum(size for size, _ in means)
@@ -304,8 +287,6 @@ def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
         return 0.0, 1.0
     return fsum(one * other for one, other in pairs) / (len(pairs) * squares), 1 / sqrt(len(pairs))
 
-
-# --- baseline file --------------------------------------------------------------------------------------------------
 
 # The file of ``spanscore baseline``, YAML or JSON: metric → mean, baseline SD, and what is normal in each hour of the week
 # (UTC).
@@ -326,7 +307,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a file says of one metric; ``hours``, ``baseline_sd`` and ``design_effect`` as in ``LearnedBaseline``."""
+    """The entry of one metric in a file; ``hours``, ``baseline_sd`` and ``design_effect`` as in ``LearnedBaseline``."""
 
     mean: float
     hours: tuple[float, ...]
@@ -336,18 +317,16 @@ class Profile:
 
 def profiles_text(learned: Mapping[str, LearnedBaseline]) -> str:
     """Return the file's text, of metric → what was learned."""
-    tree = {metric: _entry(one) for metric, one in learned.items()}
+    tree = {}
+    for metric, own in learned.items():
+        rounded = [round(value, _DIGITS) for value in own.hours]
+        tree[metric] = {
+            "mean": round(own.mean, _DIGITS),
+            "baseline_sd": {promql.duration(s): round(value, _DIGITS) for s, value in own.baseline_sd.items()},
+            **({"design_effect": round(own.design_effect, 1)} if own.design_effect > 1 else {}),
+            "hours": {day: rounded[24 * number : 24 * (number + 1)] for number, day in enumerate(DAYS)},
+        }
     return _MADE + yaml.safe_dump(tree, sort_keys=False, default_flow_style=None, width=140)
-
-
-def _entry(one: LearnedBaseline) -> dict[str, Any]:
-    rounded = [round(value, _DIGITS) for value in one.hours]
-    return {
-        "mean": round(one.mean, _DIGITS),
-        "baseline_sd": {promql.duration(length): round(value, _DIGITS) for length, value in one.baseline_sd.items()},
-        **({"design_effect": round(one.design_effect, 1)} if one.design_effect > 1 else {}),
-        "hours": {day: rounded[24 * number : 24 * (number + 1)] for number, day in enumerate(DAYS)},
-    }
 
 
 def read_profile(path: str, metric: str) -> Profile:
@@ -365,15 +344,15 @@ def read_profile(path: str, metric: str) -> Profile:
         baseline_sd = {seconds_of(window): float(value) for window, value in entry.get("baseline_sd", {}).items()}
         found = Profile(float(entry["mean"]), hours, baseline_sd, float(entry.get("design_effect", 1)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        fault = f"{error}{' is missing' * isinstance(error, KeyError)}"
         raise ConfigurationError(
-            f"{path} is no baseline of {metric!r}: {_told(error)}; make it by `spanscore baseline`"
+            f"{path} is no baseline of {metric!r}: {fault}; make it by `spanscore baseline`"
         ) from None
     qualities = all(0 <= value <= 1 for value in (found.mean, *found.hours))
     if not (qualities and all(s >= 0 for s in baseline_sd.values()) and found.design_effect >= 1):
         raise ConfigurationError(
             f"{path}: the mean and the hours of {metric!r} are qualities, [0, 1], its baseline SD is not below 0, its "
-            "design effect not "
-            "below 1"
+            "design effect not below 1"
         )
     return found
 
@@ -383,10 +362,6 @@ def _day(hours: Any, day: str) -> list[Any]:
     if not isinstance(values, list) or len(values) != 24:  # noqa: PLR2004
         raise ValueError(f"hours.{day} must list 24 numbers")
     return values
-
-
-def _told(error: Exception) -> str:
-    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def _tree(path: str) -> dict[Any, Any]:

@@ -1,8 +1,8 @@
-"""Judge check → the alert on a judge that has changed, and what the alert on a drop says of it.
+"""Judge check → the alert on a changed judge, and the sentence on the judge in the alert on a drop.
 
-A scorer exports the exact p of what changed since the first run (``paired_runs.py``); here it is compared with a rate. A run is
-one look, so each of the n runs in ``false_alarm_every`` may alarm falsely with 1 ⁄ n of the judge check's share of it: a metric
-that is watched has one share, as each window and segment of a drop has. Replicas have runs of their own: their smallest p
+A scorer exports the exact p of the changes since the first run (``judge_check_runs.py``); here it is compared with a rate. A
+run is one look, so each of the n runs in ``false_alarm_every`` may alarm falsely with 1 ⁄ n of the judge check's share of it: a
+watched metric has one share, as each window and segment of a drop has. Replicas have runs of their own: their smallest p
 counts, times their number.
 """
 
@@ -33,7 +33,7 @@ __all__ = [
 KEPT_S = 900.0
 """For so long the alert stays on without a number: a process that starts has none before its first run has ended."""
 HIGHEST = 0.05
-"""Of the rate, where runs are rarer than false alarms may be."""
+"""The highest p that is compared with, as runs may be rarer than false alarms may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +99,15 @@ def judge_check_plans(
     dropping = [one for one in metrics if alerts.get(one.name, _UNWATCHED).baseline is not None and one.scale.range]
     shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(watched)
     shares *= max(1, len(shared.services))
-    return [_plan(name, judge_check.every, alerts.get(name, _UNWATCHED), shares) for name in watched]
+    plans = []
+    for name in watched:
+        alert = alerts.get(name, _UNWATCHED)
+        below = min(HIGHEST, judge_check.every / (alert.false_alarm_every * shares))
+        plans.append(JudgeCheckPlan(name, judge_check.every, below, alert.false_alarm_every, alert.severity))
+    return plans
 
 
 _UNWATCHED = AlertSettings()
-
-
-def _plan(metric: str, every_s: float, alert: AlertSettings, shares: int) -> JudgeCheckPlan:
-    below = min(HIGHEST, every_s / (alert.false_alarm_every * shares))
-    return JudgeCheckPlan(metric, every_s, below, alert.false_alarm_every, alert.severity)
 
 
 def judge_check_records(plans: Sequence[JudgeCheckPlan]) -> Iterator[dict[str, Any]]:
@@ -123,6 +123,10 @@ def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:
         for name in (semconv.JUDGE_CHECK_AGREEMENT, semconv.JUDGE_CHECK_FIRST_AGREEMENT)
     )
     below = of_metric({plan.metric: f"{plan.below:.2g}" for plan in plans})
+    promises = {
+        plan.metric: f"At most one false alarm in {promql.duration(plan.false_alarm_every_s)}, with those on drops."
+        for plan in plans
+    }
     return Alert(
         name="SpanscoreJudgeChanged",
         expression=f"{_p(_JUDGE_CHECK)} < {_LIMIT}",
@@ -131,8 +135,7 @@ def judge_changed(plans: Sequence[JudgeCheckPlan]) -> Alert:
         text=f"The judge of {OF_METRIC} answers its labelled samples otherwise than at first ({{service}}): it "
         f"agrees with {{agreement}} of the labels, at first with {{first}} (p = {{value}}, below {below}), series "
         f"{{{{ $labels.{promql.EVALUATOR_VERSION} }}}}. Its provider may have changed the model behind its name: a "
-        "drop may be the "
-        f"judge's. {of_metric({plan.metric: _promise(plan) for plan in plans})}",
+        f"drop may be the judge's. {of_metric(promises)}",
         figures={"agreement": agreement, "first": first},
         keep_s=KEPT_S,
     )
@@ -163,8 +166,3 @@ _LIMIT = f"on ({promql.METRIC}) group_left () {recorded.JUDGE_P}"
 def _p(where: str) -> str:
     told, by = f"{series(semconv.JUDGE_CHECK_P)}{{{where}}}", ", ".join(promql.BY_EVALUATOR)
     return f"(min by ({by}) ({told}) * count by ({by}) ({told}))"
-
-
-def _promise(plan: JudgeCheckPlan) -> str:
-    every = promql.duration(plan.false_alarm_every_s)
-    return f"At most one false alarm in {every}, with those on drops."

@@ -14,7 +14,7 @@ from spanscore.core.files import whole_file
 from spanscore.core.log import log_once
 from spanscore.core.printable import format_count
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring.estimates import MeanInterval, Moments, interval, mean, moments
+from spanscore.monitoring.estimates import MeanInterval, Moments, format_signed, interval, mean, moments
 
 __all__ = [
     "FirstAnswers",
@@ -27,16 +27,6 @@ __all__ = [
     "sign_test",
 ]
 
-# --- first answers --------------------------------------------------------------------------------------------------
-
-# FirstAnswers: what each evaluator version of a judge said of each labelled sample when it was first asked, kept in a file
-# over restarts.
-#
-# {"format": 1, "first": {"faithfulness": {"<evaluator version>": {"<hash of the sample>": 0.75, …}}}}
-#
-# The file quotes nothing. Processes may share it: what stands there wins, and it is replaced as a whole, never
-# half-written.
-
 _Answers: TypeAlias = dict[str, dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]]
 
 
@@ -46,7 +36,11 @@ class _BaselineFile(BaseModel):
 
 
 class FirstAnswers:
-    """The first quality by metric, evaluator version and sample. Blocks for its file.
+    """The first quality by metric, evaluator version and sample, kept in a file over restarts. Blocks for its file.
+
+    ``{"format": 1, "first": {"faithfulness": {"<evaluator version>": {"<hash of the sample>": 0.75, …}}}}``
+
+    The file quotes nothing. Processes may share it: its entries win, and it is replaced as a whole.
 
     Raises:
         ConfigurationError: there is such a file, and it is none of these.
@@ -67,25 +61,17 @@ class FirstAnswers:
         """
         try:
             held = _read(self._path)
-            for name, own in held.items():  # another process may have been first
-                for one, kept in own.items():
-                    self._add(name, one, kept)
+            for name, by_version in held.items():  # another process may have been first
+                for version, kept in by_version.items():
+                    self._add(name, version, kept)
         except ConfigurationError as error:
             log_once(f"judge check {self._path}", f"{error}: the judge is compared with the first run of this process")
             self._add(metric, evaluator_version, answers)
             return
         self._add(metric, evaluator_version, answers)
-        if held != self._first:  # also where another process wrote over what was kept before
-            self._write()
-
-    def _add(self, metric: str, evaluator_version: str, answers: Mapping[str, float]) -> None:
-        if not answers:
+        if held == self._first:
             return
-        kept = self._first.setdefault(metric, {}).setdefault(evaluator_version, {})
-        kept |= {sample: quality for sample, quality in answers.items() if sample not in kept}
-
-    def _write(self) -> None:
-        try:
+        try:  # also if another process wrote over the answers that were kept before
             with whole_file(self._path) as file:
                 file.write(_BaselineFile(first=self._first).model_dump_json(indent=1))
         except OSError as error:
@@ -95,6 +81,12 @@ class FirstAnswers:
                 "process runs will not be seen. Let judge_check.baseline be a file that may be written and outlives "
                 "the process",
             )
+
+    def _add(self, metric: str, evaluator_version: str, answers: Mapping[str, float]) -> None:
+        if not answers:
+            return
+        kept = self._first.setdefault(metric, {}).setdefault(evaluator_version, {})
+        kept |= {sample: quality for sample, quality in answers.items() if sample not in kept}
 
 
 def _read(path: Path) -> _Answers:
@@ -110,10 +102,6 @@ def _read(path: Path) -> _Answers:
         ) from None
 
 
-# --- paired runs ----------------------------------------------------------------------------------------------------
-
-# Two runs of a judge over the same labelled samples → whether it is still the same judge. Pure.
-#
 # A judge that has not changed may still answer otherwise the second time, but as often one way as the other: of two answers
 # to one question, which came first tells nothing. So among samples whose answers differ, up and down are a coin's (the sign
 # test; of pass/fail verdicts it is McNemar's, exact: McNemar 1947; Fagerland, Lydersen & Laake 2013, 4.2). A judge that has
@@ -126,7 +114,7 @@ _TESTS = 2
 
 
 class PairedAnswer(NamedTuple):
-    """What a judge said of one sample, first and now: qualities, and whether each agrees with the human."""
+    """The first and the present answer to one sample: qualities, and whether each agrees with the human."""
 
     first: float
     now: float
@@ -139,10 +127,10 @@ class PairedRuns:
     """A run beside the first one, of one evaluator version.
 
     Attributes:
-        samples: that are labelled.
-        answered: of them, in this run; what the judge failed to answer is missing, and no disagreement.
-        right: of them, those whose verdict is the human's.
-        was_right: of the same samples, by the first answers.
+        samples: labelled samples.
+        answered: samples that the judge answered in this run; a sample without an answer is no disagreement.
+        right: answers whose verdict is the human's.
+        was_right: first answers to the same samples whose verdict is the human's.
         raised: samples with a higher quality than at first; ``lowered`` with a lower one.
         gained: samples with a right verdict that was wrong at first; ``lost`` with a wrong one that was right.
     """
@@ -178,16 +166,16 @@ class PairedRuns:
 
 
 def paired(samples: int, answers: Collection[PairedAnswer]) -> PairedRuns:
-    """Return how a run stands to the first one; ``samples``: that are labelled, answered or not."""
+    """Return the comparison of a run with the first one; ``samples``: number of labelled samples, answered or not."""
     return PairedRuns(
         samples=samples,
         answered=len(answers),
-        right=sum(one.is_right for one in answers),
-        was_right=sum(one.was_right for one in answers),
-        raised=sum(one.now > one.first for one in answers),
-        lowered=sum(one.now < one.first for one in answers),
-        gained=sum(one.is_right and not one.was_right for one in answers),
-        lost=sum(one.was_right and not one.is_right for one in answers),
+        right=sum(answer.is_right for answer in answers),
+        was_right=sum(answer.was_right for answer in answers),
+        raised=sum(answer.now > answer.first for answer in answers),
+        lowered=sum(answer.now < answer.first for answer in answers),
+        gained=sum(answer.is_right and not answer.was_right for answer in answers),
+        lost=sum(answer.was_right and not answer.is_right for answer in answers),
     )
 
 
@@ -206,10 +194,6 @@ def least_turned(below: float) -> int:
     return turned
 
 
-# --- comparison -----------------------------------------------------------------------------------------------------
-
-# JudgeComparison: two judges on the same units, pair by pair.
-#
 # The difference of two means says little where their intervals overlap; that of pairs, in which the units' own spread
 # cancels out, says whether the judges differ, and by how much.
 
@@ -248,17 +232,13 @@ class JudgeComparison:
         gap = self.gap
         if gap is None:
             return "no unit has both scores yet"
-        told = (
-            f"mean {mean(self.shadow):.2f} against {mean(self.own):.2f} on the same {format_count(self.pairs, 'unit')}"
-        )
-        return f"{told}; difference {_signed(gap.mean)} (95 %: {_signed(gap.low)} to {_signed(gap.high)})"
+        means = f"mean {mean(self.shadow):.2f} against {mean(self.own):.2f}"
+        middle, low, high = map(format_signed, gap)
+        units = f"on the same {format_count(self.pairs, 'unit')}"
+        return f"{means} {units}; difference {middle} (95 %: {low} to {high})"
 
 
 def pair(own: float, shadow: float, probability: float | None) -> JudgeComparison:
     """Return the sums of one unit: both qualities, [0, 1], and the probability with which it was chosen; None = for certain."""
     share = probability or 1.0
     return JudgeComparison(*(moments([(y, share)]) for y in (own, shadow, (1.0 + shadow - own) / 2.0)))
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")

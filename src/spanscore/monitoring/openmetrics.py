@@ -1,10 +1,10 @@
 """A scrape endpoint for the instruments of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
 
-Beside it ``/healthz`` says that the process answers, and ``/readyz`` whether work is to be sent to it (503 where not).
-Who made it may put more pages there.
+Beside it ``/healthz`` answers while the process does, and ``/readyz`` is 503 if no work is to be sent to the process. The
+caller may add further pages.
 
-It has a meter provider of its own, as a reader can only be given to one that is being made, and the application's provider is
-not ours to make. So the numbers are there before the first run, and whichever provider the application sets gets them too.
+The endpoint has a meter provider of its own: a reader is an argument of the provider, and the application makes its own
+provider. So the numbers are there before the first run, and the application's provider gets them too.
 
 The server is ours, as ``prometheus_client.start_http_server`` (0.26, measured) prints a traceback in the application when a
 client hangs up and when a collection fails, keeps a thread for ever for a client that says nothing, and on 0.0.0.0 asks a name
@@ -41,13 +41,13 @@ CLIENT_TIMEOUT_S = 10.0
 
 
 class Sums(Protocol):
-    """What is kept of scores or model runs, told on every meter that it is given."""
+    """Sums of scores or model runs, exported by every meter that they are given."""
 
     def export_to(self, meter: Meter) -> None:
-        """Tell it on this meter, too."""
+        """Export the sums by this meter, too."""
 
     def abandon(self, meter: Meter) -> None:
-        """Tell it on this meter no more, without touching the meter."""
+        """Export the sums by this meter no more, without touching the meter."""
 
 
 class ScrapeEndpoint:
@@ -92,7 +92,14 @@ class ScrapeEndpoint:
         self.unready: Callable[[], str] = lambda: unready
         self.pages: Mapping[str, Callable[[str], str]] = {}
         self._exposition = Exposition()
-        self._server = _listening(host, port, self)
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            self._server = _Server(found[0][-1], found[0][0], self)
+        except OSError as error:
+            raise ConfigurationError(
+                f"metrics cannot be served on {host}:{port} ({error.strerror or error}). Is another worker of the application "
+                "serving there? Give another port, 0 for any free one, or export over OTLP"
+            ) from error
         self.port = int(self._server.server_address[1])
         self.url = f"http://{host}:{self.port}{PATH}"
         self._service_name = service_name
@@ -162,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: it would go to the application's stderr."""
 
     def do_GET(self) -> None:
-        status, body, content_type = self._found()
+        status, body, content_type = self._answer()
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -173,22 +180,22 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def _found(self) -> tuple[HTTPStatus, bytes, str]:
+    def _answer(self) -> tuple[HTTPStatus, bytes, str]:
         plain, path = "text/plain; charset=utf-8", self.path.partition("?")[0]
         if path == HEALTH:
             return HTTPStatus.OK, b"ok\n", plain
         try:
             if path == PATH:
                 return HTTPStatus.OK, *self.server.endpoint.answer(self.headers.get("Accept", ""))
-            status, told = self._ready() if path == READINESS else self._page(path)
-            return status, f"{told}\n".encode(), plain
+            if path == READINESS:
+                why = self.server.endpoint.unready()
+                status, text = (HTTPStatus.SERVICE_UNAVAILABLE, why) if why else (HTTPStatus.OK, "ready")
+            else:
+                status, text = self._page(path)
+            return status, f"{text}\n".encode(), plain
         except Exception as error:  # noqa: BLE001  (a scrape must not break anything but itself)
             log_internal_error("serve its metrics", error)
             return HTTPStatus.INTERNAL_SERVER_ERROR, b"The metrics could not be read\n", plain
-
-    def _ready(self) -> tuple[HTTPStatus, str]:
-        why = self.server.endpoint.unready()
-        return (HTTPStatus.SERVICE_UNAVAILABLE, why) if why else (HTTPStatus.OK, "ready")
 
     def _page(self, path: str) -> tuple[HTTPStatus, str]:
         name, _, rest = path.removeprefix("/").partition("/")
@@ -199,14 +206,3 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.OK, page(rest).rstrip("\n")
         except ConfigurationError as error:
             return HTTPStatus.BAD_REQUEST, str(error)
-
-
-def _listening(host: str, port: int, endpoint: ScrapeEndpoint) -> _Server:
-    try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return _Server(address, family, endpoint)
-    except OSError as error:
-        raise ConfigurationError(
-            f"metrics cannot be served on {host}:{port} ({error.strerror or error}). Is another worker of the application "
-            "serving there? Give another port, 0 for any free one, or export over OTLP"
-        ) from error

@@ -8,31 +8,19 @@ import urllib.parse
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPException
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.estimates import WEIGHTED, Moments
+from spanscore.monitoring.estimates import SUMMED, WEIGHTED, Moments
 from spanscore.monitoring.hour_of_week import DAY_S, STEP_S
 from spanscore.monitoring.releases import RELEASE, ReleasePair, ReleaseScores, Steps
 
-__all__ = [
-    "History",
-    "PrometheusApi",
-    "RangeSeries",
-    "ReleaseHistory",
-    "ScoredEvaluator",
-    "read_history",
-    "scored_days",
-    "stepped",
-]
-
-# --- prometheus api -------------------------------------------------------------------------------------------------
-
-# Prometheus' HTTP API: an expression over a stretch of time → its series.
+__all__ = ["PrometheusApi", "RangeSeries", "ReleaseHistory", "ScoredEvaluator", "read_history", "scored_days"]
 
 _HOW = "give the address of its page, such as http://localhost:9090"
 
@@ -74,52 +62,32 @@ class PrometheusApi:
         Raises:
             ConfigurationError: nobody is there, or refuses; the message says who and why.
         """
-        given = {"query": expression, "start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
-        asked = urllib.request.Request(
-            f"{self.url.rstrip('/')}/api/v1/query_range", data=urllib.parse.urlencode(given).encode()
-        )
-        return self._answer(asked)
-
-    def _answer(self, asked: urllib.request.Request) -> list[RangeSeries]:
+        fields = {"query": expression, "start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
+        body = urllib.parse.urlencode(fields).encode()
         try:
-            with urllib.request.urlopen(asked, timeout=self.timeout_s) as response:
-                return self._read(response.read())
+            request = urllib.request.Request(f"{self.url.rstrip('/')}/api/v1/query_range", data=body)
+            with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
+                answer = response.read()
         except urllib.error.HTTPError as error:
-            raise ConfigurationError(f"{self.url} refused ({error.code}): {_reason(error)}") from None
+            try:  # Prometheus' own words, else the status's
+                words = json.loads(error.read()).get("error")
+            except (ValueError, AttributeError, OSError):
+                words = None
+            raise ConfigurationError(f"{self.url} refused ({error.code}): {words or error.reason}") from None
         except urllib.error.URLError as error:
             raise ConfigurationError(f"no Prometheus answers at {self.url}: {error.reason}; {_HOW}") from None
         except (OSError, HTTPException) as error:  # a timeout while reading, or the connection went
             raise ConfigurationError(f"{self.url} gave no whole answer: {error}") from None
-
-    def _read(self, body: bytes) -> list[RangeSeries]:
-        try:
-            return _series_in(json.loads(body))
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            raise ConfigurationError(f"what answers at {self.url} is no Prometheus; {_HOW}") from None
-
-
-def _series_in(answer: Any) -> list[RangeSeries]:
-    if answer["status"] != "success":
-        raise ValueError
-    return [
-        RangeSeries(dict(one["metric"]), [(float(time), float(value)) for time, value in one["values"]])
-        for one in answer["data"]["result"]
-    ]
+        with suppress(AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            tree = json.loads(answer)
+            if tree["status"] == "success":
+                return [
+                    RangeSeries(dict(each["metric"]), [(float(time), float(value)) for time, value in each["values"]])
+                    for each in tree["data"]["result"]
+                ]
+        raise ConfigurationError(f"what answers at {self.url} is no Prometheus; {_HOW}")
 
 
-def _reason(error: urllib.error.HTTPError) -> str:
-    """Return Prometheus' own words, else the status's."""
-    try:
-        told = json.loads(error.read()).get("error")
-    except (ValueError, AttributeError, OSError):
-        told = None
-    return str(told or error.reason)
-
-
-# --- score history --------------------------------------------------------------------------------------------------
-
-# A Prometheus → the sums of each metric's scores, five minutes by five minutes.
-#
 # Differences of the raw counters, replica by replica, and then added up: they are exact, which ``increase()`` is not around
 # a restart. The five minutes of a restart, or of a replica's first scores, are left out of all sums alike.
 
@@ -136,7 +104,7 @@ History = Mapping[ScoredEvaluator, Mapping[int, Moments]]
 
 
 def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[str, str]) -> Iterator[History]:
-    """Yield what was scored on each day before ``end_s``, oldest first.
+    """Yield the scores of each day before ``end_s``, oldest first.
 
     Args:
         where: label → the value that is asked for.
@@ -144,75 +112,73 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
     Raises:
         ConfigurationError: Prometheus does not answer, or refuses.
     """
-    end = int(end_s // STEP_S) * STEP_S
+    last = int(end_s // STEP_S) * STEP_S
+    by = (promql.METRIC, promql.EVALUATOR_VERSION)
     for day in range(days, 0, -1):
-        yield _between(api, end - day * DAY_S, end - (day - 1) * DAY_S, promql.matching(where))
+        begin, end = last - day * DAY_S, last - (day - 1) * DAY_S
+        sums = _grown(api, WEIGHTED.items(), by, promql.matching(where), begin, end, STEP_S)
+        yield {
+            ScoredEvaluator(*labels): {
+                time: Moments(**parts)
+                for time, parts in steps.items()
+                if parts.get("w") and len(parts) == len(WEIGHTED)
+            }
+            for labels, steps in sums.items()
+        }
 
 
-def stepped(
-    api: PrometheusApi, instrument: str, *, by: Sequence[str], where: str, begin: int, end: int, step: int
-) -> Iterator[tuple[Mapping[str, str], dict[int, float]]]:
-    """Yield labels, and start of a step in seconds since the epoch → by how much the population's counters grew in it.
+def _grown(
+    api: PrometheusApi,
+    instruments: Iterable[tuple[str, str]],
+    by: Sequence[str],
+    where: str,
+    begin: int,
+    end: int,
+    step: int,
+) -> dict[tuple[str, ...], dict[int, dict[str, float]]]:
+    """Return values of labels → start of a step → name → growth of the population's counters in the step.
 
     Args:
-        by: the labels that are told apart.
+        instruments: pairs of a name and the instrument under it.
+        by: labels whose values are told apart; an absent label is empty.
         where: matchers.
-        begin: of the first step, seconds since the epoch, a multiple of ``step``; ``end``: of the last one, likewise.
-
-    Raises:
-        ConfigurationError: Prometheus does not answer, or refuses.
+        begin: start of the first step, seconds since the epoch, a multiple of ``step``.
+        end: start of the last step, seconds since the epoch, a multiple of ``step``.
+        step: length of a step, in s.
     """
-    grown = promql.grown(instrument, promql.duration(step), where, by)
-    for one in api.query_range(grown, start_s=begin + step, end_s=end, step_s=step):
-        yield one.labels, {int(time) - step: value for time, value in one.points}
+    sums: defaultdict[tuple[str, ...], defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for name, instrument in instruments:
+        grown = promql.grown(instrument, promql.duration(step), where, by)
+        for series in api.query_range(grown, start_s=begin + step, end_s=end, step_s=step):
+            steps = sums[tuple(series.labels.get(label, "") for label in by)]
+            for time, value in series.points:
+                steps[int(time) - step][name] = value
+    return {labels: dict(steps) for labels, steps in sums.items()}
 
 
-def _between(api: PrometheusApi, start: int, end: int, where: str) -> History:
-    sums: defaultdict[ScoredEvaluator, defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    by = (promql.METRIC, promql.EVALUATOR_VERSION)
-    for field, instrument in WEIGHTED.items():
-        for labels, points in stepped(api, instrument, by=by, where=where, begin=start, end=end, step=STEP_S):
-            of = sums[ScoredEvaluator(labels.get(promql.METRIC, ""), labels.get(promql.EVALUATOR_VERSION, ""))]
-            for time, value in points.items():
-                of[time][field] = value
-    return {
-        evaluator_version: {
-            time: Moments(**parts) for time, parts in steps.items() if parts.get("w") and len(parts) == len(WEIGHTED)
-        }
-        for evaluator_version, steps in sums.items()
-    }
-
-
-# --- release history ------------------------------------------------------------------------------------------------
-
-# A Prometheus → the scores of each release, step by step, and from when on two of them are compared.
-#
 # Both are counted from the first score of the later release on, which stays: the interval that holds at every look is one
 # of growing sums, not of a window that slides.
 
-_SCORED: Final = {"n": semconv.SCORED, **WEIGHTED}
 _LOST: Final = {"lost": semconv.COMPARED_MISSING_WEIGHT, "lost2": semconv.COMPARED_MISSING_WEIGHT2}
 _FINE_S, _COARSE_S = 60, 300
 _FINE_UNTIL_S: Final = 2 * 86_400
 _MOST_STEPS: Final = 10_000
 """Points per time series: Prometheus answers with 11,000 at most."""
 
-_Key = tuple[str, str, str]
-"""Compared value, metric, evaluator version; of what is lost an empty evaluator version."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReleaseHistory:
-    """Sums by release, metric and evaluator version.
+    """The scores of each release over a time.
 
     Attributes:
-        steps: → start of a step, seconds since the epoch → sums; ``lost`` of its own, under an empty evaluator version.
-        begin_s: of the first step; ``end_s`` of the last one's end.
+        scores: compared value → scores of the release.
+        begin_s: start of the first step, seconds since the epoch.
+        end_s: end of the last step, seconds since the epoch.
         step_s: length of a step.
         is_fixed: whether ``begin_s`` stays where it is at a later look.
     """
 
-    steps: Mapping[_Key, Mapping[int, Moments]]
+    scores: Mapping[str, ReleaseScores]
     begin_s: int
     end_s: int
     step_s: int
@@ -221,11 +187,12 @@ class ReleaseHistory:
     @property
     def values(self) -> list[str]:
         """The releases that have scores."""
-        return sorted({value for (value, _, _), steps in self.steps.items() if any(sums.w for sums in steps.values())})
+        return sorted(value for value, scores in self.scores.items() if scores.scored)
 
     def pair(self, a: str, b: str) -> ReleasePair:
         """Return two releases; one without scores is empty."""
-        pair = ReleasePair(self._scores(a), self._scores(b), self.end_s)
+        first, second = (self.scores.get(value, ReleaseScores(value)) for value in (a, b))
+        pair = ReleasePair(first, second, self.end_s)
         both = pair.a.span_s and pair.b.span_s
         if not both or self.is_fixed or pair.since_s >= self.begin_s + 2 * self.step_s:
             return pair
@@ -234,18 +201,6 @@ class ReleaseHistory:
             "holds at every look give --since a time, such as that of the release"
         )
         return replace(pair, notes=(moves,))
-
-    def _scores(self, value: str) -> ReleaseScores:
-        scored: defaultdict[str, dict[str, Steps]] = defaultdict(dict)
-        lost: dict[str, Steps] = {}
-        for (of, metric, evaluator_version), steps in self.steps.items():
-            if of != value:
-                continue
-            if any(sums.w for sums in steps.values()):
-                scored[metric][evaluator_version] = {start: sums for start, sums in steps.items() if sums.w}
-            else:
-                lost[metric] = steps
-        return ReleaseScores(value, scored, lost)
 
 
 def read_history(
@@ -270,20 +225,17 @@ def read_history(
     begin, end = int(begin_s // step) * step, int(end_s // step) * step
     if end - begin > _MOST_STEPS * step:
         raise ConfigurationError(f"--since: at most {_MOST_STEPS * step // 86_400} days can be compared at once")
-    parts: defaultdict[_Key, defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for name, instrument in told([*_SCORED.items(), *_LOST.items()]):
-        by = (RELEASE, promql.METRIC, *((promql.EVALUATOR_VERSION,) if name in _SCORED else ()))
-        matchers = ",".join(filter(None, (promql.matching(where), f'{RELEASE}!=""')))
-        for labels, points in stepped(api, instrument, by=by, where=matchers, begin=begin, end=end, step=step):
-            of = parts[labels.get(RELEASE, ""), labels.get(promql.METRIC, ""), labels.get(promql.EVALUATOR_VERSION, "")]
-            for time, value in points.items():
-                of[time][name] = value
-    return ReleaseHistory(_whole(parts), begin, end, step, is_fixed)
-
-
-def _whole(parts: Mapping[_Key, Mapping[int, Mapping[str, float]]]) -> dict[_Key, dict[int, Moments]]:
-    """Return the steps of which all sums are there: of a replica's first, or of a restart, some may not be."""
-    whole = (_SCORED.keys(), _LOST.keys())
-    return {
-        key: {time: Moments(**of) for time, of in steps.items() if of.keys() in whole} for key, steps in parts.items()
-    }
+    by = (RELEASE, promql.METRIC, promql.EVALUATOR_VERSION)  # the weights of lost units have no evaluator version
+    matchers = ",".join(filter(None, (promql.matching(where), f'{RELEASE}!=""')))
+    sums = _grown(api, told([*SUMMED.items(), *_LOST.items()]), by, matchers, begin, end, step)
+    scored: defaultdict[str, defaultdict[str, dict[str, Steps]]] = defaultdict(lambda: defaultdict(dict))
+    lost: defaultdict[str, dict[str, Steps]] = defaultdict(dict)
+    for (value, metric, evaluator_version), parts in sums.items():
+        # the first step of a replica, or that of a restart, may lack some sums
+        steps = {time: Moments(**of) for time, of in parts.items() if of.keys() in (SUMMED.keys(), _LOST.keys())}
+        if with_scores := {start: of for start, of in steps.items() if of.w}:
+            scored[value][metric][evaluator_version] = with_scores
+        else:
+            lost[value][metric] = steps
+    scores = {value: ReleaseScores(value, scored[value], lost[value]) for value in {*scored, *lost}}
+    return ReleaseHistory(scores, begin, end, step, is_fixed)

@@ -56,8 +56,6 @@ __all__ = [
     "unaccounted",
 ]
 
-# --- names ----------------------------------------------------------------------------------------------------------
-
 # OpenTelemetry names → Prometheus names, as the Collector's remote write makes them, so that one query reads either way in.
 #
 # Dots become underscores, a unit is spelled out (``s`` → ``_seconds``) unless it is ``1``, in braces or there already,
@@ -89,8 +87,6 @@ def series(instrument: str) -> str:
     return family(instrument, about.unit) + ("_total" if about.kind == "counter" else "")
 
 
-# --- promql ---------------------------------------------------------------------------------------------------------
-
 # The formulas of ``estimates.py`` as PromQL, from the counters: for dashboards and for alerts on shares. Text in, text out.
 # ``recorded.py`` has the rules of means and drops, which are made of recorded sums.
 #
@@ -119,10 +115,10 @@ LOWEST_FACTOR = "spanscore:budget_factor"
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """The outcomes that count as failures, for ``=~``."""
 TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.not_attempted)
-"""Those of which no score was asked here."""
+"""The outcomes of units of which no score was asked here."""
 
 LOST = "|".join(outcome for outcome in Outcome if outcome.missing)
-"""Those of units that the mean lacks."""
+"""The outcomes of units that the mean lacks."""
 
 _OF_SOURCES = frozenset({semconv.SCORED, *MOMENTS, semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT})
 """Sums of which only the population's are asked. Outcomes are those of all units, so that they add up; and its mean lacks
@@ -286,12 +282,7 @@ def missing_share(window: str, where: str = "", *, weighted: bool = True) -> str
     Args:
         weighted: by w; False for a metric with an open scale, whose scores add no weight.
     """
-    if weighted:
-        lost, scored = increase(semconv.MISSING_WEIGHT, window, where), increase(semconv.WEIGHT, window, where)
-    else:
-        lost = increase(semconv.EVALUATIONS, window, _ended_as(LOST, where))
-        scored = increase(semconv.SCORED, window, where)
-    return _share(lost, scored)
+    return _share(window, where, LOST, where, weighted=weighted)
 
 
 def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
@@ -300,17 +291,17 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
     Args:
         weighted: by w; False for a metric with an open scale, whose scores add no weight.
     """
+    return _share(window, where, FAILED, _ended_as(FAILED, where), weighted=weighted)
+
+
+def _share(window: str, where: str, outcomes: str, of_weights: str, *, weighted: bool) -> str:
+    """Return part ⁄ (part + scored), each written once; ``of_weights``: the matchers of the part's weights."""
     if weighted:
-        failed = increase(semconv.MISSING_WEIGHT, window, _ended_as(FAILED, where))
-        scored = increase(semconv.WEIGHT, window, where)
+        part, scored = increase(semconv.MISSING_WEIGHT, window, of_weights), increase(semconv.WEIGHT, window, where)
     else:
-        failed, scored = failures(window, where), increase(semconv.SCORED, window, where)
-    return _share(failed, scored)
-
-
-def _share(part: str, rest: str) -> str:
-    """Return part ⁄ (part + rest), each written once."""
-    return f"(1 / (1 + {rest} / {part}))"
+        part = increase(semconv.EVALUATIONS, window, _ended_as(outcomes, where))
+        scored = increase(semconv.SCORED, window, where)
+    return f"(1 / (1 + {scored} / {part}))"
 
 
 def failures(window: str, where: str = "") -> str:

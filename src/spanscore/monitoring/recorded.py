@@ -1,4 +1,4 @@
-"""What Prometheus records for the alerts on means: sums of each window, then one formula for all windows, metrics and segments.
+"""Recording rules for the alerts on means: sums of each window, then one formula for all windows, metrics and segments.
 
 ``window`` and ``segment`` are labels of the recorded series: ``spanscore:mean{window="1h",segment="tier=gold"}``; without a
 segment a series is of all units. A window sees a drop if its mean is significantly below what is tolerated. A long window would
@@ -35,7 +35,6 @@ __all__ = [
     "N_EFF",
     "SEGMENT",
     "SINCE",
-    "STANDARD_ERROR",
     "THRESHOLD",
     "TOLERANCE",
     "WATCHED",
@@ -58,7 +57,7 @@ WINDOW, SEGMENT, SUM = "window", "segment", "of"
 SUMS = "spanscore:sums"
 MEAN, N_EFF, STANDARD_ERROR = "spanscore:mean", "spanscore:n_eff", "spanscore:standard_error"
 MISSING_SHARE = "spanscore:missing_share"
-"""Of a metric of a service, over the steady window: lost units have no segment and no series."""
+"""The share per metric of a service, over the steady window: lost units have no segment and no series."""
 SCORED, WRITTEN, WATCHED = "spanscore:scored", "spanscore:written", "spanscore:watched"
 """The series of which a window has scores, those that are written now, and those whose drops are watched."""
 MIN_SCORES, BASELINE, TOLERANCE, THRESHOLD = (
@@ -71,7 +70,7 @@ JUDGE_P = "spanscore:judge_p"
 """The p per metric below which its judge has changed."""
 NORMAL, TOLERATED = "spanscore:normal", "spanscore:tolerated"
 NORMAL_NOW, STEP_WEIGHT, NORMAL_WEIGHT = "spanscore:normal_now", "spanscore:step_weight", "spanscore:normal_weight"
-"""What is normal in this hour; the weight of the last evaluations, and the same times what is normal."""
+"""The normal quality in this hour; the weight of the last evaluations, and that weight times the normal quality."""
 DROPPED, DROP, SINCE = "spanscore:dropped", "spanscore:drop", "spanscore:drop_since"
 """By how much a window is below what is tolerated; the mean of a window whose drop goes on; Unix time at which it began."""
 STRAYS, P, SIZE, LONGER = "spanscore:strays", "spanscore:p", "spanscore:size", "spanscore:longer_p"
@@ -86,16 +85,8 @@ _SEEN = 0.9
 """Share of a window of which must be known what was normal."""
 _GAP = 10
 """Evaluations without an alarm after which another one begins a new drop."""
-_MOMENTS = {
-    "w": semconv.WEIGHT,
-    "wy": semconv.WEIGHT_QUALITY,
-    "w2": semconv.WEIGHT2,
-    "w2y": semconv.WEIGHT2_QUALITY,
-    "w2y2": semconv.WEIGHT2_QUALITY2,
-}
 _WEIGHT = {"w": semconv.WEIGHT}
-_EVERY = {"n": semconv.SCORED, **_MOMENTS}
-"""Values of the label ``of``, named as the fields of ``estimates.Moments`` → instruments."""
+"""Value of the label ``of`` → its instrument, as ``estimates.SUMMED`` has them."""
 _HOUR_S = 3_600.0
 _OF_METRIC = f"on ({promql.METRIC}) group_left ()"
 _OF_WINDOW = f"on ({promql.METRIC}, {WINDOW}) group_left ()"
@@ -120,12 +111,15 @@ def estimate_records(shared: Monitoring) -> Iterator[dict[str, Any]]:
     One rule records all sums of a window: so they are increases over the same samples, even if a scrape arrives meanwhile.
     """
     for window in map(promql.duration, shared.windows):
-        every = _sums(window, _EVERY)
-        dimensions = (_segment_sums(window, _MOMENTS, *one) for one in shared.dimensions.items())
+        every = _sums(window, budget.SUMMED)
+        dimensions = (_segment_sums(window, budget.WEIGHTED, *values) for values in shared.dimensions.items())
         yield {"record": SUMS, "expr": "\nor ".join([every, *dimensions]), "labels": {WINDOW: window}}
     yield {"record": MEAN, "expr": f"clamp({_sum('wy')} / ignoring ({SUM}) {_sum('w')}, 0, 1)"}
     yield {"record": N_EFF, "expr": f"{_sum('w')} ^ 2 / ignoring ({SUM}) {_sum('w2')}"}
-    yield {"record": STANDARD_ERROR, "expr": _standard_error()}
+    q0, q1, q2 = map(_sum, ("w2", "w2y", "w2y2"))
+    but = f"ignoring ({SUM})"
+    squares = f"{q2} - {but} 2 * {MEAN} * {but} {q1} + {but} {MEAN} ^ 2 * {but} {q0}"
+    yield {"record": STANDARD_ERROR, "expr": f"sqrt(clamp_min({squares}, 0)) / {but} {_sum('w')}"}
     steady = steady_window(shared)
     yield {"record": MISSING_SHARE, "expr": promql.missing_share(steady), "labels": {WINDOW: steady}}
     yield {"record": SCORED, "expr": f"sum without ({SUM}) ({_sum('n')} > 0)"}
@@ -156,13 +150,6 @@ def _each(window: str, instruments: Mapping[str, str], where: str) -> str:
 
 def _sum(name: str, **labels: str) -> str:
     return f"{SUMS}{{{promql.matching({SUM: name, **labels})}}}"
-
-
-def _standard_error() -> str:
-    q0, q1, q2 = map(_sum, ("w2", "w2y", "w2y2"))
-    but = f"ignoring ({SUM})"
-    squares = f"{q2} - {but} 2 * {MEAN} * {but} {q1} + {but} {MEAN} ^ 2 * {but} {q0}"
-    return f"sqrt(clamp_min({squares}, 0)) / {but} {_sum('w')}"
 
 
 def written(windows: Sequence[str]) -> str:
@@ -220,12 +207,8 @@ def normal_by_hour(hours: Sequence[float]) -> str:
     Args:
         hours: of the week, 168, from Sunday 00:00 UTC on.
     """
-    return "\nor ".join(_normal_on(day, hours[24 * day : 24 * (day + 1)]) for day in range(7))
-
-
-def _normal_on(day: int, hours: Sequence[float]) -> str:
-    chosen = " + ".join(f"{value:.4g}*(hour()==bool {hour})" for hour, value in enumerate(hours))
-    return f"({chosen})\nand on () day_of_week() == {day}"
+    days = (" + ".join(f"{hours[24 * day + h]:.4g}*(hour()==bool {h})" for h in range(24)) for day in range(7))
+    return "\nor ".join(f"({chosen})\nand on () day_of_week() == {day}" for day, chosen in enumerate(days))
 
 
 def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterator[dict[str, Any]]:
@@ -236,7 +219,7 @@ def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterat
     """
     step = promql.duration(STEP * shared.interval)
     named = f'{promql.METRIC}=~"{promql.any_of(metrics)}"'
-    dimensions = (_segment_sums(step, _WEIGHT, *one, where=named) for one in shared.dimensions.items())
+    dimensions = (_segment_sums(step, _WEIGHT, *values, where=named) for values in shared.dimensions.items())
     yield {"record": STEP_WEIGHT, "expr": "\nor ".join([_sums(step, _WEIGHT, named), *dimensions])}
     yield {"record": NORMAL_WEIGHT, "expr": f"{STEP_WEIGHT} * {_OF_METRIC} {NORMAL_NOW}"}
     for length in shared.windows:
@@ -249,18 +232,8 @@ def normal_by_hour_records(metrics: Sequence[str], shared: Monitoring) -> Iterat
         yield {"record": NORMAL, "expr": expression, "labels": {WINDOW: window}}
 
 
-def _normal(offsets: Mapping[str, Sequence[str]]) -> str:
-    """Return what is normal over a window: the recorded number, or what was so long before, if there were enough scores."""
-    level = f"0 * {MEAN} + {_OF_METRIC} {BASELINE}"
-    return "\nor ".join([level, *(f"{_before(MEAN, *one)}\nand {_enough(*one)}" for one in offsets.items())])
-
-
 def _before(name: str, offset: str, metrics: Sequence[str]) -> str:
     return f'{name}{{{promql.METRIC}=~"{promql.any_of(metrics)}"}} offset {offset}'
-
-
-def _enough(offset: str, metrics: Sequence[str]) -> str:
-    return f"{_before(N_EFF, offset, metrics)} >= {budget.OFFSET_SCORES}"
 
 
 # --- drops ------------------------------------------------------------------------------------------------------
@@ -276,17 +249,6 @@ def deviance(level: str) -> str:
     return f"2 * {SIZE} * ({P} * ln({P} / {level}) + (1 - {P}) * ln((1 - {P}) / (1 - {level})))"
 
 
-def _size(*, strays: bool) -> str:
-    """Return how many pass/fail scores have the standard error of the mean.
-
-    One effective score counts for ``LITTLE_VARIED`` at most, and for no more than there are effective passes: without one pass,
-    scores of pass and fail do not vary either.
-    """
-    error2 = f"((({STANDARD_ERROR} ^ 2 + {STRAYS}) or {STANDARD_ERROR} ^ 2))" if strays else f"{STANDARD_ERROR} ^ 2"
-    most = f"{N_EFF} * clamp({P} * {N_EFF}, 1, {LITTLE_VARIED:g})"
-    return f"({P} * (1 - {P}) / {error2} < {most})\nor {most}"
-
-
 def drop_records(
     windows: Sequence[float], offsets: Mapping[str, Sequence[str]], *, strays: bool, interval_s: float
 ) -> Iterator[dict[str, Any]]:
@@ -299,12 +261,21 @@ def drop_records(
     """
     lengths = sorted(windows)
     names = [promql.duration(one) for one in lengths]
-    yield {"record": NORMAL, "expr": _normal(offsets)}
+    # a recorded number is normal, or the mean of so long before, if there were enough scores
+    normal = [f"0 * {MEAN} + {_OF_METRIC} {BASELINE}"]
+    normal += (f"{_before(MEAN, *of)}\nand {_before(N_EFF, *of)} >= {budget.OFFSET_SCORES}" for of in offsets.items())
+    yield {"record": NORMAL, "expr": "\nor ".join(normal)}
     yield {"record": TOLERATED, "expr": f"{NORMAL} - {_OF_METRIC} {TOLERANCE}"}
     if strays:
-        yield {"record": STRAYS, "expr": _strays(offsets)}
+        own = f"({STANDARD_ERROR} ^ 2 * {_OF_METRIC} {DESIGN_EFFECT} + {_OF_WINDOW} {BASELINE_VARIANCE})"
+        earlier = "\nor ".join(f"({_before(STANDARD_ERROR, *before)}) ^ 2" for before in offsets.items())
+        yield {"record": STRAYS, "expr": f"{own} + ({earlier})\nor {own}" if earlier else own}
     yield {"record": P, "expr": f"clamp({MEAN}, {EDGE:g}, {1 - EDGE:.9g})"}
-    yield {"record": SIZE, "expr": _size(strays=strays)}
+    # So many pass/fail scores have the standard error of the mean. One effective score counts for ``LITTLE_VARIED`` at
+    # most, and for no more than there are effective passes: without one pass, scores of pass and fail do not vary either.
+    error2 = f"((({STANDARD_ERROR} ^ 2 + {STRAYS}) or {STANDARD_ERROR} ^ 2))" if strays else f"{STANDARD_ERROR} ^ 2"
+    most = f"{N_EFF} * clamp({P} * {N_EFF}, 1, {LITTLE_VARIED:g})"
+    yield {"record": SIZE, "expr": f"({P} * (1 - {P}) / {error2} < {most})\nor {most}"}
     far = f"{deviance(TOLERATED)} > {_OF_WINDOW} {CRITICAL}\nand {N_EFF} >= {_OF_METRIC} {MIN_SCORES}"
     yield {"record": DROPPED, "expr": among(WATCHED, f"{TOLERATED} - {MEAN} > 0\nand {far}")}
     for shorter, longer in pairwise(names):
@@ -316,19 +287,8 @@ def drop_records(
         lately = f'present_over_time({RECOVERED}{{{WINDOW}=~"{"|".join(names[:count])}"}}[{window}])'
         yield {"record": OVER, "expr": f"max without ({WINDOW}) ({lately})", "labels": {WINDOW: window}}
     yield {"record": DROP, "expr": f"{MEAN} and {DROPPED} unless {OVER}"}
-    yield {"record": SINCE, "expr": _since(dict(zip(names, lengths, strict=True)), promql.duration(_GAP * interval_s))}
-
-
-def _strays(offsets: Mapping[str, Sequence[str]]) -> str:
-    own = f"({STANDARD_ERROR} ^ 2 * {_OF_METRIC} {DESIGN_EFFECT} + {_OF_WINDOW} {BASELINE_VARIANCE})"
-    before = "\nor ".join(f"({_before(STANDARD_ERROR, *one)}) ^ 2" for one in offsets.items())
-    return f"{own} + ({before})\nor {own}" if before else own
-
-
-def _since(windows: Mapping[str, float], gap: str) -> str:
-    """Return when a drop began: what was recorded of it before, else the start of the shortest window that sees it."""
-    starts = (
-        f'0 * sum without ({WINDOW}) ({DROP}{{{WINDOW}="{window}"}}) + time() - {length:g}'
-        for window, length in windows.items()
-    )
-    return "\nor ".join([f"(last_over_time({SINCE}[{gap}]) and max without ({WINDOW}) ({DROP}))", *starts])
+    # a drop began when its record says so, else at the start of the shortest window that sees it
+    starts = [f"(last_over_time({SINCE}[{promql.duration(_GAP * interval_s)}]) and max without ({WINDOW}) ({DROP}))"]
+    for window, length in zip(names, lengths, strict=True):
+        starts.append(f'0 * sum without ({WINDOW}) ({DROP}{{{WINDOW}="{window}"}}) + time() - {length:g}')
+    yield {"record": SINCE, "expr": "\nor ".join(starts)}

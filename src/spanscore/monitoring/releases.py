@@ -16,7 +16,9 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.estimates import (
     WORTH_TELLING,
     Interval,
+    MeanInterval,
     Moments,
+    format_signed,
     if_best,
     if_worst,
     interval,
@@ -29,13 +31,11 @@ from spanscore.monitoring.estimates import (
 from spanscore.monitoring.promql import label
 
 __all__ = [
-    "BLOCK_S",
     "LEAST_BLOCKS",
     "LEAST_SCORES",
     "RELEASE",
     "Blocks",
     "MatchedSums",
-    "QualityDifference",
     "Release",
     "ReleaseComparison",
     "ReleasePair",
@@ -54,8 +54,6 @@ __all__ = [
     "release_sums",
     "seconds_until",
 ]
-
-# --- matched --------------------------------------------------------------------------------------------------------
 
 # Sums of two releases by quarter of an hour → sums of each release over the same traffic by the hour, in units of clusters.
 #
@@ -96,14 +94,6 @@ class MatchedSums(NamedTuple):
     design_effect: float
 
 
-class _Hour(NamedTuple):
-    """By how much the weights of each release are multiplied in an hour, and the middle of both means in it."""
-
-    share_a: float
-    share_b: float
-    level: float
-
-
 def matched(a: Blocks, b: Blocks) -> MatchedSums:
     """Return the sums of two releases over the same traffic; both are empty if the releases have no hour in common.
 
@@ -112,20 +102,20 @@ def matched(a: Blocks, b: Blocks) -> MatchedSums:
         b: blocks of the second release, counted from the same moment.
     """
     hours_a, hours_b = _by_hour(a), _by_hour(b)
-    hours = {hour: _hour(hours_a[hour], hours_b[hour]) for hour in sorted(hours_a.keys() & hours_b.keys())}
-    sums_a = sum((_weighted(hours_a[hour], of.share_a) for hour, of in hours.items()), Moments())
-    sums_b = sum((_weighted(hours_b[hour], of.share_b) for hour, of in hours.items()), Moments())
+    hours = {}
+    sums_a = sums_b = Moments()
+    for hour in sorted(hours_a.keys() & hours_b.keys()):
+        of_a, of_b = hours_a[hour], hours_b[hour]
+        share_a, share_b = of_b.w / (of_a.w + of_b.w), of_a.w / (of_a.w + of_b.w)
+        hours[hour] = share_a, share_b, (mean(of_a) + mean(of_b)) / 2
+        sums_a, sums_b = sums_a + _weighted(of_a, share_a), sums_b + _weighted(of_b, share_b)
     if not hours:
         return MatchedSums(sums_a, sums_b, 0, 1.0)
     residuals = _residuals(a, b, hours, mean(sums_b) - mean(sums_a))
     independent = sums_a.w**2 * (standard_error(sums_a) ** 2 + standard_error(sums_b) ** 2)
     design_effect = _design_effect(residuals, independent)
-    return MatchedSums(
-        _with_design_effect(sums_a, design_effect),
-        _with_design_effect(sums_b, design_effect),
-        len(residuals),
-        design_effect,
-    )
+    of_a, of_b = (_with_design_effect(sums, design_effect) for sums in (sums_a, sums_b))
+    return MatchedSums(of_a, of_b, len(residuals), design_effect)
 
 
 def _by_hour(blocks: Blocks) -> dict[int, Moments]:
@@ -137,27 +127,28 @@ def _by_hour(blocks: Blocks) -> dict[int, Moments]:
     return hours
 
 
-def _hour(a: Moments, b: Moments) -> _Hour:
-    share_a, share_b = b.w / (a.w + b.w), a.w / (a.w + b.w)
-    return _Hour(share_a, share_b, (mean(a) + mean(b)) / 2)
-
-
 def _weighted(of: Moments, share: float) -> Moments:
     square = share * share
     return Moments(of.n, share * of.w, share * of.wy, square * of.w2, square * of.w2y, square * of.w2y2)
 
 
-def _residuals(a: Blocks, b: Blocks, hours: Mapping[int, _Hour], difference: float) -> dict[int, float]:
-    """Return number of a block → by how much its weighted scores differ beyond the difference of both means."""
-    found, nothing = {}, Moments()
+def _residuals(
+    a: Blocks, b: Blocks, hours: Mapping[int, tuple[float, float, float]], difference: float
+) -> dict[int, float]:
+    """Return number of a block → by how much its weighted scores differ beyond the difference of both means.
+
+    Args:
+        hours: number of an hour → the factors of the weights of a and of b, and the middle of both means.
+    """
+    residuals, nothing = {}, Moments()
     for number in a.keys() | b.keys():
-        hour, of_a, of_b = hours.get(number // _PER_HOUR), a.get(number, nothing), b.get(number, nothing)
-        if hour is None or not of_a.w + of_b.w:
-            continue
-        w_a, w_b = hour.share_a * of_a.w, hour.share_b * of_b.w
-        apart = hour.share_b * of_b.wy - hour.share_a * of_a.wy
-        found[number] = apart - hour.level * (w_b - w_a) - difference / 2 * (w_a + w_b)
-    return found
+        of_a, of_b = a.get(number, nothing), b.get(number, nothing)
+        if number // _PER_HOUR in hours and of_a.w + of_b.w:
+            share_a, share_b, level = hours[number // _PER_HOUR]
+            w_a, w_b = share_a * of_a.w, share_b * of_b.w
+            apart = share_b * of_b.wy - share_a * of_a.wy
+            residuals[number] = apart - level * (w_b - w_a) - difference / 2 * (w_a + w_b)
+    return residuals
 
 
 def _design_effect(residuals: Mapping[int, float], independent: float) -> float:
@@ -178,10 +169,6 @@ def _with_design_effect(of: Moments, design_effect: float) -> Moments:
     return replace(of, w2=design_effect * of.w2, w2y=design_effect * of.w2y, w2y2=design_effect * of.w2y2)
 
 
-# --- sequential -----------------------------------------------------------------------------------------------------
-
-# The sums of two sides → the interval of the difference of their means: at every look, or at one.
-#
 # A release is watched: whoever looks every minute at an interval of 95 % sees it miss sooner or later. That of
 # ``at_every_look`` holds the difference at all looks together with probability ``level``, however long they go on and
 # whenever one stops.
@@ -193,7 +180,7 @@ def _with_design_effect(of: Moments, design_effect: float) -> Moments:
 #
 # which is ever above 1 ⁄ α with probability α at most (Ville 1939). So |S| stays below √(2(V + 1/ρ²)(ln 1/α + ½ ln(1 +
 # ρ²V))). Source: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (*Annals of
-# Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970). The sums are those of ``matched.py``: within the
+# Statistics* 52, 2024, theorem 2.2), with Robbins' normal mixture (1970). The sums are those of ``matched``: within the
 # hour, V by quarters of an hour. Two scores more, one at either end (``unseen``), are in V: near 1 a few scores show none
 # of the failures that will come. ``benchmarks/compare.py`` counts how often it misses.
 
@@ -212,15 +199,7 @@ LONGEST_S = 30 * 86_400.0
 _HALVINGS = 50
 
 
-class QualityDifference(NamedTuple):
-    """By how much the mean quality of ``b`` is above that of ``a``, with an interval; all in [−1, 1]."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> QualityDifference:
+def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> MeanInterval:
     """Return the difference with the interval that holds at every look.
 
     Both ends are infinite before ``LEAST_BLOCKS`` and ``LEAST_SCORES``.
@@ -228,11 +207,11 @@ def at_every_look(sums: MatchedSums, *, level: float = 0.95) -> QualityDifferenc
     a, b, blocks, _ = sums
     middle = mean(b) - mean(a)
     if blocks < LEAST_BLOCKS or min(n_eff(a), n_eff(b)) < LEAST_SCORES:
-        return QualityDifference(middle, -inf, inf)
+        return MeanInterval(middle, -inf, inf)
     x = _AT_PLANNED * 2 / (1 / n_eff(a) + 1 / n_eff(b)) / PLANNED_SCORES
     allowed = log(1 / (1 - level)) + log1p(x) / 2
     half = sqrt(2 * allowed * (1 + 1 / x) * (_error2(a) + _error2(b)))
-    return QualityDifference(middle, max(-1.0, middle - half), min(1.0, middle + half))
+    return MeanInterval(middle, max(-1.0, middle - half), min(1.0, middle + half))
 
 
 def _error2(of: Moments) -> float:
@@ -242,7 +221,7 @@ def _error2(of: Moments) -> float:
     return standard_error(of) ** 2 + _UNSEEN * (of.w2 / n_eff(of)) * away**2 / of.w**2
 
 
-def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> QualityDifference:
+def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> MeanInterval:
     """Return the difference with the narrower interval that holds at one look, chosen beforehand: what PromQL can say.
 
     The intervals of both means, squared and added (MOVER: Newcombe 1998, method 10; Donner & Zou 2002).
@@ -250,7 +229,7 @@ def at_one_look(a: Moments, b: Moments, *, level: float = 0.95) -> QualityDiffer
     of_a, of_b, middle = interval(a, level=level), interval(b, level=level), mean(b) - mean(a)
     below = hypot(mean(b) - of_b.low, of_a.high - mean(a))
     above = hypot(of_b.high - mean(b), mean(a) - of_a.low)
-    return QualityDifference(middle, max(-1.0, middle - below), min(1.0, middle + above))
+    return MeanInterval(middle, max(-1.0, middle - below), min(1.0, middle + above))
 
 
 def bounds_of_lost(a: Blocks, b: Blocks, *, level: float = 0.95) -> Interval:
@@ -287,17 +266,13 @@ def seconds_until(holds: Callable[[MatchedSums], bool], sums: MatchedSums, secon
     return longest
 
 
-# --- release comparison ---------------------------------------------------------------------------------------------
-
-# ReleaseComparison: one metric of two releases → whether the second is worse, in a sentence.
-
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3_600.0
 _DAY_S: Final = 86_400.0
 
 
 class ReleaseVerdict(StrEnum):
-    """What is known of the second release.
+    """The verdict on the second release.
 
     Attributes:
         WORSE: the whole interval lies below −tolerance.
@@ -365,7 +340,7 @@ class ReleaseComparison:
         return n_eff(self.sums.a), n_eff(self.sums.b)
 
     @cached_property
-    def difference(self) -> QualityDifference:
+    def difference(self) -> MeanInterval:
         """How much better b is, with the interval that holds at every look; its ends are infinite for too few scores."""
         return at_every_look(self.sums, level=self.level)
 
@@ -376,7 +351,7 @@ class ReleaseComparison:
 
     @property
     def verdict(self) -> ReleaseVerdict:
-        """What is known of b."""
+        """The verdict on b."""
         return _verdict(self.difference, self.tolerance)
 
     @cached_property
@@ -406,7 +381,14 @@ class ReleaseComparison:
         return seconds_until(decided, self.sums, 0.0 if self.obstacle else self.end_s - self.since_s)
 
     def __str__(self) -> str:
-        return "; ".join([self._said(), *self._lacking(), *self.notes])
+        lacking = []
+        if self.lost is not None:
+            a, b = f"{self.a.excluded:.1%}", f"{self.b.excluded:.1%}"
+            lacking = [f"{a} and {b} of the chosen units have no score"]
+            if self.is_enough:
+                low, high = map(format_signed, self.lost)
+                lacking[0] += f": whatever they would have got, the difference lies within {low} to {high}"
+        return "; ".join([self._said(), *lacking, *self.notes])
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it, numbers of what is not known left out as null."""
@@ -444,78 +426,49 @@ class ReleaseComparison:
     def _said(self) -> str:
         by, low, high = self.difference
         if self.sums.blocks < LEAST_BLOCKS:
-            return f"not yet on {self.metric}: {self._until_enough_blocks()}"
+            blocks = f"both have {self.sums.blocks} of the {LEAST_BLOCKS} quarters of an hour that are needed"
+            outlook = f", in hours in which both have scores; {self.obstacle}"
+            if self.not_before_s is not None:
+                outlook = f"; there is an answer from {_utc(self.not_before_s)} on, if both keep their traffic"
+            return f"not yet on {self.metric}: {blocks}{outlook}"
+        evidence = "{:,.0f} and {:,.0f} effective scores".format(*self.scores)
         if not self.is_enough:
-            return f"too little data on {self.metric}, {self._evidence()}: {LEAST_SCORES} of each are needed; {self._time()}"
-        evidence = f"from {self._evidence()}"
+            return f"too little data on {self.metric}, {evidence}: {LEAST_SCORES} of each are needed; {self._time()}"
+        evidence = f"from {evidence}"
         if high < 0:
-            told = f"{self.b.name} is worse on {self.metric} by {-by:.2f}, {-high:.2f} to {-low:.2f}, {evidence}"
+            text = f"{self.b.name} is worse on {self.metric} by {-by:.2f}, {-high:.2f} to {-low:.2f}, {evidence}"
         elif low > 0:
-            told = f"{self.b.name} is better on {self.metric} by {by:.2f}, {low:.2f} to {high:.2f}, {evidence}"
+            text = f"{self.b.name} is better on {self.metric} by {by:.2f}, {low:.2f} to {high:.2f}, {evidence}"
         else:
-            told = f"{self.b.name} differs on {self.metric} by {_signed(by)}, {_signed(low)} to {_signed(high)}, {evidence}"
-        return told + self._against_tolerance()
-
-    def _until_enough_blocks(self) -> str:
-        blocks = f"both have {self.sums.blocks} of the {LEAST_BLOCKS} quarters of an hour that are needed"
-        if self.not_before_s is None:
-            return f"{blocks}, in hours in which both have scores; {self.obstacle}"
-        return f"{blocks}; there is an answer from {_utc(self.not_before_s)} on, if both keep their traffic"
-
-    def _against_tolerance(self) -> str:
+            middle, below, above = map(format_signed, self.difference)
+            text = f"{self.b.name} differs on {self.metric} by {middle}, {below} to {above}, {evidence}"
         allowed = f"the tolerance of {self.tolerance:g}"
         if self.verdict is ReleaseVerdict.UNDECIDED:
-            return f": whether it is worse by more than {allowed} is not decided yet; {self._time()}"
-        if self.verdict is ReleaseVerdict.NO_WORSE and self.difference.low < 0:
-            return f": within {allowed}"
-        return ""
-
-    def _evidence(self) -> str:
-        a, b = self.scores
-        return f"{a:,.0f} and {b:,.0f} effective scores"
+            return f"{text}: whether it is worse by more than {allowed} is not decided yet; {self._time()}"
+        is_within = self.verdict is ReleaseVerdict.NO_WORSE and low < 0
+        return f"{text}: within {allowed}" if is_within else text
 
     def _time(self) -> str:
         left = self.seconds_left
         if left is not None:
-            return f"some {_lasting(left)} more at this traffic should decide it"
+            time = f"{max(1.0, left / _MINUTE_S):.0f} minutes"
+            for unit, size in (("hours", _HOUR_S), ("days", _DAY_S)):
+                time = f"{left / size:.0f} {unit}" if left >= 2 * size else time
+            return f"some {time} more at this traffic should decide it"
         if self.obstacle:
             return self.obstacle
         return "at this traffic that takes over 30 days: allow a larger --tolerance, or score more of it"
 
-    def _lacking(self) -> list[str]:
-        if self.lost is None:
-            return []
-        told = f"{self.a.excluded:.1%} and {self.b.excluded:.1%} of the chosen units have no score"
-        if not self.is_enough:
-            return [told]
-        low, high = (_signed(end) for end in self.lost)
-        return [f"{told}: whatever they would have got, the difference lies within {low} to {high}"]
 
-
-def _verdict(of: QualityDifference, tolerance: float) -> ReleaseVerdict:
+def _verdict(of: MeanInterval, tolerance: float) -> ReleaseVerdict:
     if of.high < -tolerance:
         return ReleaseVerdict.WORSE
     return ReleaseVerdict.NO_WORSE if of.low >= -tolerance else ReleaseVerdict.UNDECIDED
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
-
-
 def _utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
-
-def _lasting(seconds: float) -> str:
-    for unit, size in (("days", _DAY_S), ("hours", _HOUR_S)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(1.0, seconds / _MINUTE_S):.0f} minutes"
-
-
-# --- releases -------------------------------------------------------------------------------------------------------
-
-# ReleaseScores: the sums of two releases, wherever they come from → a comparison per metric.
 
 _QUIET_S: Final = 900
 """A release has traffic while its last score is at most so much older than the other's."""
@@ -648,11 +601,7 @@ def _listed(evaluator_versions: Iterable[str]) -> str:
     return ", ".join(one or "an evaluator version that is not told" for one in sorted(evaluator_versions))
 
 
-# --- compare promql -------------------------------------------------------------------------------------------------
-
-# Two releases as PromQL: their means, the difference, and its interval at one look. Text in, text out.
-#
-# What a panel shows is for a look: its interval is ``sequential.at_one_look``, of a window that slides. Watched for a day
+# What a panel shows is for a look: its interval is ``at_one_look``, of a window that slides. Watched for a day
 # it misses sooner or later; who decides asks ``spanscore compare``, whose interval holds at every look.
 
 RELEASE: Final = label(semconv.COMPARED)
@@ -676,7 +625,7 @@ _OF_RELEASES: Final = {
     semconv.MISSING_WEIGHT: semconv.COMPARED_MISSING_WEIGHT,
     semconv.MISSING_WEIGHT2: semconv.COMPARED_MISSING_WEIGHT2,
 }
-"""What is lost is of no release in the sums of all."""
+"""Sum of lost units of all releases → the sum that is kept per release."""
 
 
 def difference(a: promql.Sums, b: promql.Sums) -> str:
@@ -685,7 +634,7 @@ def difference(a: promql.Sums, b: promql.Sums) -> str:
 
 
 def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the ends of its interval at one look, as ``sequential.at_one_look``."""
+    """Return the ends of its interval at one look, as ``at_one_look``."""
     (low_a, high_a), (low_b, high_b) = (promql.interval(side, level=level) for side in (a, b))
     below = f"({promql.mean(b)} - {low_b}) ^ 2 + ({high_a} - {promql.mean(a)}) ^ 2"
     above = f"({high_b} - {promql.mean(b)}) ^ 2 + ({promql.mean(a)} - {low_a}) ^ 2"

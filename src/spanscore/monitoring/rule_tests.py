@@ -1,11 +1,12 @@
 """Alerts → unit tests for promtool: each alert fires on the traffic that it is for, and none on good traffic.
 
-The traffic is made up: 1,000 units per evaluation and stream, all of one mean. What fires is read from ``ALERTS``.
+The traffic is made up: 1,000 units per evaluation and stream, all of one mean. A test reads firing alerts from ``ALERTS``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, product
 from math import ceil, sqrt
 from typing import Any, Final, NamedTuple
@@ -15,29 +16,9 @@ from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import AlertSettings, Monitoring
 from spanscore.core.job import STATED, UNKNOWN
 from spanscore.core.score import Outcome
-from spanscore.monitoring import promql
+from spanscore.monitoring import health, promql
 from spanscore.monitoring.alert import ALL, PATIENCE, AlertScope, streams_of
 from spanscore.monitoring.drops import KEPT, DropPlan
-from spanscore.monitoring.health import (
-    ABSENT,
-    AT_REST,
-    BINDING,
-    BINDING_S,
-    BRIEF_S,
-    ENOUGH,
-    EXPECTED,
-    GROWING,
-    OLD,
-    OPEN_S,
-    REMEDIES,
-    REPLICA,
-    SILENT,
-    UNSCORED,
-    WAITED_S,
-    WINDOW_S,
-    looked_back,
-    shortest,
-)
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.judge_check import JudgeCheckPlan
 from spanscore.monitoring.promql import label, series
@@ -47,17 +28,18 @@ from spanscore.protocols import Metric
 
 __all__ = ["RuleTest", "series_of", "unit_test", "unit_tests"]
 
-STEPS: Final = 2 * AT_REST + PATIENCE
+STEPS: Final = 2 * health.AT_REST + PATIENCE
 """Evaluations after which every alert has held long enough."""
 MOST_STEPS: Final = 2_000
 """Evaluations past which a test of hours takes promtool minutes."""
 _JOB: Final = "bot"
+_DROP: Final = "SpanscoreQualityDrop"
 UNITS = 1_000
 """Per evaluation of the rules."""
 SPREAD = 0.04
 """Variance of a metric that is not pass/fail."""
 WORST_VARIANCE = 0.25
-"""That of scores between 0 and 1 at most."""
+"""The highest variance of scores between 0 and 1."""
 SOME_STEPS = 400
 """Evaluations of a test that stands in the file once for each metric with such a baseline."""
 SWING = (0.9, 0.85, 0.8, 0.85)
@@ -130,24 +112,24 @@ def series_of(instrument: str, labels: Mapping[str, str]) -> str:
     return f"{series(instrument)}{{{promql.matching({'job': _JOB, **labels})}}}"
 
 
+@dataclass
 class _Traffic:
-    """What the counters of one service do."""
+    """The counters of one service in each test."""
 
-    def __init__(
-        self,
-        plans: Sequence[DropPlan],
-        alerts: Mapping[str, AlertSettings],
-        metrics: Sequence[Metric],
-        shared: Monitoring,
-    ) -> None:
-        self._alerts = alerts
-        self._metrics = metrics
-        self._shared = shared
-        self._plans = plans
-        self._first = steady_window(shared)
-        self._streams = streams_of(shared)[1:] or streams_of(shared)
-        self._each_kind = list({f"{one.scale} {alerts.get(one.name)}": one for one in metrics}.values())
-        """A metric of each scale and settings, for tests of hours: promtool evaluates every rule at every step."""
+    _plans: Sequence[DropPlan]
+    _alerts: Mapping[str, AlertSettings]
+    _metrics: Sequence[Metric]
+    _shared: Monitoring
+    _first: str = field(init=False)
+    _streams: Sequence[AlertScope] = field(init=False)
+    _each_kind: Sequence[Metric] = field(init=False)
+    """A metric of each scale and settings, for tests of hours: promtool evaluates every rule at every step."""
+
+    def __post_init__(self) -> None:
+        self._first = steady_window(self._shared)
+        self._streams = streams_of(self._shared)[1:] or streams_of(self._shared)
+        by_kind = {f"{metric.scale} {self._alerts.get(metric.name)}": metric for metric in self._metrics}
+        self._each_kind = list(by_kind.values())
 
     def cases(self) -> Iterator[RuleTest]:
         yield RuleTest("good traffic is quiet", self._all(streams=self._streams), [])
@@ -162,23 +144,26 @@ class _Traffic:
         declining = failing + self._each("SpanscoreJudgeDeclining", window=self._first)
         yield RuleTest("a judge that declines is seen", self._all(failed=0.5, declined=0.5), declining)
         lost = {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first}
-        yield RuleTest("lost units are seen", self._all(lost=1), [{**lost, "reason": reason} for reason in REMEDIES])
+        reasons = [{**lost, "reason": reason} for reason in health.REMEDIES]
+        yield RuleTest("lost units are seen", self._all(lost=1), reasons)
         mixed = {"alertname": "SpanscoreHeadSamplingUnknown", "metric": ALL, "window": self._first}
         yield RuleTest("units of unknown weight are seen", self._all(unknown=UNITS), [mixed])
-        mute = self._each("SpanscoreNoScores", window=self._first, reason=UNSCORED)
+        mute = self._each("SpanscoreNoScores", window=self._first, reason=health.UNSCORED)
         yield RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
         yield self._silence()
         yield from self._changed()
-        long = promql.duration(shortest(self._shared))
-        absent = self._each("SpanscoreNoScores", window=long, reason=ABSENT)
+        long = promql.duration(health.shortest(self._shared))
+        absent = self._each("SpanscoreNoScores", window=long, reason=health.ABSENT)
         yield RuleTest("nothing at all is seen", iter(()), absent)
         yield self._away(absent)
-        if BINDING_S / self._shared.interval <= MOST_STEPS:
+        if health.BINDING_S / self._shared.interval <= MOST_STEPS:
             yield self._binding(absent)
-        yield from _durable_cases(self._shared, absent)
+        yield _lost_messages(self._shared, absent)
+        if health.WAITED_S / self._shared.interval <= MOST_STEPS:
+            yield _backlog(self._shared.interval)
         if any(map(is_conditional, self._metrics)):
             yield _never_applied()
-        at_rest = promql.duration(AT_REST * self._shared.interval)
+        at_rest = promql.duration(health.AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
         yield RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
 
@@ -187,53 +172,59 @@ class _Traffic:
         if known:
             drops = {plan.metric: max(0.0, plan.baseline.level - _fall(plan)) for plan in known}
             dropped = self._dropped([*drops]) + self._below(drops)
-            windows = [promql.duration(window) for window in self._shared.windows]
-            seen = {f"count by ({promql.METRIC}, {SEGMENT}) ({DROPPED})": self._seen([*drops], len(windows))}
+            windows = len(self._shared.windows)  # each of them must see the drop of each stream
+            streams = [
+                ({promql.METRIC: stream.pop("metric"), **stream}, windows) for stream in self._streamed([*drops])
+            ]
+            seen = {f"count by ({promql.METRIC}, {SEGMENT}) ({DROPPED})": streams}
             low = self._all(drops, streams=self._streams)
             yield RuleTest("a drop is seen in every window and segment", low, dropped, more=seen)
-            yield self._anotherseries_of(drops)
-            yield self._over(drops)
+            # the judge changes, and what the new one says is as far below the baseline as a drop
+            more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
+            traffic = [*self._in_turn({}, drops, more, {promql.EVALUATOR_VERSION: "another"})]
+            yield RuleTest("what another judge says is no drop", traffic, [], STEPS + more, of=_DROP)
+            # the shortest window is good again; of the longest, most is still of the drop
+            shortest, longest = min(self._shared.windows), max(self._shared.windows)
+            more = ceil((shortest + longest / KEPT) / self._shared.interval) + STEPS // 4
+            traffic = [*self._in_turn(drops, {}, more, {"instance": "another"})]
+            yield RuleTest("what is over is told no more", traffic, [], STEPS + more, of=_DROP)
         for plan in self._plans:
             if plan.baseline.is_recorded:
                 yield from self._recorded(plan)
 
     def _away(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
         """A breaker that was open or half-open at every collection, and one that closed now and then."""
-        steps = ceil(OPEN_S / self._shared.interval) + STEPS
+        steps = ceil(health.OPEN_S / self._shared.interval) + STEPS
         states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
         account = label(semconv.REQUEST_MODEL)
         breakers = [
-            {
-                "series": series_of(semconv.JUDGE_CIRCUIT_BREAKER_STATE, {account: model}),
-                "values": " ".join([values] * steps),
-            }
+            _series(semconv.JUDGE_CIRCUIT_BREAKER_STATE, {account: model}, " ".join([values] * steps))
             for model, values in states.items()
         ]
-        fires = {"alertname": "SpanscoreJudgeBreakerOpen", "metric": ALL, "window": promql.duration(OPEN_S)}
+        fires = {"alertname": "SpanscoreJudgeBreakerOpen", "metric": ALL, "window": promql.duration(health.OPEN_S)}
         return RuleTest("a judge that is away is seen", breakers, [fires, *absent], steps)
 
     def _binding(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
         """A budget that has bound for long enough, one that did not at times, and one that has only begun to."""
-        steps, bound = ceil(BINDING_S / self._shared.interval) + STEPS, f"{BINDING / 2:g}"
+        steps, bound = ceil(health.BINDING_S / self._shared.interval) + STEPS, f"{health.BINDING / 2:g}"
         factors = {
             "1h": f"{bound}x{steps}",
             "2h": f"{bound}x{steps // 2} 1 {bound}x{steps}",
             "3h": f"_x{STEPS} {bound}x{steps}",
         }
         budgets = [
-            {"series": series_of(semconv.BUDGET_FACTOR, {label(semconv.BUDGET_WINDOW): window}), "values": values}
+            _series(semconv.BUDGET_FACTOR, {label(semconv.BUDGET_WINDOW): window}, values)
             for window, values in factors.items()
         ]
-        fires = {"alertname": "SpanscoreBudgetBinding", "metric": ALL, "window": promql.duration(BINDING_S)}
+        fires = {"alertname": "SpanscoreBudgetBinding", "metric": ALL, "window": promql.duration(health.BINDING_S)}
         return RuleTest("a budget that binds is seen", budgets, [fires, *absent], steps)
 
     def _silence(self) -> RuleTest:
-        """Of two services one scores no more, and its counters go; of the other, one replica no more, while units come."""
+        """One service scores no more, and its counters go; one replica of another scores no more, while units come."""
         interval = self._shared.interval
-        due = max(
-            shortest(self._shared), EXPECTED * DAY_S / (UNITS * STEPS)
-        )  # a replica's, by its few scores of the last day
-        steps = STEPS + ceil((due + looked_back(self._shared)) / interval) + PATIENCE
+        by_rate = health.EXPECTED * DAY_S / (UNITS * STEPS)  # a replica's, by its few scores of the last day
+        due = max(health.shortest(self._shared), by_rate)
+        steps = STEPS + ceil((due + health.looked_back(self._shared)) / interval) + PATIENCE
         grows, ends = f"0+{UNITS}x{steps}", f"0+{UNITS}x{STEPS}"
         replicas = {  # units, and scores
             ("lives", "a"): (grows, grows),
@@ -241,15 +232,12 @@ class _Traffic:
             ("dies", "c"): (f"{ends} stale", f"{ends} stale"),
         }
         traffic = [
-            {
-                "series": series_of(counter, {promql.METRIC: metric.name, "job": job, promql.INSTANCE: instance}),
-                "values": values,
-            }
-            for metric, ((job, instance), told) in product(self._metrics, replicas.items())
-            for counter, values in zip((semconv.ELIGIBLE, semconv.SCORED), told, strict=True)
+            _series(counter, {promql.METRIC: metric.name, "job": job, promql.INSTANCE: instance}, values)
+            for metric, ((job, instance), both) in product(self._metrics, replicas.items())
+            for counter, values in zip((semconv.ELIGIBLE, semconv.SCORED), both, strict=True)
         ]
-        window = promql.duration(shortest(self._shared))
-        fires = [one for why in (SILENT, REPLICA) for one in self._each("SpanscoreNoScores", window=window, reason=why)]
+        window, reasons = promql.duration(health.shortest(self._shared)), (health.SILENT, health.REPLICA)
+        fires = [alert for why in reasons for alert in self._each("SpanscoreNoScores", window=window, reason=why)]
         return RuleTest("silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores")
 
     def _changed(self) -> Iterator[RuleTest]:
@@ -260,32 +248,15 @@ class _Traffic:
         grows = f"0+{UNITS}x{over}"
         values = {"1+a/m/x/1": f"0+{UNITS}x{before} {UNITS * before}x{over}", "1+a/m/y/1": f"0x{before} {grows}"}
         traffic = [
-            {
-                "series": series_of(semconv.SCORED, {promql.METRIC: metric.name, promql.EVALUATOR_VERSION: one}),
-                "values": grown,
-            }
-            for metric, (one, grown) in product(self._each_kind, values.items())
+            _series(semconv.SCORED, {promql.METRIC: metric.name, promql.EVALUATOR_VERSION: version}, grown)
+            for metric, (version, grown) in product(self._each_kind, values.items())
         ]
         of_kinds = [metric.name for metric in self._each_kind]
-        notices = [
-            one for one in self._each("SpanscoreNewEvaluatorVersion", window=self._first) if one["metric"] in of_kinds
-        ]
-        of = "SpanscoreNewEvaluatorVersion|SpanscoreQualityDrop"
+        notices = self._each("SpanscoreNewEvaluatorVersion", window=self._first)
+        notices = [notice for notice in notices if notice["metric"] in of_kinds]
+        of = f"SpanscoreNewEvaluatorVersion|{_DROP}"
         yield RuleTest("another judge is told", traffic, notices, before + told, of)
         yield RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
-
-    def _anotherseries_of(self, low: Mapping[str, float]) -> RuleTest:
-        """The judge changes, and what the new one says is as far below the baseline as a drop."""
-        more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
-        traffic = [*self._in_turn({}, low, more, {promql.EVALUATOR_VERSION: "another"})]
-        return RuleTest("what another judge says is no drop", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
-
-    def _over(self, low: Mapping[str, float]) -> RuleTest:
-        """The shortest window is good again; of the longest, most is still of the drop."""
-        shortest, longest = min(self._shared.windows), max(self._shared.windows)
-        more = ceil((shortest + longest / KEPT) / self._shared.interval) + STEPS // 4
-        traffic = [*self._in_turn(low, {}, more, {"instance": "another"})]
-        return RuleTest("what is over is told no more", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
 
     def _in_turn(
         self, before: Mapping[str, float], after: Mapping[str, float], more: int, changed: Mapping[str, str]
@@ -307,12 +278,7 @@ class _Traffic:
         ]
 
     def _dropped(self, metrics: Sequence[str]) -> list[dict[str, str]]:
-        return self._streamed(metrics, alertname="SpanscoreQualityDrop")
-
-    def _seen(self, metrics: Sequence[str], windows: int) -> list[tuple[dict[str, str], float]]:
-        """Return by how many windows each stream's drop must be seen."""
-        streams = self._streamed(metrics)
-        return [({promql.METRIC: one.pop("metric"), **one}, windows) for one in streams]
+        return self._streamed(metrics, alertname=_DROP)
 
     def _below(self, means: Mapping[str, float]) -> list[dict[str, str]]:
         below = [name for name, mean in means.items() if mean < (self._alerts[name].threshold or 0.0)]
@@ -345,7 +311,7 @@ class _Traffic:
                 yield _counter(semconv.EVALUATIONS, {**name, label(semconv.OUTCOME): outcome}, count)
             yield _counter(semconv.ELIGIBLE, name, sum(ended.values()) + missing)
             yield _counter(semconv.DECLINED, name, UNITS * declined)
-            yield {"series": series_of(semconv.PENDING, name), "values": f"0x{STEPS}"}
+            yield _series(semconv.PENDING, name, f"0x{STEPS}")
             mean = (means or {}).get(metric.name, self._good(metric.name))
             units = UNITS * (1 - failed) if scored else 0
             yield from self._scores(metric, mean, units, streams=streams)
@@ -376,8 +342,8 @@ class _Traffic:
                 yield _counter(instrument, labels, rate)
 
     def _recorded(self, plan: DropPlan) -> Iterator[RuleTest]:
-        """What is normal at each time, and then less: of a baseline that is another one at other times."""
-        interval, name, drop = self._shared.interval, plan.metric, "SpanscoreQualityDrop"
+        """Normal means at each time, and then lower ones, for a baseline that varies with time."""
+        interval, name = self._shared.interval, plan.metric
         windows = _watched(plan, self._shared)
         if not windows:
             return
@@ -387,8 +353,8 @@ class _Traffic:
         fallen = [max(0.0, mean - _fall(plan)) for mean in normal]
         less = self._changing(name, normal[:-less_for] + fallen[-less_for:])
         fires = self._dropped([name])
-        yield RuleTest(f"{name}: what is normal at this time", self._changing(name, normal), [], steps, of=drop)
-        yield RuleTest(f"{name}: less than is normal at this time", less, fires, steps, of=drop)
+        yield RuleTest(f"{name}: what is normal at this time", self._changing(name, normal), [], steps, of=_DROP)
+        yield RuleTest(f"{name}: less than is normal at this time", less, fires, steps, of=_DROP)
 
     def _changing(self, name: str, means: Sequence[float]) -> Iterator[dict[str, str]]:
         """Yield the sums of a metric whose mean is another one at each evaluation."""
@@ -399,60 +365,49 @@ class _Traffic:
             by_mean = {mean: dict(_rates(metric, mean, UNITS)) for mean in means}
             for instrument in by_mean[means[0]]:
                 rates = [by_mean[mean][instrument] for mean in means]
-                yield {"series": series_of(instrument, labels), "values": _growing(rates)}
+                yield _series(instrument, labels, _growing(rates))
 
 
-def _durable_cases(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> Iterator[RuleTest]:
-    """Yield the tests; of a backlog only where the rules are not evaluated too often for it.
-
-    Args:
-        absent: the alerts that fire as there are no scores.
-    """
+def _lost_messages(shared: Monitoring, absent: Sequence[Mapping[str, str]]) -> RuleTest:
+    """Messages that a worker skipped, and jobs that were put aside; ``absent``: the alerts on absent scores, which fire too."""
     lost = {"alertname": "SpanscoreWorkerSkipped", "metric": ALL, "window": steady_window(shared)}
-    aside = {"alertname": "SpanscoreSpoolDeadLetters", "metric": ALL, "window": promql.duration(BRIEF_S)}
+    aside = {"alertname": "SpanscoreSpoolDeadLetters", "metric": ALL, "window": promql.duration(health.BRIEF_S)}
     traffic = {
         (semconv.SPOOL_DEAD_LETTERS, "poisoned"): f"0 2x{STEPS}",
         (semconv.SPOOL_DEAD_LETTERS, "clean"): f"0x{STEPS}",
         (semconv.WORKER_SKIPPED, "gap"): f"0+1x{STEPS}",
         (semconv.WORKER_SKIPPED, "whole"): f"7x{STEPS}",
     }
-    yield RuleTest(
-        "lost messages and jobs that were put aside are seen", _series_by_job(traffic), [lost, aside, *absent]
-    )
-    if WAITED_S / shared.interval <= MOST_STEPS:
-        yield _backlog(shared.interval)
+    name = "lost messages and jobs that were put aside are seen"
+    return RuleTest(name, _series_by_job(traffic), [lost, aside, *absent])
 
 
 def _backlog(interval_s: float) -> RuleTest:
     """Services whose backlog grows, is old, or comes and goes."""
-    steps = ceil((WAITED_S + 2 * BRIEF_S) / interval_s) + STEPS
+    steps = ceil((health.WAITED_S + 2 * health.BRIEF_S) / interval_s) + STEPS
     swings = " ".join(["0 9000 90"] * steps)
     traffic = {
         (semconv.SPOOL_DEPTH, "grows"): f"0+10x{steps}",
         (semconv.SPOOL_DEPTH, "swings"): swings,
-        (semconv.SPOOL_OLDEST, "old"): f"{2 * WAITED_S:g}x{steps}",
+        (semconv.SPOOL_OLDEST, "old"): f"{2 * health.WAITED_S:g}x{steps}",
         (semconv.SPOOL_OLDEST, "swings"): swings,
         (semconv.WORKER_LAG, "grows"): f"0+10x{steps}",
         (semconv.WORKER_LAG, "swings"): swings,
     }
-    seen = {"metric": ALL, "window": promql.duration(WAITED_S)}
-    fires = [
-        *({"alertname": "SpanscoreSpoolBacklog", **seen, "reason": reason} for reason in (OLD, GROWING)),
-        {"alertname": "SpanscoreWorkerLagging", **seen},
-    ]
-    return RuleTest(
-        "a backlog is seen", _series_by_job(traffic), fires, steps, of="SpanscoreSpoolBacklog|SpanscoreWorkerLagging"
-    )
+    seen = {"metric": ALL, "window": promql.duration(health.WAITED_S)}
+    spool = ({"alertname": "SpanscoreSpoolBacklog", **seen, "reason": why} for why in (health.OLD, health.GROWING))
+    fires = [*spool, {"alertname": "SpanscoreWorkerLagging", **seen}]
+    of = "SpanscoreSpoolBacklog|SpanscoreWorkerLagging"
+    return RuleTest("a backlog is seen", _series_by_job(traffic), fires, steps, of)
 
 
 def _series_by_job(values: Mapping[tuple[str, str], str]) -> Iterator[dict[str, str]]:
-    for (instrument, job), numbers in values.items():
-        yield {"series": series_of(instrument, {"job": job}), "values": numbers}
+    return (_series(instrument, {"job": job}, numbers) for (instrument, job), numbers in values.items())
 
 
 def _never_applied() -> RuleTest:
     """A condition that held for nobody, one that did at times, and ones of which too few units were judged to know."""
-    many = ENOUGH
+    many = health.ENOUGH
     grows = {  # job → Σw and Σw² of what did not apply, Σw and Σw² of what did, with each evaluation
         "never": (many, many, 0, 0),
         "sometimes": (many, many, 1, 1),
@@ -461,14 +416,11 @@ def _never_applied() -> RuleTest:
     }
     columns = [(name, answer) for answer in ("false", "true") for name in (_WEIGHT, _WEIGHT2)]
     traffic = [
-        {
-            "series": series_of(name, {**_CONDITIONAL, label(semconv.APPLICABLE): answer, "job": job}),
-            "values": f"0+{step}x{STEPS}",
-        }
+        _series(name, {**_CONDITIONAL, label(semconv.APPLICABLE): answer, "job": job}, f"0+{step}x{STEPS}")
         for job, steps in grows.items()
         for (name, answer), step in zip(columns, steps, strict=True)
     ]
-    fires = {"alertname": "SpanscoreNeverApplies", "metric": "refunds", "window": promql.duration(WINDOW_S)}
+    fires = {"alertname": "SpanscoreNeverApplies", "metric": "refunds", "window": promql.duration(health.WINDOW_S)}
     return RuleTest("a condition that never holds is seen", traffic, [fires], of="SpanscoreNeverApplies")
 
 
@@ -481,10 +433,7 @@ def _judge_changed(plan: JudgeCheckPlan) -> RuleTest:
         promql.EVALUATOR_VERSION: "1",
     }
     traffic = [
-        {
-            "series": series_of(semconv.JUDGE_CHECK_P, {**name, "job": job, promql.INSTANCE: instance}),
-            "values": f"{p:g}x{STEPS}",
-        }
+        _series(semconv.JUDGE_CHECK_P, {**name, "job": job, promql.INSTANCE: instance}, f"{p:g}x{STEPS}")
         for (job, instance), p in seen.items()
     ]
     fires = {"alertname": "SpanscoreJudgeChanged", "metric": plan.metric, "window": promql.duration(plan.every_s)}
@@ -534,5 +483,10 @@ def _fall(plan: DropPlan) -> float:
     return plan.tolerated + plan.settings.min_drop + plan.z * sqrt(plan.baseline.baseline_sd_of(0) ** 2 + clustered)
 
 
+def _series(instrument: str, labels: Mapping[str, str], values: str) -> dict[str, str]:
+    """Return a series of a test with its values in promtool's notation."""
+    return {"series": series_of(instrument, labels), "values": values}
+
+
 def _counter(instrument: str, labels: Mapping[str, str], step: float) -> dict[str, str]:
-    return {"series": series_of(instrument, labels), "values": f"0+{step:.9g}x{STEPS}"}
+    return _series(instrument, labels, f"0+{step:.9g}x{STEPS}")

@@ -15,25 +15,10 @@ import yaml
 from spanscore.config.kinds import seconds_of
 from spanscore.config.monitoring import AlertSettings, JudgeCheck, Monitoring
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring import promql
+from spanscore.monitoring import health, promql
 from spanscore.monitoring.alert import ALL, PATIENCE, Alert, AlertNumber, filled, literal, of_metric
 from spanscore.monitoring.calibration import calibrations_of, corrected_records, refuse_unknown
 from spanscore.monitoring.drops import DropPlan, drop, least_of, plan_records, plans_of, threshold
-from spanscore.monitoring.health import (
-    binding,
-    breaker,
-    changed,
-    declining,
-    durable,
-    durable_records,
-    failing,
-    lost,
-    mixed,
-    never_applies,
-    silence,
-    silences,
-    unaccounted,
-)
 from spanscore.monitoring.judge_check import JudgeCheckPlan, judge_changed, judge_check_plans, judge_check_records
 from spanscore.monitoring.recorded import MIN_SCORES, SEGMENT, THRESHOLD, constant, estimate_records
 from spanscore.monitoring.rule_tests import unit_tests
@@ -52,14 +37,9 @@ __all__ = [
     "folder",
     "links_of",
     "operator_files",
-    "provisioned",
     "rule_files",
     "times_of",
 ]
-
-# --- alerts ---------------------------------------------------------------------------------------------------------
-
-# Settings → every alert.
 
 
 def alerts_of(
@@ -74,46 +54,40 @@ def alerts_of(
     The alert on a condition that never holds is left out if no metric has a condition.
     """
     settings = {metric.name: alerts.get(metric.name, AlertSettings()) for metric in metrics}
-    owned = [_owned(alert, settings) for alert in _of_metrics(plans, settings, metrics, shared, judge_checks)]
-    conditions = [never_applies()] if any(map(is_conditional, metrics)) else []
-    parts = (breaker(), binding(), lost(shared), mixed(shared), *durable(shared), *conditions, unaccounted(shared))
-    return [*owned, *parts]
-
-
-def _of_metrics(
-    plans: Sequence[DropPlan],
-    settings: Mapping[str, AlertSettings],
-    metrics: Sequence[Metric],
-    shared: Monitoring,
-    judge_checks: Sequence[JudgeCheckPlan],
-) -> Iterator[Alert]:
-    if plans:
-        watched = {plan.metric for plan in plans}
-        yield drop(plans, shared, [judge_check for judge_check in judge_checks if judge_check.metric in watched])
-    if bound := [metric for metric in metrics if settings[metric.name].threshold is not None]:
-        yield threshold(bound, settings, shared)
-    yield from (
-        failing(metrics, shared),
-        declining(metrics, shared),
-        *silence(metrics, shared),
-        changed(settings, shared),
-    )
-    if judge_checks:
-        yield judge_changed(judge_checks)
+    watched = {plan.metric for plan in plans}
+    bound = [metric for metric in metrics if settings[metric.name].threshold is not None]
+    of_metrics = [
+        *([drop(plans, shared, [check for check in judge_checks if check.metric in watched])] if plans else []),
+        *([threshold(bound, settings, shared)] if bound else []),
+        health.failing(metrics, shared),
+        health.declining(metrics, shared),
+        health.unscored(metrics, shared),
+        health.silent(metrics, shared),
+        health.changed(settings, shared),
+        *([judge_changed(judge_checks)] if judge_checks else []),
+    ]
+    return [
+        *(_owned(alert, settings) for alert in of_metrics),
+        health.breaker(),
+        health.binding(),
+        health.lost(shared),
+        health.mixed(shared),
+        *health.durable(shared),
+        *([health.never_applies()] if any(map(is_conditional, metrics)) else []),
+        health.unaccounted(shared),
+    ]
 
 
 def _owned(alert: Alert, settings: Mapping[str, AlertSettings]) -> Alert:
     """Return the alert with the labels and the runbook of its metric."""
-    names = dict.fromkeys(name for one in settings.values() for name in one.labels)
+    names = dict.fromkeys(name for own in settings.values() for name in own.labels)
     labels = {
-        name: of_metric({metric: literal(one.labels.get(name, "")) for metric, one in settings.items()})
+        name: of_metric({metric: literal(own.labels.get(name, "")) for metric, own in settings.items()})
         for name in names
     }
-    runbook = of_metric({metric: literal(one.runbook or "") for metric, one in settings.items()})
+    runbook = of_metric({metric: literal(own.runbook or "") for metric, own in settings.items()})
     return replace(alert, labels={**alert.labels, **labels}, runbook=runbook)
 
-
-# --- links ----------------------------------------------------------------------------------------------------------
 
 # Where an alert links to: the dashboard of its metric, service and time, traces of it, and what to do.
 
@@ -128,10 +102,16 @@ def links_of(alert: Alert, shared: Monitoring) -> dict[str, str]:
 
     An alert over all metrics has no ``{metric}`` parameter.
     """
-    links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
     is_general = alert.labels.get("metric", ALL) == ALL
-    found = {name: _about(url, is_general=is_general) for name, url in links.items() if url}
-    return found | ({"runbook_url": alert.runbook} if alert.runbook else {})
+    metric = "" if is_general else f"{{{{ $labels.{promql.METRIC} | urlquery }}}}"
+    parts = {"{metric}": metric, "{service}": SERVICE, "{from}": "{from}", "{to}": "{to}"}
+    links = {}
+    for name, url in (("dashboard_url", shared.dashboard_url), ("trace_url", shared.trace_url)):
+        if url:
+            # an empty variable shows an empty dashboard; without it there is the default
+            address = _NOTHING_ASKED.sub("", _PARAMETER.sub("", url)) if is_general else url
+            links[name] = "".join(parts[part] if part in parts else literal(part) for part in _PARTS.split(address))
+    return links | ({"runbook_url": alert.runbook} if alert.runbook else {})
 
 
 def times_of(alert: Alert) -> Mapping[str, AlertNumber]:
@@ -139,28 +119,17 @@ def times_of(alert: Alert) -> Mapping[str, AlertNumber]:
 
     An alert without a window has a figure ``from`` of its own.
     """
+    now = {"to": AlertNumber("1000 * time()", "%.0f")}
     if "window" not in alert.labels:
-        return {"to": AlertNumber("1000 * time()", "%.0f")}
+        return now
     back = BEFORE * seconds_of(alert.labels["window"])
-    return {"from": AlertNumber(f"1000 * (time() - {back:g})", "%.0f"), "to": AlertNumber("1000 * time()", "%.0f")}
-
-
-def _about(url: str, *, is_general: bool) -> str:
-    if is_general:  # an empty variable shows an empty dashboard; without it there is the default
-        url = _NOTHING_ASKED.sub("", _PARAMETER.sub("", url))
-    metric = "" if is_general else f"{{{{ $labels.{promql.METRIC} | urlquery }}}}"
-    parts = {"{metric}": metric, "{service}": SERVICE, "{from}": "{from}", "{to}": "{to}"}
-    return "".join(parts[part] if part in parts else literal(part) for part in _PARTS.split(url))
+    return {"from": AlertNumber(f"1000 * (time() - {back:g})", "%.0f"), **now}
 
 
 _PARTS = re.compile(r"(\{(?:metric|service|from|to)\})")
 _PARAMETER = re.compile(r"(?<=[?&])[^&#]*\{metric\}[^&#]*&?")
 _NOTHING_ASKED = re.compile(r"[?&]+(?=#|$)")
 
-
-# --- yaml files -----------------------------------------------------------------------------------------------------
-
-# Trees → the YAML that an operator loads: texts of several lines as they are, short mappings in one line.
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """libyaml's writes the same in a tenth of the time; a PyYAML that was built without it has none."""
@@ -178,19 +147,18 @@ class _Literal(_Dumper):  # type: ignore[misc, valid-type]  # one of two classes
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_text(self, text: str) -> yaml.Node:
+        node: yaml.Node = self.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+        return node
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    def represent_tree(self, tree: dict[str, Any]) -> yaml.Node:
+        node: yaml.MappingNode = self.represent_mapping("tag:yaml.org,2002:map", tree.items())
+        node.flow_style = all(isinstance(text, str) for text in tree.values()) and len(str(tree)) <= BRIEF
+        return node
 
 
-def _mapping(dumper: yaml.SafeDumper, tree: dict[str, Any]) -> yaml.Node:
-    node = dumper.represent_mapping("tag:yaml.org,2002:map", tree.items())
-    node.flow_style = all(isinstance(one, str) for one in tree.values()) and len(str(tree)) <= BRIEF
-    return node
-
-
-_Literal.add_representer(str, _text)
-_Literal.add_representer(dict, _mapping)
+_Literal.add_representer(str, _Literal.represent_text)
+_Literal.add_representer(dict, _Literal.represent_tree)
 
 
 def as_yaml(tree: Any) -> str:
@@ -198,10 +166,6 @@ def as_yaml(tree: Any) -> str:
     return _MADE + yaml.dump(tree, Dumper=_Literal, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-# --- grafana --------------------------------------------------------------------------------------------------------
-
-# Alerts → Grafana's alert provisioning, for those who alert there and not in Prometheus.
-#
 # Each rule asks A (the alert's expression), reduces it to B, and fires on C, as A returns only what is wrong. The mean and
 # its error are those that Prometheus records, so the rule file is loaded there all the same. No data is fine: that nothing
 # is wrong; that nothing arrives is an alert of its own.
@@ -213,7 +177,7 @@ STEP_S = 10
 """Grafana evaluates every so many seconds, or a multiple."""
 _TITLED = ("window", "reason")
 EVERYTHING = -1e9
-"""What A returns is wrong, whatever its value."""
+"""The threshold that every value exceeds: A returns series only if something is wrong."""
 GRAFANA_SERVICE = "{{ if $labels.service_name }}{{ $labels.service_name }}{{ else }}{{ $labels.job }}{{ end }}"
 
 
@@ -229,21 +193,33 @@ def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
         [alert.name, *(value for name, value in alert.labels.items() if name in _TITLED and "{" not in value)]
     )
     templates = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
-    told = "".join(templates.values())
-    figures = {name: one for name, one in {**alert.figures, **times_of(alert)}.items() if f"{{{name}}}" in told}
-    lasting = "{{ humanizeDuration $values.B.Value }}"
+    text = "".join(templates.values())
+    every = {**alert.figures, **times_of(alert)}
+    figures = {name: figure for name, figure in every.items() if f"{{{name}}}" in text}
     parts = {
-        "value": _value("B", "%.3g"),
-        "count": _value("B", "%.0f"),
-        "lasting": lasting,
+        "value": '{{ printf "%.3g" $values.B.Value }}',
+        "count": '{{ printf "%.0f" $values.B.Value }}',
+        "lasting": "{{ humanizeDuration $values.B.Value }}",
         "service": f"service {GRAFANA_SERVICE}",
     }
-    parts |= {name: _known(_reduced_as(name), one) for name, one in figures.items()}
+    steps = [_query("A", alert.expression), _reduced("B", "A")]
+    condition = {"evaluator": {"type": "gt", "params": [EVERYTHING]}}
+    steps.append(_step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition]))
+    for name, figure in figures.items():
+        value = f"{name}_value"
+        expression = figure.expression
+        for own in (promql.OWN, promql.OWN_EVALUATOR, promql.OWN_SERVICE):
+            # of all services: Grafana puts the value with the alert's own labels beside it
+            expression = expression.replace(f",{own}", "").replace(own, "")
+        steps += [_query(name, expression), _reduced(value, name)]
+        # Grafana has NaN for an absent value: then the text stays empty
+        known = f"{{{{ if eq .Value .Value }}}}{figure.written('.Value')}{{{{ end }}}}"
+        parts[name] = f"{{{{ with $values.{value} }}}}{known}{{{{ end }}}}"
     return {
         "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",
         "title": title,
         "condition": "C",
-        "data": [*_condition(alert), *_asked(figures)],
+        "data": steps,
         "noDataState": "OK",
         "execErrState": "Error",
         "for": promql.duration(PATIENCE * shared.interval),
@@ -252,30 +228,6 @@ def _rule(alert: Alert, shared: Monitoring) -> dict[str, Any]:
         "labels": {name: value.replace("$", "$$") for name, value in alert.labels.items()},  # Grafana reads two as one
         "isPaused": False,
     }
-
-
-def _condition(alert: Alert) -> Iterator[dict[str, Any]]:
-    yield _query("A", alert.expression)
-    yield _reduced("B", "A")
-    condition = {"evaluator": {"type": "gt", "params": [EVERYTHING]}}
-    yield _step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition])
-
-
-def _asked(figures: Mapping[str, AlertNumber]) -> Iterator[dict[str, Any]]:
-    """Yield the queries of figures: of all services, as Grafana puts those with the alert's own labels beside it."""
-    for name, figure in figures.items():
-        yield _query(name, _of_all(figure.expression))
-        yield _reduced(_reduced_as(name), name)
-
-
-def _of_all(expression: str) -> str:
-    for own in (promql.OWN, promql.OWN_EVALUATOR, promql.OWN_SERVICE):
-        expression = expression.replace(f",{own}", "").replace(own, "")
-    return expression
-
-
-def _reduced_as(figure: str) -> str:
-    return f"{figure}_value"
 
 
 def _query(ref: str, expression: str) -> dict[str, Any]:
@@ -291,22 +243,6 @@ def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
     return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": whole}
 
 
-def _known(ref: str, figure: AlertNumber) -> str:
-    """Return the template of a figure, empty if there is no value: Grafana has NaN for that."""
-    return (
-        f"{{{{ with $values.{ref} }}}}{{{{ if eq .Value .Value }}}}{figure.written('.Value')}{{{{ end }}}}{{{{ end }}}}"
-    )
-
-
-def _value(ref: str, form: str) -> str:
-    return f'{{{{ printf "{form}" $values.{ref}.Value }}}}'
-
-
-# --- rules ----------------------------------------------------------------------------------------------------------
-
-# Alerts → the files that an operator loads: Prometheus' rules with their unit tests, Alertmanager's route, Grafana's
-# alerts.
-#
 # prometheus/spanscore.rules.yml                promtool check rules prometheus/spanscore.rules_test.yml           promtool
 # test rules alertmanager/alertmanager.yml                 amtool check-config grafana/alerting/spanscore.yaml
 # for those who alert in Grafana instead; asks what the rules record
@@ -315,8 +251,6 @@ RULES = "prometheus/spanscore.rules.yml"
 RULES_TEST = "prometheus/spanscore.rules_test.yml"
 ALERTMANAGER = "alertmanager/alertmanager.yml"
 GRAFANA = "grafana/alerting/spanscore.yaml"
-
-_SERVICE = "service {{ or $labels.service_name $labels.job }}"
 
 
 def rule_files(
@@ -344,16 +278,25 @@ def rule_files(
     judge_checks = judge_check_plans(judge_check, alerts, metrics, shared)
     plans = plans_of(alerts, metrics, shared, judge_checks)
     found = alerts_of(plans, alerts, metrics, shared, judge_checks)
-    records = [
+    accounts = {
+        **dict(health.silences(shared)),
+        **dict(health.durable_records()),
+        promql.UNACCOUNTED: promql.unaccounted(),
+        promql.LOWEST_FACTOR: promql.lowest_factor(),
+    }
+    # one group: its rules are evaluated one after the other, so each sees the records of those before it
+    rules = [
         *_numbers(alerts, metrics),
         *estimate_records(shared),
-        *_accounts(shared),
-        *(one for calibration in calibrations.values() for one in corrected_records(calibration, shared)),
+        *({"record": name, "expr": expression} for name, expression in accounts.items()),
+        *(record for calibration in calibrations.values() for record in corrected_records(calibration, shared)),
         *judge_check_records(judge_checks),
         *plan_records(plans, shared),
+        *(_alert(alert, shared) for alert in found),
     ]
+    group = {"name": "spanscore", "interval": promql.duration(shared.interval), "rules": rules}
     return {
-        RULES: as_yaml(_rules(records, found, shared)),
+        RULES: as_yaml({"groups": [group]}),
         RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared, judge_checks)),
         ALERTMANAGER: _ROUTE,
         GRAFANA: as_yaml(provisioned(found, shared)),
@@ -373,12 +316,6 @@ def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> No
             )
 
 
-def _rules(records: Sequence[dict[str, Any]], found: Sequence[Alert], shared: Monitoring) -> dict[str, Any]:
-    """Return one group: its rules are evaluated one after the other, so each sees what those before it have recorded."""
-    rules = [*records, *(_alert(one, shared) for one in found)]
-    return {"groups": [{"name": "spanscore", "interval": promql.duration(shared.interval), "rules": rules}]}
-
-
 def _numbers(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
     """Yield the numbers of each metric that do not depend on a baseline."""
     for metric in metrics:
@@ -388,21 +325,14 @@ def _numbers(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> 
             yield constant(THRESHOLD, own.threshold, metric.name)
 
 
-def _accounts(shared: Monitoring) -> Iterator[dict[str, Any]]:
-    """Yield silences, backlogs, what is unaccounted for, the budgets."""
-    yield from ({"record": name, "expr": expression} for name, expression in (*silences(shared), *durable_records()))
-    yield {"record": promql.UNACCOUNTED, "expr": promql.unaccounted()}
-    yield {"record": promql.LOWEST_FACTOR, "expr": promql.lowest_factor()}
-
-
 def _alert(alert: Alert, shared: Monitoring) -> dict[str, Any]:
-    figures = {name: _query_template(figure) for name, figure in {**times_of(alert), **alert.figures}.items()}
-    value = {
+    parts = {
         "value": '{{ $value | printf "%.3g" }}',
         "count": '{{ $value | printf "%.0f" }}',
         "lasting": "{{ $value | humanizeDuration }}",
+        "service": "service {{ or $labels.service_name $labels.job }}",
+        **{name: _query_template(figure) for name, figure in {**times_of(alert), **alert.figures}.items()},
     }
-    parts = {**value, "service": _SERVICE, **figures}
     annotations = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
     return {
         "alert": alert.name,
@@ -468,10 +398,6 @@ receivers:
 """
 
 
-# --- assets ---------------------------------------------------------------------------------------------------------
-
-# Where the ready-to-load files of ``integrations/`` are: in a wheel inside the package, in a checkout beside ``src``.
-
 _PACKAGE = Path(__file__).parents[1]
 _PLACES = (_PACKAGE / "integrations", _PACKAGE.parents[1] / "integrations")
 
@@ -488,10 +414,6 @@ def folder(name: str) -> Path:
     return there[name]
 
 
-# --- kubernetes -----------------------------------------------------------------------------------------------------
-
-# Rules and dashboards → what the Prometheus operator of a cluster picks up: kubectl apply --server-side -f operator/
-#
 # operator/prometheusrule.yaml                  the rules; a Prometheus takes them by its ruleSelector
 # operator/podmonitor.yaml                      which pods are scraped, on which port operator/dashboard-*.yaml
 # ConfigMaps; Grafana's sidecar takes them by their label
@@ -520,7 +442,11 @@ def operator_files(rules: str, dashboards: Mapping[str, str], labels: Mapping[st
     Raises:
         ConfigurationError: Kubernetes would refuse a label.
     """
-    _check_labels(labels)
+    for key, value in labels.items():
+        if not _KEY.fullmatch(key) or not (value == "" or re.fullmatch(_WORD, value)):
+            raise ConfigurationError(
+                f"{key}={value} can be no label in Kubernetes: write letters, digits, -, _ and ., at most 63 of them"
+            )
     shared = {**_OURS, **labels}
     files = {
         "operator/prometheusrule.yaml": _monitoring("PrometheusRule", shared, yaml.safe_load(rules)),
@@ -550,11 +476,3 @@ _POD_MONITOR = {
         }
     ],
 }
-
-
-def _check_labels(labels: Mapping[str, str]) -> None:
-    for key, value in labels.items():
-        if not _KEY.fullmatch(key) or not (value == "" or re.fullmatch(_WORD, value)):
-            raise ConfigurationError(
-                f"{key}={value} can be no label in Kubernetes: write letters, digits, -, _ and ., at most 63 of them"
-            )

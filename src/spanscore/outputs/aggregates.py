@@ -19,10 +19,8 @@ from spanscore.protocols import Metric
 
 __all__ = [
     "MAX_SETS",
-    "MOST_DECLARED",
     "MOST_VALUES",
     "OTHER",
-    "SDK_SETS",
     "UNTOLD",
     "BoundedSums",
     "ComparedValues",
@@ -45,21 +43,17 @@ __all__ = [
     "within",
 ]
 
-# --- sums -----------------------------------------------------------------------------------------------------------
-
-# Instrument → attributes → sum, in bounded room; and the attributes by which sums are told apart.
-
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Attributes as a key: name and value in a fixed order."""
 
 SDK_SETS: Final = 2_000
 """Attribute sets per instrument, observable ones too, past which the SDK makes one of all, and says nothing."""
 MAX_SETS: Final = 1_000
-"""Of them, those that nobody declared: evaluator versions, models, agents."""
+"""Undeclared attribute sets per instrument: of evaluator versions, models, agents."""
 _FOR_OTHERS: Final = 100
-"""Of them, those that are kept for what stands for all past these."""
+"""Attribute sets per instrument that are kept for ``other``, which stands for all sets past the limit."""
 MOST_DECLARED: Final = 1_500
-"""Of them, those that metrics and dimensions may declare; the rest is room for evaluator versions that come later."""
+"""Attribute sets that metrics and dimensions may declare; the rest is room for evaluator versions that come later."""
 OTHER = "other"
 _CLOSED = frozenset(
     {
@@ -249,10 +243,6 @@ def labels_of_run(unit: Unit | None, score: Score) -> Labels:
     return (*labels, *((key, str(value)) for key, value in known if value is not None))
 
 
-# --- compared values ------------------------------------------------------------------------------------------------
-
-# Unit → the value by which releases are compared (``Compare.by``), of few: it stands on sums.
-
 MOST_VALUES: Final = 8
 """Values that are told apart: the first that come, for as long as the process lives, as a counter must not change its name."""
 UNTOLD: Final = "unknown"
@@ -288,9 +278,8 @@ class ComparedValues:
         self._is_evaluator_version = by == semconv.EVALUATOR_VERSION
         self._shown = shown
         self._most = most
-        self._known: dict[
-            str, dict[str, str]
-        ] = {}  # metric of an evaluator version, else empty → value → as it is told
+        # metric of an evaluator version, else empty → value → the value that leaves
+        self._known: dict[str, dict[str, str]] = {}
         self.reset()
         reset_in_child(self, ComparedValues.reset)
 
@@ -300,17 +289,15 @@ class ComparedValues:
 
     def of_score(self, unit: Unit | None, score: Score) -> str:
         """Return the value of a score."""
-        return (
-            self._admitted(score.evaluator_version or UNTOLD, score.metric)
-            if self._is_evaluator_version
-            else self.of_unit(unit)
-        )
+        if not self._is_evaluator_version:
+            return self.of_unit(unit)
+        return self._admitted(score.evaluator_version or UNTOLD, score.metric)
 
     def of_loss(self, metric: str, told: str) -> str:
-        """Return the value of a unit that a metric lost; ``told``: as ``of_unit`` returned it."""
-        return (
-            self._admitted(self._evaluator_versions.get(metric, UNTOLD), metric) if self._is_evaluator_version else told
-        )
+        """Return the value of a unit that a metric lost; ``told``: the value that ``of_unit`` returned."""
+        if not self._is_evaluator_version:
+            return told
+        return self._admitted(self._evaluator_versions.get(metric, UNTOLD), metric)
 
     def of_unit(self, unit: Unit | None) -> str:
         """Return what a unit says, ``unknown`` where it says nothing; None = one of this process of which nothing is left."""
@@ -349,11 +336,6 @@ class ComparedValues:
         told = value if is_safe else (self._shown(value) or OTHER)  # somebody's code: with no lock held
         with self._lock:
             return known.setdefault(value, told)
-
-
-# --- declared sets --------------------------------------------------------------------------------------------------
-
-# Metrics × dimensions → the attribute sets that are there from the first collection on, and whether all of them fit.
 
 
 def closed_sets(metric: Metric, dimensions: Mapping[str, Sequence[str]], source: str | None = None) -> Iterator[Labels]:
@@ -402,13 +384,8 @@ def _labels_of(metric: Metric) -> Sequence[str | None]:
     return (None,) if metric.scale.range is None else ("pass", "fail")
 
 
-# --- points ---------------------------------------------------------------------------------------------------------
-
-# What several scorers of a process may share, an account or a budget, as numbers: each is told once, whoever tells it.
-
-
 class GaugeReading(NamedTuple):
-    """What one account, budget or watched judge is at.
+    """The readings of one account, budget or watched judge.
 
     Attributes:
         labels: its attributes; others may have the same.
@@ -429,7 +406,7 @@ _WORST: Mapping[str, Callable[[float, float], float]] = {
     semconv.JUDGE_CHECK_FIRST_AGREEMENT: min,
     semconv.JUDGE_CHECK_P: min,
 }
-"""Of these the worst stands for all that have the same attributes; others add up."""
+"""Instruments whose worst value stands for all with the same attributes; values of other instruments add up."""
 
 
 def together(name: str, points: Iterable[GaugeReading]) -> dict[Labels, float]:

@@ -23,28 +23,13 @@ from spanscore.core.score import Score
 from spanscore.core.span import Session, UnitKey
 from spanscore.core.threads import SerialThread
 
-__all__ = [
-    "FOLDED",
-    "LOST",
-    "MOST_QUESTIONS",
-    "WRITTEN",
-    "CaseCollector",
-    "CollectState",
-    "CollectedCase",
-    "FoundScore",
-    "QuestionIndex",
-    "case_sample",
-]
-
-# --- case -----------------------------------------------------------------------------------------------------------
-
-# A unit with its scores → a case: one line of a data set, in ragas's field names.
+__all__ = ["FOLDED", "LOST", "WRITTEN", "CaseCollector", "CollectState", "CollectedCase", "FoundScore", "case_sample"]
 
 _PRECISION: Final = 6
 
 
 class FoundScore(NamedTuple):
-    """What a case, or a store, says of one score.
+    """One score in a case, or in a store.
 
     Attributes:
         value: on the metric's own scale; None where it has none. Likewise ``label``, ``pass`` or ``fail``.
@@ -60,23 +45,12 @@ class FoundScore(NamedTuple):
     @classmethod
     def of(cls, score: Score) -> Self:
         """Return what is said of a score that was just given."""
-        probability = None if score.probability is None else float(score.probability)
-        return cls(
-            None if score.value is None else float(score.value),
-            score.label,
-            score.evaluator_version or None,
-            probability,
-        )
+        value, probability = (None if n is None else float(n) for n in (score.value, score.probability))
+        return cls(value, score.label, score.evaluator_version or None, probability)
 
     def as_json(self) -> dict[str, Any]:
         """Return what is known of it."""
-        known = {
-            "value": self.value,
-            "label": self.label,
-            "evaluator_version": self.evaluator_version,
-            "probability": self.probability,
-        }
-        return {name: told for name, told in known.items() if told is not None}
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 @dataclass(slots=True)
@@ -107,13 +81,13 @@ class CollectedCase:
 
     @property
     def id(self) -> str:
-        """Of the unit: trace id and span id; of a conversation, the hash of its id, so that it is no unit's."""
+        """Trace id and span id of the unit; for a conversation the hash of its id, which is no unit's."""
         trace_id, span_id = self.key if self.session is None else self.session.key
         return f"{trace_id:032x}-{span_id:016x}"
 
     @property
     def question(self) -> str:
-        """What the user asked, without the differences that writing makes: equal ones are one case."""
+        """The user's question without differences of case and spaces: equal questions are one case."""
         asked = self.sample.pretty() if isinstance(self.sample, MultiTurnSample) else self.sample.user_input or ""
         return " ".join(asked.split()).casefold()
 
@@ -152,12 +126,8 @@ def case_sample(
     return next((sample for sample in wanted if sample is not None), None)
 
 
-# --- written questions ----------------------------------------------------------------------------------------------
-
-# QuestionIndex: which questions a file of cases has already, as far as this process knows.
-
 MOST_QUESTIONS: Final = 10_000
-"""Of a file, the latest: some 0.1 kB each."""
+"""The latest questions of a file that are remembered, some 0.1 kB each."""
 _DIGEST_BYTES: Final = 16
 
 
@@ -186,12 +156,8 @@ def _digest(question: str) -> bytes:
     return blake2b(question.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest()
 
 
-# --- collector ------------------------------------------------------------------------------------------------------
-
-# CaseCollector: scores of a unit → its case, where a condition holds → the end of a file, on a thread of its own.
-
 WRITTEN, FOLDED, LOST = "written", "folded", "lost"
-"""What becomes of a case: it is in the file; its question was there; it is nowhere."""
+"""Results of a case: it is in the file; its question was there; it is nowhere."""
 _MOST_WAITING: Final = 1_000
 _MOST_WAITING_BYTES: Final = 16_000_000
 _RETRY_S: Final = (1.0, 5.0, 30.0)
@@ -207,7 +173,7 @@ class _WaitingCase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CollectState:
-    """What a scorer has collected.
+    """The counts of collected cases.
 
     Attributes:
         cases: result → cases: ``written``, ``folded``, ``lost``.
@@ -264,11 +230,18 @@ class CaseCollector:
 
     def scored(self, job: Job, scores: Sequence[Score]) -> None:
         """Take in all scores of a job that is over: a unit's, or a conversation's that has ended."""
-        if not job.unit.is_provisional:
-            try:
-                self._choose(job, scores)
-            except Exception as error:  # noqa: BLE001  (what is scored must not suffer)
-                log_internal_error("collect a case", error)
+        if job.unit.is_provisional:
+            return
+        try:
+            by_name = {score.metric: score for score in scores}
+            held = {condition.metric for condition in self._conditions if condition.holds(by_name)}
+            sample = case_sample(job.samples, held, self._requires) if held else None
+            if sample is not None:
+                found = {name: FoundScore.of(score) for name, score in by_name.items()}
+                case = CollectedCase.of(job.unit.key, sample, found, job.unit.session)
+                self._take(_WaitingCase(case, job.size_bytes))
+        except Exception as error:  # noqa: BLE001  (what is scored must not suffer)
+            log_internal_error("collect a case", error)
 
     def state(self) -> CollectState:
         """Return how it stands."""
@@ -298,15 +271,6 @@ class CaseCollector:
             why = self._fault or "its disk did not answer in time"
             log_once("cases lost", f"not written to {self._file.path}: {format_count(left, 'case')} ({why})")
 
-    def _choose(self, job: Job, scores: Sequence[Score]) -> None:
-        by_name = {score.metric: score for score in scores}
-        held = {one.metric for one in self._conditions if one.holds(by_name)}
-        sample = case_sample(job.samples, held, self._requires) if held else None
-        if sample is not None:
-            found = {name: FoundScore.of(score) for name, score in by_name.items()}
-            case = CollectedCase.of(job.unit.key, sample, found, job.unit.session)
-            self._take(_WaitingCase(case, job.size_bytes))
-
     def _take(self, waiting: _WaitingCase) -> None:
         with self._lock:
             has_room = len(self._waiting) < _MOST_WAITING and self._bytes + waiting.size_bytes <= _MOST_WAITING_BYTES
@@ -321,7 +285,11 @@ class CaseCollector:
 
     def _write_waiting(self) -> bool:
         """Write what waits, as far as it goes; return whether all of it went. On the thread alone."""
-        while (waiting := self._next()) is not None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return True
+                waiting = self._waiting[0]
             try:
                 result = self._write(waiting.case)
             except OSError as error:
@@ -331,11 +299,6 @@ class CaseCollector:
                 log_internal_error("write a case", error)
                 result = LOST
             self._settle(waiting, result)
-        return True
-
-    def _next(self) -> _WaitingCase | None:
-        with self._lock:
-            return self._waiting[0] if self._waiting else None
 
     def _write(self, case: CollectedCase) -> str:
         if self._written.has(case.question, self._file.identities()):

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SIGNALS",
     "BuiltProviders",
-    "PartialSuccess",
     "QuietExporter",
     "Signal",
     "exporter_name",
@@ -42,8 +41,6 @@ __all__ = [
     "sdk_disabled",
     "send_by_default_to",
 ]
-
-# --- session environment --------------------------------------------------------------------------------------------
 
 # What all requests to an address share, done once: reading what the environment names, and preparing all but the body.
 #
@@ -91,10 +88,6 @@ def prepare_once(session: Session) -> None:
     session.prepare_request = prepared  # type: ignore[method-assign]
 
 
-# --- partial success ------------------------------------------------------------------------------------------------
-
-# Partial success: a backend that takes an export, and says in its answer that it rejected a part of it.
-#
 # The SDK's exporters call that a success and hand the answer to nobody; over HTTP it is read on its way through their
 # session. ``opentelemetry-proto``: ``Export<Signal>PartialSuccess``.
 
@@ -103,7 +96,7 @@ _CREDENTIAL_PROVIDER = "CREDENTIAL_PROVIDER"
 
 
 class PartialSuccess:
-    """What a backend rejected since it was last asked for. The thread that exports.
+    """The rejections by a backend since the last ``take``. The thread that exports.
 
     Attributes:
         is_known: whether answers are seen; False over gRPC, and of a session that is not ours.
@@ -128,7 +121,7 @@ class PartialSuccess:
         return session
 
     def take(self) -> tuple[int, str]:
-        """Return how many spans, points or events were rejected, and the backend's word for it; from now on 0."""
+        """Return the number of rejected spans, points or events, and the message of the backend; count from 0 again."""
         taken = self._rejected, self._why
         self._rejected, self._why = 0, ""
         return taken
@@ -153,17 +146,13 @@ def rejected_in(answer: bytes) -> tuple[int, str]:
     return max(0, found.rejected_spans), found.error_message
 
 
-# --- quiet exporter -------------------------------------------------------------------------------------------------
-
-# QuietExporter: an SDK exporter that prints nothing, remembers how it went, and stops where it is refused.
-
 Signal = Literal["traces", "metrics", "logs"]
 SIGNALS: tuple[Signal, ...] = ("traces", "metrics", "logs")
 
 MAX_WORDS = 100
 """Characters of an exporter's or a backend's own words in ``last()``, where they are none that we know."""
 _THINGS: dict[Signal, str] = {"traces": "spans", "metrics": "points", "logs": "events"}
-"""What an export of each signal carries, for people."""
+"""The things in an export of each signal, for people."""
 
 _NOISY_LOGGERS = (
     "opentelemetry.exporter.otlp.common.http",
@@ -172,7 +161,7 @@ _NOISY_LOGGERS = (
     "opentelemetry.sdk.metrics._internal.export",
     "urllib3.connectionpool",
 )
-"""Where SDK and exporters log what an export went through, besides the modules of the exporter's own classes."""
+"""Loggers of exports, in the SDK and the exporters, besides the modules of the exporter's own classes."""
 _UNSUPPORTED = re.compile(r"code: (404|405|StatusCode\.UNIMPLEMENTED)\b")
 """How the exporters, HTTP and gRPC, word the answer of a backend that takes no such signal (a plain Jaeger: metrics, logs)."""
 _UNREACHABLE = {
@@ -209,7 +198,7 @@ _hush = _LogFilter()
 
 
 class _SuppressLogs:
-    """The block; a generator's would take three times as long, and every span that leaves goes through one."""
+    """The block of ``hushed``. A generator's takes three times as long, and every span that leaves goes through one."""
 
     __slots__ = ("_exporter", "_token")
 
@@ -346,28 +335,27 @@ class QuietExporter:
         succeeded = getattr(result, "name", "") == "SUCCESS"
         rejected, why = self._partial.take()
         self.last_ok = succeeded and not rejected
-        if succeeded:
+        if succeeded and not rejected:
             self.unreachable = False
-            if rejected:
-                self._keep_rejected(rejected, size, why)
             return
         self.failures += 1
+        if succeeded:
+            self.unreachable = False
+            self.undelivered += rejected
+            message = f" ({_shortened(why)})" if why else ""
+            self._in_part = f"{rejected} of {size} {_THINGS[self._what]} rejected{message}"
+            where = self._where()
+            log_once(
+                f"reject {where}",
+                f"{where} rejects a part of what is exported: see scorer.status() for what is lost",
+            )
+            return
         if result is not None and _UNSUPPORTED.search(self._error):
             self._rejection = result
         if not self.unsupported or self._what == "traces":
             self.undelivered += size
             self._notice_unreachable()
             self._complain()
-
-    def _keep_rejected(self, rejected: int, size: int, why: str) -> None:
-        self.failures += 1
-        self.undelivered += rejected
-        said = f" ({_shortened(why)})" if why else ""
-        self._in_part = f"{rejected} of {size} {_THINGS[self._what]} rejected{said}"
-        log_once(
-            f"reject {self._where()}",
-            f"{self._where()} rejects a part of what is exported: see scorer.status() for what is lost",
-        )
 
     def _notice_unreachable(self) -> None:
         if self._clause() in _UNREACHABLE:
@@ -431,16 +419,13 @@ def _condensed(words: str) -> str:
 
 
 def _size(batch: Any) -> int:
-    found = getattr(batch, "resource_metrics", None)
-    if found is None:
+    """Return the number of spans, events or points in a batch."""
+    if not hasattr(batch, "resource_metrics"):
         return len(batch)
-    return sum(len(metric.data.data_points) for one in found for scope in one.scope_metrics for metric in scope.metrics)
+    scopes = (scope for resource in batch.resource_metrics for scope in resource.scope_metrics)
+    return sum(len(metric.data.data_points) for scope in scopes for metric in scope.metrics)
 
 
-# --- exporters ------------------------------------------------------------------------------------------------------
-
-# OTEL_* variables → our own exporters and providers.
-#
 # Everything of the SDK is imported on first use: metrics, logs and the OTLP exporters cost 100 to 300 ms.
 
 _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
@@ -507,7 +492,9 @@ class BuiltProviders:
             Exception: whatever the exporter raises for a variable it cannot read.
         """
         if what not in self._exporters:
-            self._exporters[what] = None if exporter_name(what) == "none" else _exporter(what)
+            transport = _transport(what)
+            off = exporter_name(what) == "none"
+            self._exporters[what] = None if off else quiet_otlp_exporter(what, _endpoint(what, transport), transport)
         return self._exporters[what]
 
     def provider(self, what: Signal) -> Any:
@@ -601,11 +588,6 @@ def quiet_otlp_exporter(
         options["session"] = partial.session()
     make = getattr(importlib.import_module(f"opentelemetry.exporter.otlp.proto.{transport}.{module}"), name)
     return QuietExporter(make(**options), where, what, partial)
-
-
-def _exporter(what: Signal) -> QuietExporter:
-    transport = _transport(what)
-    return quiet_otlp_exporter(what, _endpoint(what, transport), transport)
 
 
 def _transport(what: Signal) -> Literal["http", "grpc"]:

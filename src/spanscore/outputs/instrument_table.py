@@ -11,7 +11,7 @@ __all__ = ["APPLICABLE", "INSTRUMENTS", "MOMENTS", "POINTS", "READ", "SUMS", "In
 
 
 class Instrument(NamedTuple):
-    """What an instrument is.
+    """Kind, unit and description of an instrument.
 
     Attributes:
         unit: UCUM; in braces = what is counted.
@@ -58,7 +58,7 @@ SUMS: Mapping[str, Instrument] = {
         "Units that became cases of a data set, had a question that is in there, or were lost to it",
     ),
 }
-"""What is added up of scores and labels."""
+"""Sums of scores and labels."""
 MOMENTS = (
     semconv.WEIGHT,
     semconv.WEIGHT_QUALITY,
@@ -67,9 +67,9 @@ MOMENTS = (
     semconv.WEIGHT2_QUALITY,
     semconv.WEIGHT2_QUALITY2,
 )
-"""Of them, those from which a mean and its variance come."""
+"""The sums from which a mean and its variance come."""
 APPLICABLE = (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
-"""Likewise of the share to which a metric applies: where y is 0 or 1, Σwy and Σw²y are Σw and Σw² where it is 1."""
+"""The sums of the share to which a metric applies: y is 0 or 1, so Σwy and Σw²y are Σw and Σw² of the ones."""
 READ: Mapping[str, Instrument] = {
     semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units that left the waiting room, by reason"),
     semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),
@@ -111,7 +111,7 @@ READ: Mapping[str, Instrument] = {
     semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
     semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the waiting room"),
 }
-"""What the parts of a scorer tell."""
+"""Readings of the parts of a scorer."""
 POINTS: Mapping[str, Instrument] = {
     semconv.JUDGE_CONCURRENCY_LIMIT: Instrument(
         "gauge", "", "Questions that may be out with an account at once; below 1 a pace"
@@ -135,7 +135,7 @@ POINTS: Mapping[str, Instrument] = {
     semconv.WORKER_LAG: Instrument("gauge", "{message}", "Messages of a partition that are not settled"),
     semconv.WORKER_TIME_LAG: Instrument("gauge", "s", "Age of the oldest message of a partition that is not settled"),
 }
-"""What accounts, budgets, judges on labelled samples and partitions are at; several scorers may share one."""
+"""Readings of accounts, budgets, judges on labelled samples and partitions; several scorers may share one."""
 INSTRUMENTS: Mapping[str, Instrument] = {
     semconv.QUALITY_HISTOGRAM: Instrument(
         "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"

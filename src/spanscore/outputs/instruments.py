@@ -43,11 +43,7 @@ from spanscore.outputs.aggregates import (
 from spanscore.outputs.instrument_table import APPLICABLE, INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
 from spanscore.protocols import Counts, Metric
 
-__all__ = ["DURATION_BUCKETS", "MeterInstruments", "Reading", "Telemetry", "Waits", "instruments_of"]
-
-# --- meter instruments ----------------------------------------------------------------------------------------------
-
-# The instruments of one meter, made once, and whose numbers they add up.
+__all__ = ["DURATION_BUCKETS", "Reading", "Telemetry", "Waits"]
 
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Seconds; those of the GenAI conventions for a model's call."""
@@ -152,7 +148,7 @@ def _about(name: str) -> dict[str, str]:
 
 
 class _Meters:
-    """The instruments of every meter, made once for each."""
+    """The instruments of every meter, made by the first call for the meter."""
 
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Meter, MeterInstruments] = weakref.WeakKeyDictionary()
@@ -173,15 +169,6 @@ class _Meters:
 _meters = _Meters()
 
 
-def instruments_of(meter: Meter) -> MeterInstruments:
-    """Return the instruments of a meter, made by the first call."""
-    return _meters.instruments_of(meter)
-
-
-# --- instruments ----------------------------------------------------------------------------------------------------
-
-# Every instrument of the library, made once per meter, on whichever provider the application uses.
-#
 # Sums are kept here and read by observable counters, so that closed label sets are there as 0 from the first collection on,
 # a forked child begins at 0 instead of counting its parent's again, and a reader that comes late misses nothing. Several
 # scorers on one meter add up: the SDK would quietly ignore the callbacks of the second.
@@ -255,7 +242,7 @@ class Telemetry:
     def export_to(self, meter: Meter) -> None:
         """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
         if meter not in self._exported:
-            instruments = instruments_of(meter)
+            instruments = _meters.instruments_of(meter)
             instruments.join(self)
             if self._waits is not None:
                 self._waits(instruments.waited)
@@ -280,7 +267,7 @@ class Telemetry:
                 self._sums.declare(labels, dict.fromkeys(APPLICABLE, 0.0))
 
     def declare_calls(self, metric: str, model: str, *, have_price: bool) -> None:
-        """Likewise of what a metric asks a model: what that costs only where it is known, as unknown is not zero."""
+        """Let the sums of a metric's calls of a model be there as 0; the cost only if prices are known: unknown is not zero."""
         labels = labels_of_calls(metric, model)
         for kind in _tokens(JudgeCall(step="", model=model)):
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), 0)
@@ -329,7 +316,8 @@ class Telemetry:
             instruments.leave(self)
 
     def _scored(self, unit: Unit | None, score: Score, context: Context | None) -> None:
-        w, y = _weight(score), _quality(score)
+        # an external metric may claim a quality outside [0, 1], or NaN, which the SDK would drop
+        w, y = _weight(score), score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None
         segment = self._segment_of(None if unit is None else unit.root)
         if self._compared is not None:
             segment += ((semconv.COMPARED, self._release_of(self._compared, unit, score)),)
@@ -337,8 +325,8 @@ class Telemetry:
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
             self._sums.add(semconv.SCORED, labels, 1)
             return
-        told = (1, w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
-        self._sums.add_all(labels, zip(_OF_SCORE, told, strict=True))
+        amounts = (1, w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
+        self._sums.add_all(labels, zip(_OF_SCORE, amounts, strict=True))
         bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score)))
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
@@ -348,7 +336,7 @@ class Telemetry:
         self._sums.add(semconv.JUDGE_CALLS, labels, 1)
         for kind, tokens in _tokens(call).items():
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.JUDGE_TOKEN_TYPE, kind)), tokens)
-        if _is_unmetered(call):
+        if not (call.input_tokens or call.output_tokens or call.cached or call.error_type):
             self._sums.add(semconv.JUDGE_CALLS_WITHOUT_USAGE, labels, 1)
         if call.cost_usd is not None:
             self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
@@ -456,10 +444,6 @@ def _tokens(call: JudgeCall) -> Mapping[str, int]:
     return {"input": call.input_tokens - cached, "cached_input": cached, "output": call.output_tokens}
 
 
-def _is_unmetered(call: JudgeCall) -> bool:
-    return not (call.input_tokens or call.output_tokens or call.cached or call.error_type)
-
-
 _OF_SCORE = (semconv.SCORED, *MOMENTS)
 _DECLINED = "declined"
 _LOSSES = tuple(outcome for outcome in Outcome if outcome.missing)
@@ -468,10 +452,3 @@ _LOSSES = tuple(outcome for outcome in Outcome if outcome.missing)
 def _weight(score: Score) -> float:
     """w = 1/π; a score outside sampling stands for itself."""
     return 1.0 / score.probability if score.probability else 1.0
-
-
-def _quality(score: Score) -> float | None:
-    """Return the quality; None also for one outside [0, 1], or NaN, which an external metric may claim and the SDK would
-    drop.
-    """
-    return score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None

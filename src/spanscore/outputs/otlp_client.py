@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from urllib3 import PoolManager
@@ -24,7 +24,7 @@ _TLS: Final = "TLS failed (SSL_CERT_FILE names authorities of your own)"
 
 
 class BackendAnswer(NamedTuple):
-    """What the backend said, or what is said in its stead where it said nothing.
+    """The answer of the backend, or an answer in its stead if there was none.
 
     Attributes:
         status: of HTTP.
@@ -66,7 +66,10 @@ class OtlpClient:
         self._prefix, self._query = parts.path.rstrip("/"), f"?{parts.query}" if parts.query else ""
         self._key = key
         self._timeout_s = timeout_s
-        self._always = {"user-agent": "spanscore", **_credentials(parts.username, parts.password)}
+        self._always = {"user-agent": "spanscore"}
+        if parts.username is not None:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._always |= {name.lower(): value for name, value in make_headers(basic_auth=login).items()}
         self._pool = PoolManager(maxsize=connections, timeout=timeout_s).connection_from_url(where)
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
@@ -88,7 +91,9 @@ class OtlpClient:
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 error=f"HTTP {response.status}: it is somewhere else; mend {self._key}",
             )
-        return _answer_of(response)
+        names = response.headers.get("content-type", ""), response.headers.get("retry-after", "")
+        answer = BackendAnswer(response.status, response.data, *names)
+        return answer if answer.is_success else answer._replace(error=f"HTTP {answer.status}")
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -102,20 +107,3 @@ class OtlpClient:
         if isinstance(error, TimeoutError):
             return f"no answer within {self._timeout_s:g} s"
         return _TLS if isinstance(error, SSLError) else f"connection lost ({type_name(error)})"
-
-
-def _answer_of(response: Any) -> BackendAnswer:
-    answer = BackendAnswer(
-        response.status,
-        response.data,
-        response.headers.get("content-type", ""),
-        response.headers.get("retry-after", ""),
-    )
-    return answer if answer.is_success else answer._replace(error=f"HTTP {answer.status}")
-
-
-def _credentials(user: str | None, password: str | None) -> dict[str, str]:
-    """Return the header of what an address names before its ``@``; none where it names nothing."""
-    if user is None:
-        return {}
-    return {k.lower(): v for k, v in make_headers(basic_auth=f"{unquote(user)}:{unquote(password or '')}").items()}

@@ -54,10 +54,6 @@ def _exporters(thing: Any, deepest: int) -> Iterator[Any]:
     if callable(getattr(thing, "export", None)):
         yield thing
     elif deepest:
-        for inside in _inside(thing):
-            yield from _exporters(inside, deepest - 1)
-
-
-def _inside(thing: Any) -> Iterator[Any]:
-    yield from (vars(thing)[name] for name in _INNER if name in getattr(thing, "__dict__", ()))
-    yield from getattr(thing, "_span_processors", ())
+        inside = [vars(thing)[name] for name in _INNER if name in getattr(thing, "__dict__", ())]
+        for inner in (*inside, *getattr(thing, "_span_processors", ())):
+            yield from _exporters(inner, deepest - 1)

@@ -39,21 +39,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
-__all__ = [
-    "DELTA",
-    "IN_POD_ONLY",
-    "NO_METRICS",
-    "ProviderRow",
-    "Providers",
-    "ResolvedProvider",
-    "ScrapePage",
-    "global_provider",
-    "no_provider",
-]
-
-# --- resolved -------------------------------------------------------------------------------------------------------
-
-# ResolvedProvider: the provider that is used for a signal, whose it is, and whether what it holds came through.
+__all__ = ["DELTA", "NO_METRICS", "ProviderRow", "Providers"]
 
 Origin = Literal["given", "global", "own", "none"]
 
@@ -199,8 +185,6 @@ def _of_api(what: Signal) -> Any:
     return _logs.get_logger_provider()
 
 
-# --- providers ------------------------------------------------------------------------------------------------------
-
 # Whose TracerProvider, MeterProvider and LoggerProvider is used.
 #
 #     argument  >  that of the spans to be scored, where others make them  >  set globally by the application (never replaced,
@@ -320,7 +304,9 @@ class Providers:
 
     def meter(self) -> Meter:
         """Return our meter, one object per provider; likewise."""
-        return _meter_of(self._provider("metrics"))
+        provider = self._provider("metrics")
+        meter = _meters.get(provider)  # a proxy gives a new one at each call, and each would make its instruments again
+        return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))
 
     def logger(self) -> Logger:
         """Return our OpenTelemetry logger; likewise."""
@@ -416,18 +402,20 @@ class Providers:
     def _own(self) -> list[ResolvedProvider]:
         return [chosen for chosen in (self._chosen or {}).values() if chosen.which == "own"]
 
+    # One method per work: the helper does equal work that waits once.
+
     def _flush_all(self) -> bool:
-        return self._each((self._chosen or {}).values(), lambda chosen: chosen.flush())
+        return self._each((self._chosen or {}).values(), ResolvedProvider.flush)
 
     def _flush_spans(self) -> bool:
-        return self._chosen is None or self._each([self._chosen["traces"]], lambda chosen: chosen.flush())
+        return self._chosen is None or self._each([self._chosen["traces"]], ResolvedProvider.flush)
 
     def _flush_metrics(self) -> bool:
         own = [chosen for chosen in self._own() if chosen.what == "metrics"]
         return bool(own) and self._each(own, lambda chosen: chosen.flush() and chosen.is_exported)
 
     def _close_all(self) -> bool:
-        return self._each(self._own(), lambda chosen: chosen.close())
+        return self._each(self._own(), ResolvedProvider.close)
 
     def _each(self, providers: Iterable[ResolvedProvider], deliver: Callable[[ResolvedProvider], bool]) -> bool:
         """Whether all succeed, one after another, spare ones last; each is tried, also after one that failed. Helper thread."""
@@ -443,17 +431,14 @@ class Providers:
         while (left_s := began + timeout_s - monotonic()) > 0:
             if wait([future], min(left_s, _LOOK_S)).done:
                 return future.result()
-            if self._is_stuck() and monotonic() - began >= patience_s:
+            at = self._at
+            is_stuck = at is not None and at.exporter is not None and at.exporter.unreachable
+            if is_stuck and monotonic() - began >= patience_s:
                 return self._has_all_needed(future)
         return future.done() and future.result()
 
-    def _is_stuck(self) -> bool:
-        """Whether what is being flushed now waits behind an exporter that could not connect."""
-        at = self._at
-        return at is not None and at.exporter is not None and at.exporter.unreachable
-
     def _has_all_needed(self, future: Future[bool]) -> bool:
-        """Whether an answer does not depend on the export that is stuck, nor on those that wait behind it."""
+        """Whether an answer depends neither on the export that is stuck nor on those that wait behind it."""
         every = (self._chosen or {}).values()
         needed = [chosen for chosen in every if chosen.which != "none" and not _is_spare(chosen)]
         at = self._at
@@ -540,9 +525,3 @@ def _is_spare(chosen: ResolvedProvider) -> bool:
 
 
 _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()
-
-
-def _meter_of(provider: Any) -> Meter:
-    """Return one meter per provider: a proxy gives a new one at each call, and each would make its instruments again."""
-    meter = _meters.get(provider)
-    return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))

@@ -24,14 +24,7 @@ from spanscore.outputs.score_spans import (
 
 __all__ = ["EvaluationEvents", "Instruments"]
 
-# --- event ----------------------------------------------------------------------------------------------------------
-
 # One log event per score, ``gen_ai.evaluation.result``, in the context of the scored span: the OpenTelemetry convention.
-
-
-def _always(*, event_name: str) -> bool:
-    """Stand for the question whether anybody takes a logger's events, of which early versions know nothing."""
-    return True
 
 
 class EvaluationEvents:
@@ -55,16 +48,16 @@ class EvaluationEvents:
         if root is None:
             return
         logger = self._providers.logger()
-        if not getattr(logger, "enabled", _always)(event_name=semconv.EVALUATION_EVENT):
+        if hasattr(logger, "enabled") and not logger.enabled(
+            event_name=semconv.EVALUATION_EVENT
+        ):  # not in early versions
             return
         from opentelemetry._logs import SeverityNumber
 
         context, facts = context_of(root), unit_facts(unit, root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
-            if (
-                score.revision or unit.is_provisional
-            ):  # an event says nothing of that: who adds them up would count it twice
+            if score.revision or unit.is_provisional:  # an event has no revision: a sum of events would count it twice
                 continue
             probability = None if score.probability is None else float(score.probability)
             own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
@@ -92,11 +85,6 @@ class EvaluationEvents:
 
     def shutdown(self) -> None:
         """Hold nothing back: the events are with the logger provider."""
-
-
-# --- instruments ----------------------------------------------------------------------------------------------------
-
-# Scores → instruments, with an exemplar that points at the scored trace.
 
 
 class Instruments:

@@ -33,28 +33,17 @@ from spanscore.outputs.scope import scope
 from spanscore.outputs.spans import PresetSpanFactory, readable_span
 
 __all__ = [
-    "EXPLANATION_MAX_CHARS",
-    "AnnotationSpans",
     "EvaluationSpans",
     "JudgeSpans",
     "annotation_attributes",
     "context_above",
     "context_of",
-    "error_type_of",
-    "evaluator_type",
-    "judge_model_of",
     "result_attributes",
-    "span_context_above",
-    "span_context_of",
     "unit_facts",
 ]
 
-# --- emission -------------------------------------------------------------------------------------------------------
-
-# What sinks have in common: they point at the scored span, and cut what is too long.
-
 _COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
-"""What queries group by, beside the unit's model: a structural query may see one block only, not the unit's span beside it."""
+"""Attributes that queries group by, beside the unit's model: a structural query may see one span only, not the unit's."""
 
 EXPLANATION_MAX_CHARS = 2000
 """Some backends cut, some refuse long attributes; the counts behind a score come first and survive the cut."""
@@ -116,7 +105,11 @@ def unit_facts(unit: Unit, root: SpanData) -> dict[str, Any]:
 
 
 def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
-    """Return what an evaluation's span and its event both say, explanations only with ``content``; None is left out later."""
+    """Return the attributes of an evaluation's span and its event; None is left out later.
+
+    The explanation, or the reason for an absent value, is among them only with ``content``.
+    """
+    text = score.explanation or score.reason  # either may quote content
     return {
         semconv.EVALUATION_NAME: score.metric,
         semconv.EVALUATOR_ID: score.metric,
@@ -127,7 +120,7 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
         semconv.METRIC_DIRECTION: score.direction,
         semconv.EVALUATION_SCORE_VALUE: None if score.value is None else float(score.value),
         semconv.EVALUATION_SCORE_LABEL: score.label,
-        semconv.EVALUATION_EXPLANATION: _explanation_of(score) if content else None,
+        semconv.EVALUATION_EXPLANATION: _cut(text) if content and text is not None else None,
         semconv.EVALUATION_SOURCE: score.source,
         semconv.ERROR_TYPE: error_type_of(score),
         semconv.OUTCOME: None if score.value is not None else str(score.outcome),
@@ -151,94 +144,31 @@ def error_type_of(score: Score) -> str | None:
     return (score.error_type or str(score.outcome)) if score.outcome.failed else None
 
 
-def _explanation_of(score: Score) -> str | None:
-    """Return the explanation, or why there is no value, cut to what a backend takes. It may quote content."""
-    text = score.explanation or score.reason
-    return None if text is None else _cut(text)
-
-
 def _cut(text: str) -> str:
     if len(text) <= EXPLANATION_MAX_CHARS:
         return text
     return text[: EXPLANATION_MAX_CHARS - 1] + "…"
 
 
-# --- annotation span ------------------------------------------------------------------------------------------------
-
-# One span per label: child of the unit's span, by its ids alone, with an id that any process would choose too.
-#
-# It stands at the time at which somebody said so: the last of a unit, name and annotator is the one that holds.
-
 _LASTS_NS = 1_000
-"""As evaluation spans: Jaeger warns of a span that ends where it starts."""
-
-
-class AnnotationSpans:
-    """Writes labels through the application's own tracer provider, as evaluations by people.
-
-    Args:
-        providers: gives the tracer of the scope ``spanscore``.
-    """
-
-    def __init__(self, providers: Providers) -> None:
-        self._providers = providers
-        self._chosen: PresetSpanFactory | None = None
-
-    def write(self, label: Annotation) -> None:
-        """Write a span for a label of a unit that is known."""
-        if label.unit is None:
-            return
-        tracer = self._providers.tracer(semconv.SCOPE)
-        self._chosen = self._chosen or PresetSpanFactory.of(tracer)
-        own_id = int(label.id[:16], 16)
-        start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=own_id)
-        said_ns = time_ns() if label.when_ns is None else label.when_ns
-        span = start(
-            f"{semconv.EVALUATION} {label.name}",
-            context=context_above(label.unit),
-            kind=SpanKind.INTERNAL,
-            attributes=wire_values(_attributes(label)),
-            links=[Link(span_context_above(label.unit), {})],
-            start_time=said_ns,
-        )
-        span.end(end_time=said_ns + _LASTS_NS)
-
-
-def _attributes(label: Annotation) -> dict[str, Any]:
-    said = annotation_attributes(label)
-    annotation = {
-        "name": label.name,
-        "score": label.quality,
-        "label": label.text,
-        "explanation": said[semconv.EVALUATION_EXPLANATION],
-        "annotator_kind": semconv.ANNOTATOR_HUMAN,
-        "identifier": label.annotator,
-    }
-    return {
-        semconv.OPERATION_NAME: semconv.EVALUATION,
-        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
-        **{semconv.OPENINFERENCE_EVALUATION + part: held for part, held in annotation.items()},
-        **said,
-        semconv.SCORE + label.name: label.quality,
-        semconv.LABEL + label.name: label.text,
-        semconv.QUALITY: label.quality,
-    }
-
-
-# --- evaluation span ------------------------------------------------------------------------------------------------
-
-# One span per score: child of the unit's span and linked to it, at its end, with an id that any replica would choose too.
-#
-# Late scores arrive this way, and backends that cannot wait for a held root see no other.
-
+"""Duration of an evaluation span: Jaeger warns of a span that ends where it starts."""
 _INTERNAL = SpanKind.INTERNAL
 _UNSET = Status(StatusCode.UNSET)
+_NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
+    semconv.OPENINFERENCE_EVALUATION + name
+    for name in ("name", "score", "label", "explanation", "annotator_kind", "identifier")
+)
 
 
 class EvaluationSpans:
-    """Writes evaluation spans through the application's own tracer provider.
+    """Writes a span per score and per label through the application's own tracer provider.
 
-    Nothing is written for a unit whose trace is not sampled, as its parent is nowhere to be seen.
+    The span of a score is a child of the unit's span and linked to it, stands at its end, and has an id that every replica
+    would choose. Late scores arrive this way, and backends that cannot wait for a held root see no other. A unit whose trace
+    is not sampled gets no span of a score, as the parent is not exported.
+
+    The span of a label is a child of the unit's span by its ids alone. It stands at the time of the label: the last label of a
+    unit, name and annotator holds.
 
     Args:
         providers: gives the tracer of the scope ``spanscore``.
@@ -248,7 +178,6 @@ class EvaluationSpans:
     def __init__(self, providers: Providers, content: bool = False) -> None:
         self._providers = providers
         self._content = content
-        self._labels = AnnotationSpans(providers)
         self._chosen: PresetSpanFactory | None = None
         self._latest: tuple[Any, Any] = (None, None)
 
@@ -268,8 +197,38 @@ class EvaluationSpans:
                 tracer.span_processor.on_end(_hand_built(unit, score, span_id, attributes, resource))
 
     def label(self, label: Annotation) -> None:
-        """Write a span for what somebody said; none where nobody knows of which unit."""
-        self._labels.write(label)
+        """Write a span for a label; none if its unit is not known."""
+        if label.unit is None:
+            return
+        shared = annotation_attributes(label)
+        attributes = {
+            semconv.OPERATION_NAME: semconv.EVALUATION,
+            semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
+            _NAME: label.name,
+            _SCORE: label.quality,
+            _LABEL: label.text,
+            _EXPLANATION: shared[semconv.EVALUATION_EXPLANATION],
+            _ANNOTATOR: semconv.ANNOTATOR_HUMAN,
+            _IDENTIFIER: label.annotator,
+            **shared,
+            semconv.SCORE + label.name: label.quality,
+            semconv.LABEL + label.name: label.text,
+            semconv.QUALITY: label.quality,
+        }
+        tracer = self._providers.tracer(semconv.SCOPE)
+        self._chosen = self._chosen or PresetSpanFactory.of(tracer)
+        own_id = int(label.id[:16], 16)
+        start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=own_id)
+        start_ns = time_ns() if label.when_ns is None else label.when_ns
+        span = start(
+            f"{semconv.EVALUATION} {label.name}",
+            context=context_above(label.unit),
+            kind=_INTERNAL,
+            attributes=wire_values(attributes),
+            links=[Link(span_context_above(label.unit), {})],
+            start_time=start_ns,
+        )
+        span.end(end_time=start_ns + _LASTS_NS)
 
     def shutdown(self) -> None:
         """Hold nothing back: the spans are with the tracer provider."""
@@ -304,81 +263,50 @@ class EvaluationSpans:
         return resource
 
     def _attributes(self, of_unit: Mapping[str, Any], unit: Unit, score: Score, identity: str) -> dict[str, Any]:
-        result = result_attributes(score, content=self._content)
-        return wire_values(
-            {
-                **of_unit,
-                **score_attributes(score),
-                **result,
-                **_openinference(score, result),
-                **_ours(score, identity),
-                **_judge(score),
-                **_session(unit),
+        result, usage, session = result_attributes(score, content=self._content), score.usage, unit.session
+        attributes = {
+            **of_unit,
+            **score_attributes(score),
+            **result,
+            semconv.OPERATION_NAME: semconv.EVALUATION,
+            semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
+            _NAME: score.metric,
+            _SCORE: result[semconv.EVALUATION_SCORE_VALUE],
+            _LABEL: score.label,
+            _EXPLANATION: result[semconv.EVALUATION_EXPLANATION],
+            _ANNOTATOR: "LLM" if result[semconv.EVALUATOR_TYPE] == "llm_judge" else "CODE",
+            _IDENTIFIER: score.evaluator_version or score.version,
+            semconv.VERDICT: None if score.is_shadow else score.label,
+            semconv.METRIC_VERSION: score.version,
+            semconv.METRIC_RANGE: None if score.range is None else [float(bound) for bound in score.range],
+            semconv.METRIC_PASS_AT: None if score.range is None else float(score.scale.pass_at),
+            semconv.QUALITY: None if score.quality is None else float(score.quality),
+            semconv.SAMPLING_RULE: score.rule,
+            semconv.JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: score.contradictions or None,
+            semconv.SCORE_ID: identity,
+            semconv.SCORE_REVISION: score.revision,
+            semconv.REQUEST_MODEL: result[semconv.JUDGE_MODEL],
+        }
+        if usage.calls:
+            attributes |= {
+                semconv.JUDGE_INPUT_TOKENS: usage.input_tokens,
+                semconv.JUDGE_OUTPUT_TOKENS: usage.output_tokens,
+                semconv.JUDGE_COST_USD: None if usage.cost_usd is None else float(usage.cost_usd),
+                semconv.JUDGE_CALLS_ATTRIBUTE: len(usage.calls),
+                semconv.JUDGE_CACHED_CALLS: usage.cached_calls,
+                semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(usage.input_truncated_ratio),
+                semconv.JUDGE_DURATION_ATTRIBUTE: float(usage.duration_s),
             }
-        )
-
-
-_NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
-    semconv.OPENINFERENCE_EVALUATION + name
-    for name in ("name", "score", "label", "explanation", "annotator_kind", "identifier")
-)
-
-
-def _openinference(score: Score, result: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        semconv.OPERATION_NAME: semconv.EVALUATION,
-        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
-        _NAME: score.metric,
-        _SCORE: result[semconv.EVALUATION_SCORE_VALUE],
-        _LABEL: score.label,
-        _EXPLANATION: result[semconv.EVALUATION_EXPLANATION],
-        _ANNOTATOR: "LLM" if evaluator_type(score) == "llm_judge" else "CODE",
-        _IDENTIFIER: score.evaluator_version or score.version,
-    }
-
-
-def _ours(score: Score, identity: str) -> dict[str, Any]:
-    return {
-        semconv.VERDICT: None if score.is_shadow else score.label,
-        semconv.METRIC_VERSION: score.version,
-        semconv.METRIC_RANGE: None if score.range is None else [float(bound) for bound in score.range],
-        semconv.METRIC_PASS_AT: None if score.range is None else float(score.scale.pass_at),
-        semconv.QUALITY: None if score.quality is None else float(score.quality),
-        semconv.SAMPLING_RULE: score.rule,
-        semconv.JUDGE_SELF_CONTRADICTIONS_ATTRIBUTE: score.contradictions or None,
-        semconv.SCORE_ID: identity,
-        semconv.SCORE_REVISION: score.revision,
-    }
-
-
-def _session(unit: Unit) -> dict[str, Any]:
-    session = unit.session
-    return {} if session is None else {semconv.SESSION_TURNS: session.turns, semconv.SESSION_END: session.end}
+        if session is not None:
+            attributes |= {semconv.SESSION_TURNS: session.turns, semconv.SESSION_END: session.end}
+        return wire_values(attributes)
 
 
 def _links(unit: Unit, root: SpanContext) -> list[Link]:
-    """Return links to what was scored: the unit's span, or those of a session's turns."""
-    turns = () if unit.session is None else unit.session.links
-    return [Link(root, {}), *(Link(_other(root, turn), {}) for turn in turns if turn != unit.key)]
-
-
-def _other(near: SpanContext, key: UnitKey) -> SpanContext:
-    return SpanContext(key.trace_id, key.span_id, is_remote=True, trace_flags=near.trace_flags)
-
-
-def _judge(score: Score) -> dict[str, Any]:
-    model, usage = {semconv.REQUEST_MODEL: judge_model_of(score)}, score.usage
-    if not usage.calls:
-        return model
-    return model | {
-        semconv.JUDGE_INPUT_TOKENS: usage.input_tokens,
-        semconv.JUDGE_OUTPUT_TOKENS: usage.output_tokens,
-        semconv.JUDGE_COST_USD: None if usage.cost_usd is None else float(usage.cost_usd),
-        semconv.JUDGE_CALLS_ATTRIBUTE: len(usage.calls),
-        semconv.JUDGE_CACHED_CALLS: usage.cached_calls,
-        semconv.JUDGE_INPUT_TRUNCATED_RATIO: float(usage.input_truncated_ratio),
-        semconv.JUDGE_DURATION_ATTRIBUTE: float(usage.duration_s),
-    }
+    """Return links to the scored spans: the unit's span, or those of a session's turns."""
+    turns = () if unit.session is None else (turn for turn in unit.session.links if turn != unit.key)
+    near = (SpanContext(*turn, is_remote=True, trace_flags=root.trace_flags) for turn in turns)
+    return [Link(root, {}), *(Link(turn, {}) for turn in near)]
 
 
 def _start_ns(root: SpanData) -> int:
@@ -419,21 +347,16 @@ def _scope() -> Any:
     return InstrumentationScope(*scope())
 
 
-# --- judge span -----------------------------------------------------------------------------------------------------
-
-# One span per call of a judge: for those who debug an evaluator, and want to read what its judge was asked.
-#
-# The calls of a score make a trace of their own, whose id is the score's (``spanscore.score.id`` on the evaluation span),
-# and each is linked to the evaluation span: below it they would stretch the trace that was scored. A call is one request:
-# each attempt of a question has a span, with its own time, error and bill, so that the waits between them are seen, and the
-# spans of a trace add up to what the evaluation span says of the score.
-
-
 class JudgeSpans:
-    """Writes what judges were asked through the application's own tracer provider.
+    """Writes a span per call of a judge through the application's own tracer provider, to debug an evaluator.
 
-    Nothing is written for a unit whose trace is not sampled, and of the others all: the head sampler would decide by dice about
-    a trace of its own, and has decided about the one that was scored.
+    The calls of a score make a trace of their own, whose id is the score's (``spanscore.score.id`` on the evaluation span).
+    Each is linked to the evaluation span; below it they would stretch the scored trace. A call is one request: each attempt of
+    a question has a span with its own time, error and bill. So the waits between attempts are seen, and the spans of a trace
+    add up to the evaluation span's figures.
+
+    Nothing is written for a unit whose trace is not sampled, and every call of other units is: the head sampler would decide
+    by dice about a trace of its own, and has decided about the scored one.
 
     Args:
         providers: gives the tracer of the scope ``spanscore.judge``.
@@ -450,11 +373,13 @@ class JudgeSpans:
         root = unit.root
         if root is None or not root.sampled:
             return
-        scored = span_context_of(root)
+        target = scored = span_context_of(root)
         for score in scores:
             identity = score.id or id_of(score, unit)
-            target = _with_span_id(scored, int(identity[:16], 16)) if self._to_evaluation else scored
-            for call, said in _told_once(score.usage.calls):
+            if self._to_evaluation:
+                span_id = int(identity[:16], 16)
+                target = SpanContext(scored.trace_id, span_id, False, scored.trace_flags, scored.trace_state)
+            for call, said in _transcripts(score.usage.calls):
                 self._write(score, call, said, identity, target)
 
     def shutdown(self) -> None:
@@ -486,18 +411,18 @@ class JudgeSpans:
         return partial(self._chosen.start_span, trace_id=trace_id, sampling=sampling)
 
 
-def _told_once(calls: Sequence[JudgeCall]) -> Iterator[tuple[JudgeCall, Transcript]]:
+def _transcripts(calls: Sequence[JudgeCall]) -> Iterator[tuple[JudgeCall, Transcript]]:
     """Yield calls with their transcripts; the question of several attempts stands on the last of them."""
     later: set[tuple[str, str]] = set()
-    told: list[tuple[JudgeCall, Transcript]] = []
+    pairs: list[tuple[JudgeCall, Transcript]] = []
     for call in reversed(calls):
-        said = call.transcript
-        if said is not None:
-            question = said.system, said.user
-            is_told = question in later and not said.answer
-            told.append((call, said.without_question() if is_told else said))
+        transcript = call.transcript
+        if transcript is not None:
+            question = transcript.system, transcript.user
+            is_repeated = question in later and not transcript.answer
+            pairs.append((call, transcript.without_question() if is_repeated else transcript))
             later.add(question)
-    yield from reversed(told)
+    yield from reversed(pairs)
 
 
 def _judge_call_attributes(score: Score, call: JudgeCall, said: Transcript) -> dict[str, Any]:
@@ -523,25 +448,20 @@ def _judge_call_attributes(score: Score, call: JudgeCall, said: Transcript) -> d
 
 
 def _usage(call: JudgeCall) -> dict[str, Any]:
-    """Return the tokens that were told: those of a call that was given up are an estimate, and no usage."""
+    """Return the tokens of a call; a call that was given up has an estimate of them, and no usage."""
     if call.estimated or not (call.input_tokens or call.output_tokens):
         return {}
-    cached = call.cached_input_tokens or None
-    counted = {semconv.USAGE_INPUT_TOKENS: call.input_tokens, semconv.USAGE_OUTPUT_TOKENS: call.output_tokens}
-    return {**counted, semconv.USAGE_CACHE_READ_INPUT_TOKENS: cached}
-
-
-def _content(said: Transcript) -> dict[str, Any]:
     return {
-        semconv.SYSTEM_INSTRUCTIONS: to_wire([{"type": "text", "content": said.system}]) if said.system else None,
-        semconv.INPUT_MESSAGES: to_wire([text_message(USER, said.user)]) if said.user else None,
-        semconv.OUTPUT_MESSAGES: to_wire([_answer(said)]) if said.answer else None,
+        semconv.USAGE_INPUT_TOKENS: call.input_tokens,
+        semconv.USAGE_OUTPUT_TOKENS: call.output_tokens,
+        semconv.USAGE_CACHE_READ_INPUT_TOKENS: call.cached_input_tokens or None,
     }
 
 
-def _answer(said: Transcript) -> dict[str, Any]:
-    return {**text_message(ASSISTANT, said.answer), "finish_reason": said.finish or "unknown"}
-
-
-def _with_span_id(scored: SpanContext, span_id: int) -> SpanContext:
-    return SpanContext(scored.trace_id, span_id, False, scored.trace_flags, scored.trace_state)
+def _content(said: Transcript) -> dict[str, Any]:
+    answer = {**text_message(ASSISTANT, said.answer), "finish_reason": said.finish or "unknown"}
+    return {
+        semconv.SYSTEM_INSTRUCTIONS: to_wire([{"type": "text", "content": said.system}]) if said.system else None,
+        semconv.INPUT_MESSAGES: to_wire([text_message(USER, said.user)]) if said.user else None,
+        semconv.OUTPUT_MESSAGES: to_wire([answer]) if said.answer else None,
+    }

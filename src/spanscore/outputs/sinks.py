@@ -16,10 +16,6 @@ from spanscore.protocols import AnnotationSink, Sink
 
 __all__ = ["SINKS", "CompositeSink"]
 
-# --- composite ------------------------------------------------------------------------------------------------------
-
-# CompositeSink: all sinks of a scorer as one, and the one place where what a sink raises is caught.
-
 
 class CompositeSink:
     """Hands everything on to each of its sinks, inside of which no instrumentation makes spans of its own. Never raises.
@@ -69,10 +65,6 @@ def _safely(what: str, sink: Sink, call: Callable[[], None], within: Context) ->
     finally:
         detach(token)
 
-
-# --- registry -------------------------------------------------------------------------------------------------------
-
-# Which sinks there are, by name. A new one is a file here, and a line in this one.
 
 _BUILT_IN = {
     "evaluation_span": "spanscore.outputs.score_spans:EvaluationSpans",

@@ -36,15 +36,10 @@ __all__ = [
     "OwnIds",
     "PresetSpanFactory",
     "Watchers",
-    "emit_finished",
     "ids_of",
     "readable_span",
 ]
 
-# --- ids ------------------------------------------------------------------------------------------------------------
-
-# Ids of spans and traces, from a random generator of our own.
-#
 # The SDK's generator draws from the ``random`` module. Drawn from another thread, that would shift what an application
 # which seeded it draws next, and its answers with it.
 
@@ -76,15 +71,11 @@ def ids_of(tracer: Any) -> Any:
     return OwnIds() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen
 
 
-# --- head sampling --------------------------------------------------------------------------------------------------
-
-# KnownDecision: head samplers whose answer is known without asking them.
-#
 # The SDK's default keeps every root, and every child of a span that was kept. To ask it costs as much as to make the span.
 
 
 class KnownDecision:
-    """Knows which spans a head sampler keeps, with the attributes and the trace state that they bring.
+    """Answers for a head sampler which spans it keeps, with the attributes and the trace state that they bring.
 
     Args:
         sampler: of the tracer; one that is not the SDK's has to be asked about every span.
@@ -120,10 +111,6 @@ def _is_sdks(sampler: Any, name: str) -> bool:
     return cls.__name__ == name and cls.__module__ == "opentelemetry.sdk.trace.sampling"
 
 
-# --- deferred span --------------------------------------------------------------------------------------------------
-
-# DeferredSpan: a span that is made when it ends, because no processor looks at it before.
-#
 # The SDK's span is there to be written to while its work goes on: a lock, a bounded mapping that cleans each value, a copy
 # of itself at the end. That costs 50 µs, five times what a finished span costs. Ours are made after the fact, and the batch
 # and the simple processor of the SDK look at finished spans only. Where a processor that looks at starts is there (one that
@@ -168,7 +155,7 @@ class DeferredSpan(NonRecordingSpan):
         return not self._ended
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
-        """Take attributes, whose values OTLP can carry (``codec.text.wire_value``)."""
+        """Take attributes, whose values OTLP can carry (``wire_value``)."""
         if not self._attributes.keys().isdisjoint(attributes):  # past a limit the oldest go: what is set again is new
             self._attributes = {key: held for key, held in self._attributes.items() if key not in attributes}
         self._attributes.update(attributes)
@@ -297,13 +284,8 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
     return BoundedAttributes(most, attributes, max_value_len=longest)
 
 
-# --- live span ------------------------------------------------------------------------------------------------------
-
-# LiveSpan: a ``PendingSpan`` that was started, and ends as if it had when its work did.
-
-
 class LiveSpan:
-    """A live span of ours that has not been ended yet.
+    """A ``PendingSpan`` that was started, and ends with the time at which its work ended.
 
     Args:
         attributes: set before it ends.
@@ -330,10 +312,6 @@ class LiveSpan:
             log_internal_error("end a span", error)
 
 
-# --- span factory ---------------------------------------------------------------------------------------------------
-
-# PresetSpanFactory: spans whose ids, and whose head-sampling decision, are settled before they are made.
-#
 # Where no processor looks at a span before it ends, it is a ``DeferredSpan``. Else the SDK makes it: its tracer asks its
 # ``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was preset; the tracer
 # itself, which every user of its scope shares, is not touched. A tracer that is not the SDK's settles both itself, and

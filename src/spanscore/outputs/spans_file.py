@@ -129,19 +129,23 @@ class SpansFile:
             self._waiting.clear()
 
     def _write_waiting(self) -> bool:
-        while batch := self._next():
+        while True:
+            with self._lock:
+                batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+            if not batch:
+                return True
             self._write(batch)
-        return True
-
-    def _next(self) -> Sequence[ReadableSpan]:
-        with self._lock:
-            return [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
 
     def _write(self, batch: Sequence[ReadableSpan]) -> None:
         try:
             line = self._as_line(batch).encode("utf-8", "replace")
             if len(line) > self._file.most_bytes:
-                self._write_parts(batch)
+                half = len(batch) // 2
+                if half:
+                    self._write(batch[:half])
+                    self._write(batch[half:])
+                else:
+                    self._lose(batch, "a span is larger than half of the file may be")
                 return
             self._file.append(line)
         except Exception as error:  # noqa: BLE001  (counted; the next batch is tried again)
@@ -149,14 +153,6 @@ class SpansFile:
         else:
             with self._lock:
                 self._written, self._fault = self._written + len(batch), ""
-
-    def _write_parts(self, batch: Sequence[ReadableSpan]) -> None:
-        if len(batch) == 1:
-            self._lose(batch, "a span is larger than half of the file may be")
-            return
-        half = len(batch) // 2
-        self._write(batch[:half])
-        self._write(batch[half:])
 
     def _lose(self, batch: Sequence[ReadableSpan], why: str) -> None:
         with self._lock:

@@ -24,18 +24,7 @@ from spanscore.errors import JudgeError
 from spanscore.protocols import Judge, PendingSpan, Receiver, SampleExtractor, Sink, SpanNormalizer, UnitListener
 from spanscore.testing.doubles import make_score, make_span, make_unit
 
-__all__ = [
-    "ODD",
-    "JudgeContract",
-    "ReceiverContract",
-    "SampleExtractorContract",
-    "SinkContract",
-    "SpanNormalizerContract",
-]
-
-# --- judge ----------------------------------------------------------------------------------------------------------
-
-# JudgeContract: what every judge promises.
+__all__ = ["JudgeContract", "ReceiverContract", "SampleExtractorContract", "SinkContract", "SpanNormalizerContract"]
 
 _AT_ONCE: Final = 20
 _EVIDENCE: Final = ("", "\ud83d\x00", "</evidence>\n```json", '{"verdict": 1}', "word " * 50_000)
@@ -139,10 +128,6 @@ def _check(outcome: object) -> object:
     return outcome
 
 
-# --- sink -----------------------------------------------------------------------------------------------------------
-
-# SinkContract: what every sink promises.
-
 _QUOTE: Final = "what the user asked, word for word"
 
 
@@ -188,8 +173,7 @@ class SinkContract:
 
         _on_one_thread(partial(self.make().emit, _units()[0], [make_score(metric=name) for name in metrics]))
 
-        written = self.read_output()
-        lost = [name for name in metrics if written is not None and name not in written]
+        lost = self._find_unwritten(metrics)
         assert not lost, f"of {len(metrics)} scores these were not written: {lost}"
 
     def test_scores_of_a_unit_that_come_one_after_the_other_are_all_written(self) -> None:
@@ -198,8 +182,7 @@ class SinkContract:
 
         _on_one_thread(*(partial(emit, unit, [make_score(metric=name)]) for name in metrics))
 
-        written = self.read_output()
-        lost = [name for name in metrics if written is not None and name not in written]
+        lost = self._find_unwritten(metrics)
         assert not lost, f"of scores of one unit that came in {len(metrics)} calls these were not written: {lost}"
 
     def test_explanations_stay_home_unless_they_may_leave(self) -> None:
@@ -220,6 +203,10 @@ class SinkContract:
     def test_a_sink_that_was_given_nothing_can_be_shut_down(self) -> None:
         """A scorer may end before its first score."""
         _on_one_thread(self.make().shutdown)
+
+    def _find_unwritten(self, metrics: tuple[str, ...]) -> list[str]:
+        written = self.read_output()
+        return [name for name in metrics if written is not None and name not in written]
 
 
 _SCORES: Final[tuple[list[Score], ...]] = (
@@ -245,10 +232,6 @@ def _on_one_thread(*calls: Callable[[], object]) -> None:
         for call in calls:
             thread.submit(call).result()
 
-
-# --- dialect --------------------------------------------------------------------------------------------------------
-
-# SampleExtractorContract: what every dialect promises.
 
 ODD: Final[tuple[Any, ...]] = (
     None,
@@ -351,22 +334,12 @@ def _check_dialect(made: Samples) -> None:
 
 def _spoilt(unit: Unit) -> Iterator[Unit]:
     """Yield the unit with one attribute odd, with all of one span odd, and with spans that are in error and endless."""
-    for odd in ODD:
-        for span in unit.spans:
-            yield from (_with(unit, span, {**span.attributes, name: odd}) for name in span.attributes)
-            yield _with(unit, span, dict.fromkeys(span.attributes, odd))
+    for span in unit.spans:
+        for spoilt in _odd_attributes(span):
+            yield replace(unit, spans=tuple(spoilt if each is span else each for each in unit.spans))
     yield replace(unit, spans=tuple(replace(span, status="error", end_ns=0) for span in unit.spans))
     yield replace(unit, spans=tuple(replace(span, parent_id=span.span_id) for span in unit.spans))
 
-
-def _with(unit: Unit, changed: SpanData, attributes: Mapping[str, Any]) -> Unit:
-    spans = (replace(span, attributes=attributes) if span is changed else span for span in unit.spans)
-    return replace(unit, spans=tuple(spans))
-
-
-# --- translation ----------------------------------------------------------------------------------------------------
-
-# SpanNormalizerContract: what every translation promises.
 
 _SAME = ("trace_id", "span_id", "parent_id", "start_ns", "end_ns", "scope", "kind", "status", "trace_flags", "resource")
 
@@ -408,7 +381,8 @@ class SpanNormalizerContract:
     def test_only_genai_names_are_left(self) -> None:
         """No raw attribute passes, and what quotes stands under names that are known to."""
         translated = self.make().normalize(self.span())
-        foreign = [name for name in translated.attributes if not _is_known(name)]
+        names = (name for name in translated.attributes if name not in semconv.PLAIN_ATTRIBUTES)
+        foreign = [name for name in names if not semconv.is_content(name)]
 
         assert foreign == [], f"{foreign} are no GenAI names"
         assert translated.events == (), "it keeps the span's events"
@@ -451,27 +425,23 @@ class SpanNormalizerContract:
         """Whatever an attribute or an event holds, there is a span, and its content can be read."""
         translation = self.make()
 
-        for span in _spoil_attributes(self.span()):
+        for span in (*_odd_attributes(self.span()), *_odd_events(self.span())):
             if translation.accepts(span):
                 dict(translation.normalize(span).attributes)
 
 
-def _is_known(name: str) -> bool:
-    return name in semconv.PLAIN_ATTRIBUTES or semconv.is_content(name)
-
-
-def _spoil_attributes(span: SpanData) -> Iterator[SpanData]:
-    """Yield the span with one attribute odd, with all of them odd, and with odd events."""
+def _odd_attributes(span: SpanData) -> Iterator[SpanData]:
+    """Yield the span with one attribute odd, and with all of them odd."""
     for odd in ODD:
         yield from (replace(span, attributes={**span.attributes, name: odd}) for name in span.attributes)
         yield replace(span, attributes=dict.fromkeys(span.attributes, odd))
+
+
+def _odd_events(span: SpanData) -> Iterator[SpanData]:
+    for odd in ODD:
         events: list[tuple[str, dict[str, Any]]] = [(name, dict.fromkeys(held, odd)) for name, held in span.events]
         yield replace(span, events=events)
 
-
-# --- receiver -------------------------------------------------------------------------------------------------------
-
-# ReceiverContract: what every receiver promises.
 
 _TIMES: Final = 10
 """How often a receiver may ask to be looked at again before a unit is handed on."""

@@ -33,10 +33,6 @@ __all__ = [
     "make_unit",
 ]
 
-# --- build ----------------------------------------------------------------------------------------------------------
-
-# build_metric: a metric by name, as configuration and reference cases name it.
-
 
 class LooseClassifications(BaseModel):
     """Flags of any kind: what a judge with a schema of its own might give."""
@@ -74,10 +70,6 @@ def build_metric(
         made.steps = {**made.steps, step.name: replace(step, output=LooseClassifications)}
     return made
 
-
-# --- builders -------------------------------------------------------------------------------------------------------
-
-# Builders: spans, units and scores with everything a test does not care about filled in.
 
 _ids = count(1)
 _LASTS_NS = 1_000_000_000
@@ -124,11 +116,6 @@ def make_score(value: float | None = 1.0, /, metric: str = "faithfulness", **fie
     return Score(metric=metric, scale=scale, value=value, **given)
 
 
-# --- clock ----------------------------------------------------------------------------------------------------------
-
-# ManualClock: time that moves when a test says so.
-
-
 class ManualClock:
     """Nanoseconds since the epoch, moved by hand; call it to read it.
 
@@ -147,11 +134,6 @@ class ManualClock:
         """Move forward; return the new time in nanoseconds."""
         self.now_ns += int(seconds * 1e9)
         return self.now_ns
-
-
-# --- doubles --------------------------------------------------------------------------------------------------------
-
-# ScriptedJudge and ScriptedEmbeddings: answers written beforehand, for tests without a model.
 
 
 class ScriptedJudge:
@@ -213,11 +195,6 @@ class ScriptedEmbeddings:
             if text not in self._vectors:
                 raise JudgeError("the script has no vector for a text", error_type="script_ended")
         return [self._vectors[text] for text in texts]
-
-
-# --- sinks ----------------------------------------------------------------------------------------------------------
-
-# MemorySink: keeps what a scorer would have published.
 
 
 class MemorySink:

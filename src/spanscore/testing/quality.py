@@ -10,7 +10,7 @@ from spanscore.core.printable import printable
 from spanscore.errors import ConfigurationError
 from spanscore.protocols import Metric
 from spanscore.stored.evaluation import evaluate_sync
-from spanscore.stored.evaluation_result import Result, Row, read_rows
+from spanscore.stored.evaluation_result import Result, read_rows
 from spanscore.stored.quality_gate import LEAVE_OUT, MAX_UNSCORED, GateResult, QualityBounds, checked
 
 __all__ = ["assert_quality"]
@@ -45,35 +45,26 @@ def assert_quality(
     """
     if not least and not max_drop:
         raise ConfigurationError("assert_quality needs something to hold: least={...}, or baseline= and max_drop={...}")
-    rows = None if baseline is None else _rows(Path(baseline))
+    rows = None if baseline is None else list(read_rows(Path(baseline)))
+    if rows is not None and not rows:
+        raise ConfigurationError(f"{baseline} holds no rows to compare with; Result.to_jsonl writes them")
     gate = QualityBounds(rows, max_drop or {}, least or {}, max_unscored)
     result = evaluate_sync(samples, metrics)
     held = checked(gate, result)
     if not held.passed or held.incomplete:
-        raise AssertionError("\n".join(_told(held, result)))
+        raise AssertionError("\n".join(_describe_failures(held, result)))
     return result
 
 
-def _rows(path: Path) -> list[Row]:
-    rows = list(read_rows(path))
-    if not rows:
-        raise ConfigurationError(f"{path} holds no rows to compare with; Result.to_jsonl writes them")
-    return rows
-
-
-def _told(held: GateResult, result: Result) -> Iterable[str]:
-    for one in held.metrics:
-        if not one.failed and not one.incomplete:
+def _describe_failures(held: GateResult, result: Result) -> Iterable[str]:
+    for gate in held.metrics:
+        if not gate.failed and not gate.incomplete:
             continue
-        yield f"{one.metric}: {'; '.join([*one.failed, *([one.lacks] * one.incomplete)])}"
-        rows = [row for row in result.rows if row.metric == one.metric]
-        worst = sorted(rows, key=lambda row: -1.0 if row.quality is None else row.quality)[:_WORST]
-        yield from (f"  {_case(row)}" for row in worst)
+        yield f"{gate.metric}: {'; '.join([*gate.failed, *([gate.lacks] * gate.incomplete)])}"
+        rows = [row for row in result.rows if row.metric == gate.metric]
+        for row in sorted(rows, key=lambda row: -1.0 if row.quality is None else row.quality)[:_WORST]:
+            name = f"line {row.line}" if row.id is None else str(row.id)
+            shown = row.outcome.value if row.value is None else f"{row.value:.2f}"
+            yield f"  {printable(': '.join(filter(None, [name, shown, row.explanation or row.reason])))}"
     if held.incomplete:
         yield f"{LEAVE_OUT}; max_unscored= allows more"
-
-
-def _case(row: Row) -> str:
-    name = f"line {row.line}" if row.id is None else str(row.id)
-    shown = row.outcome.value if row.value is None else f"{row.value:.2f}"
-    return printable(": ".join(filter(None, [name, shown, row.explanation or row.reason])))

@@ -23,11 +23,7 @@ from pydantic import Field, PrivateAttr
 
 from spanscore.judges.lexical.words import sentences, words
 
-__all__ = ["CHAIN_NAME", "QUESTION", "Handbook", "OfflineModel", "documents", "handbook_chain", "memory"]
-
-# --- library --------------------------------------------------------------------------------------------------------
-
-# The handbook of Skerrow Sound Ferries, an invented company, and a retriever over it that can be broken on purpose.
+__all__ = ["QUESTION", "Handbook", "OfflineModel", "documents", "handbook_chain", "memory"]
 
 _TITLE = re.compile(r"^# .*\n+")
 
@@ -85,15 +81,8 @@ def _body(text: str) -> str:
     return _TITLE.sub("", text).strip()
 
 
-# --- offline model --------------------------------------------------------------------------------------------------
-
-# OfflineModel: a chat model without a model. It quotes the sentence of its notes that fits the question best.
-#
-# Where no sentence fits it does what real models do: it answers from what it believes to remember, as fluently, and
-# wrongly.
-
 QUESTION = "\n\nQuestion: "
-"""What stands between notes and question in a prompt for this model."""
+"""Separator of notes and question in a prompt for this model."""
 _FITS = 0.5
 """A sentence must hold more than this share of the question's words to be its answer."""
 _EMBELLISHES = 0.08
@@ -108,7 +97,9 @@ _DECLINED = "I cannot help with that. I answer questions about our ferries."
 class OfflineModel(BaseChatModel):
     """A chat model that needs no key and no network; deterministic for a seed and an order of calls.
 
-    With tools it first calls the one whose subject the question is, then answers from what that returned.
+    It quotes the sentence of its notes that fits the question best. If no sentence fits, it answers from its memory,
+    as fluently and as wrongly as real models do. With tools it first calls the one whose subject the question is, then
+    answers from the tool's result.
     """
 
     seed: int = 0
@@ -131,18 +122,21 @@ class OfflineModel(BaseChatModel):
     def _generate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        turn = _last_turn(messages)
+        turn = messages[max(place for place, message in enumerate(messages) if isinstance(message, HumanMessage)) :]
         notes, _, question = str(turn[0].content).rpartition(QUESTION)
         results = [str(message.content) for message in turn if isinstance(message, ToolMessage)]
         if kwargs.get("tools") and not results and not _OFF_SUBJECT.search(question):
-            said = AIMessage(content="", tool_calls=[self._call(question)])
+            name = "timetable" if _SAILING.search(question) else "search_handbook"
+            call = {"name": name, "args": {"question": question}, "id": f"call_{self._dice.getrandbits(48):012x}"}
+            said = AIMessage(content="", tool_calls=[call])
         else:
             said = AIMessage(content=self._answer(question, "\n".join(results) or notes))
-        return ChatResult(generations=[ChatGeneration(message=_counted(said, messages, self.model_name))])
-
-    def _call(self, question: str) -> dict[str, Any]:
-        name = "timetable" if _SAILING.search(question) else "search_handbook"
-        return {"name": name, "args": {"question": question}, "id": f"call_{self._dice.getrandbits(48):012x}"}
+        # a word counts as a token
+        asked = sum(len(str(message.content).split()) for message in messages)
+        answered = len(str(said.content).split()) or 8
+        usage = {"input_tokens": asked, "output_tokens": answered, "total_tokens": asked + answered}
+        counted = {"usage_metadata": usage, "response_metadata": {"model_name": self.model_name}}
+        return ChatResult(generations=[ChatGeneration(message=said.model_copy(update=counted))])
 
     def _answer(self, question: str, notes: str) -> str:
         if _OFF_SUBJECT.search(question):
@@ -154,11 +148,6 @@ class OfflineModel(BaseChatModel):
         return f"{answer} {remembered}" if self._dice.random() < _EMBELLISHES else answer
 
 
-def _last_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    asked = max(place for place, message in enumerate(messages) if isinstance(message, HumanMessage))
-    return messages[asked:]
-
-
 def _best(question: str, text: str) -> tuple[str, float]:
     """Return the sentence that shares most words with the question, and the share of the question's words in it."""
     asked = set(words(question).content)
@@ -166,18 +155,6 @@ def _best(question: str, text: str) -> tuple[str, float]:
     share, said = max(fits, key=lambda fit: fit[0], default=(0.0, ""))
     return said, share
 
-
-def _counted(said: AIMessage, messages: Sequence[BaseMessage], model: str) -> AIMessage:
-    """Return the message with its usage, a word counting as a token."""
-    asked = sum(len(str(message.content).split()) for message in messages)
-    answered = len(str(said.content).split()) or 8
-    usage = {"input_tokens": asked, "output_tokens": answered, "total_tokens": asked + answered}
-    return said.model_copy(update={"usage_metadata": usage, "response_metadata": {"model_name": model}})
-
-
-# --- chain ----------------------------------------------------------------------------------------------------------
-
-# The demo's chain: question → pages → prompt → model → answer. An ordinary chain; nothing in it knows about spanscore.
 
 CHAIN_NAME = "handbook"
 _PROMPT = ChatPromptTemplate(

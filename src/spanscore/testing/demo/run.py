@@ -38,7 +38,6 @@ from spanscore.judges import judge
 from spanscore.judges.langchain.models import named_model
 from spanscore.metrics.catalog.registry import create
 from spanscore.outputs.exporters import SIGNALS, quiet_otlp_exporter, sdk_disabled
-from spanscore.protocols import Metric
 from spanscore.scorer import OnlineScorer
 from spanscore.testing.demo.application import Handbook, OfflineModel, handbook_chain
 from spanscore.testing.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS, ferry_agent
@@ -55,16 +54,9 @@ __all__ = [
     "Request",
     "Stretch",
     "Tally",
-    "Tracing",
-    "in_stretch",
     "requests",
     "spread",
-    "stretch_of",
 ]
-
-# --- scenario -------------------------------------------------------------------------------------------------------
-
-# A seed → the requests of a demo: who asks what, in which stretch.
 
 Stretch = Literal["before", "during", "after"]
 STRETCHES: tuple[Stretch, ...] = ("before", "during", "after")
@@ -146,10 +138,6 @@ def stretch_of(number: int, count: int) -> Stretch:
     return "before" if share < _BREAKS_AT else "during" if share < _MENDED_AT else "after"
 
 
-# --- times ----------------------------------------------------------------------------------------------------------
-
-# Requests made within seconds → spans at the times of live traffic: 100 minutes that end about now.
-#
 # A demo asks as fast as it can, and how fast that is differs from run to run: a report that cut its stretches by those
 # times would say something else each time. Here every request has its place on the clock by its number alone; each trace is
 # moved as a whole, so that what is within it (order, gaps, durations) stays as it was measured.
@@ -205,10 +193,6 @@ def _moved(span: ReadableSpan, by_ns: int) -> ReadableSpan:
     )
 
 
-# --- tracing --------------------------------------------------------------------------------------------------------
-
-# Where the demo's telemetry goes: kept in memory, and to an OTLP backend when one is named. Nothing else is contacted.
-
 SERVICE = "spanscore-demo"
 _WAIT_S = 8.0
 """Longest wait for each of a backend's signals."""
@@ -241,7 +225,16 @@ class Tracing:
         if sdk_disabled():
             raise ConfigurationError("OTEL_SDK_DISABLED is true, which switches all tracing off; unset it for the demo")
         self._memory = InMemorySpanExporter()
-        self.exporters = {} if otlp is None else _exporters(otlp)
+        self.exporters: dict[str, Any] = {}
+        if otlp is not None:
+            parts = urlsplit(otlp)
+            if parts.scheme not in ("http", "https") or not parts.netloc:
+                raise ConfigurationError(
+                    f"--otlp is {otlp!r}; it is the base URL of an OTLP/HTTP backend: http://localhost:4318"
+                )
+            for what in SIGNALS:
+                where = f"{otlp.rstrip('/')}/v1/{what}"
+                self.exporters[what] = quiet_otlp_exporter(what, where, endpoint=where, timeout=5)
         resource = Resource.create({"service.name": SERVICE})
         self.tracer_provider = TracerProvider(
             sampler=ALWAYS_ON, resource=resource, id_generator=SeededIds(seed), shutdown_on_exit=False
@@ -310,16 +303,6 @@ class _MarkStretch(SpanProcessor):
             span.set_attribute(semconv.DEMO_STRETCH, stretch)
 
 
-def _exporters(url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ConfigurationError(
-            f"--otlp is {url!r}; it is the base URL of an OTLP/HTTP backend: http://localhost:4318"
-        )
-    at = {what: f"{url.rstrip('/')}/v1/{what}" for what in SIGNALS}
-    return {what: quiet_otlp_exporter(what, to, endpoint=to, timeout=5) for what, to in at.items()}
-
-
 def _together(calls: Sequence[Callable[[], object]]) -> None:
     """Make calls that know no deadline side by side, and wait for them for a while: a dead backend takes half a minute."""
     for thread in [start_daemon(_quietly, "spanscore-demo-end", call) for call in calls]:
@@ -331,10 +314,6 @@ def _quietly(end: Any) -> None:
     with suppress(Exception):  # the SDK raises for readers out of time; the exporter has kept why
         end()
 
-
-# --- run ------------------------------------------------------------------------------------------------------------
-
-# Options → a demo that was played: the application, the scorer beside it, and what came of both.
 
 METRICS: Mapping[str, Mapping[str, Any]] = {
     "faithfulness": {"pass_at": 0.7},  # one statement in two that nothing supports is no pass
@@ -352,13 +331,13 @@ _FLUSH_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What can be chosen about a demo.
+    """The options of a demo.
 
     Attributes:
         requests: at least 12.
         seed: the same seed gives the same requests, answers, ids, sampling decisions and scores (with the offline model).
         seconds: spread the requests over this time; None = as fast as they go, and what is shown and written has the times of
-            live traffic (see ``times.py``); a backend gets the real ones either way.
+            live traffic (see ``spread``); a backend gets the real ones either way.
         model: ``provider:name`` of a real model that answers and judges; None = offline.
         rate: share of the chain's runs that is scored, [0, 1]; a rule scores every turn of the agent.
         otlp: base URL of an OTLP/HTTP backend.
@@ -399,7 +378,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What came of a demo.
+    """The results of a demo.
 
     Attributes:
         asked: requests that were made: fewer than asked for when interrupted.
@@ -435,11 +414,14 @@ class Demo:
     def __init__(self, options: DemoOptions) -> None:
         _check(options)
         self._options, self._tally = options, Tally()
-        model = _model(options)
+        # A key in the environment is no wish to spend money: only ``--model`` is.
+        name = options.model
+        model: BaseChatModel = OfflineModel(seed=options.seed) if name is None else named_model(name)
         self._handbook = Handbook(seed=options.seed)
         self._chain = handbook_chain(model, self._handbook)
         self._agent = ferry_agent(model, self._handbook)
-        metrics = _metrics(model if options.model else "lexical")
+        the_judge = judge("lexical" if name is None else model)
+        metrics = [create(metric, judge=the_judge, embeddings="lexical", **own) for metric, own in METRICS.items()]
         self._tracing = Tracing(options.seed, options.otlp)
         self.scorer = OnlineScorer(
             metrics,
@@ -482,7 +464,7 @@ class Demo:
         )
 
     def _ask_all(self, watch: Callable[[Tally], None]) -> bool:
-        """Make the requests; return whether Ctrl-C ended it."""
+        """Make the requests and return whether Ctrl-C ended them."""
         options, tally, began = self._options, self._tally, time.monotonic()
         try:
             for request in requests(options.requests, options.seed):
@@ -517,16 +499,3 @@ def _check(options: DemoOptions) -> None:
         raise ConfigurationError(f"--rate is {options.rate:g}; it is above 0 and at most 1")
     if options.seconds is not None and options.seconds <= 0:
         raise ConfigurationError(f"--seconds is {options.seconds:g}; it is above 0")
-
-
-def _model(options: DemoOptions) -> BaseChatModel:
-    """Return the model that answers. A key in the environment is no wish to spend money: only ``--model`` is."""
-    if options.model is None:
-        return OfflineModel(seed=options.seed)
-    made: BaseChatModel = named_model(options.model)
-    return made
-
-
-def _metrics(model: Any) -> list[Metric]:
-    the_judge = judge(model)
-    return [create(name, judge=the_judge, embeddings="lexical", **given) for name, given in METRICS.items()]

@@ -30,12 +30,8 @@ from spanscore.report.spans import Spans
 from spanscore.report.story import story_of_spans
 from spanscore.testing.demo.run import MINUTES, STRETCHES, Played
 
-__all__ = ["Drop", "Mean", "Results", "Trace", "documents", "note_of", "overview", "results", "summary", "svg"]
+__all__ = ["Drop", "Mean", "Results", "Trace", "documents", "overview", "results", "summary", "svg"]
 
-# --- results --------------------------------------------------------------------------------------------------------
-
-# Spans → what they say: traces with their scores, means per stretch, the drop, and where to look first.
-#
 # It reads what the report reads, exported spans and nothing else, so a file that was written reads back as what was shown.
 
 
@@ -66,7 +62,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """Weighted mean of quality with its 95 % interval."""
+    """Weighted mean of quality with its 95 % interval, and the number of scores."""
 
     mean: float
     low: float
@@ -152,14 +148,14 @@ def results(spans: Iterable[SpanData]) -> Results:
         metrics={one.metric: one for one in sorted(summary.metrics, key=lambda one: one.metric) if one.metric},
         means={stretch: _means(trace for trace in traces if trace.stretch == stretch) for stretch in STRETCHES},
         ranking=tuple(by_id[trace_id] for trace_id in ranked if trace_id in by_id),
-        as_low=_as_low(summary),
+        as_low=_count_as_low(summary),
     )
 
 
-def _as_low(summary: ReportSummary) -> dict[str, int]:
+def _count_as_low(summary: ReportSummary) -> dict[str, int]:
     first = {row.metric: row.value for worst in summary.ranking[:1] for row in worst.rows}
-    return {fall.metric: as_low(summary.ranking, fall, value) for fall in summary.falls
-            if (value := first.get(fall.metric)) is not None}  # fmt: skip
+    falls = ((fall, first.get(fall.metric)) for fall in summary.falls)
+    return {fall.metric: as_low(summary.ranking, fall, value) for fall, value in falls if value is not None}
 
 
 def _first_of_each(traces: Iterable[Trace], kind: Callable[[Trace], str]) -> list[Trace]:
@@ -210,23 +206,22 @@ def _means(traces: Iterable[Trace]) -> dict[str, Mean]:
     for trace in traces:
         for one in trace.evaluations:
             of_metric[one.metric].append(one)
-    return {name: found for name, rows in sorted(of_metric.items()) if (found := _mean(rows)) is not None}
-
-
-def _mean(rows: Sequence[ReportRow]) -> Mean | None:
-    scored = [(row.quality, 1 / row.weight) for row in rows if row.quality is not None]
-    found = mean_interval(scored)
-    return None if found is None else Mean(*found, len(scored))
-
-
-# --- summary --------------------------------------------------------------------------------------------------------
-
-# What was played → one JSON-able object: the same figures as on the terminal, for programs.
+    means = {}
+    for name, rows in sorted(of_metric.items()):
+        scored = [(row.quality, 1 / row.weight) for row in rows if row.quality is not None]
+        if (interval := mean_interval(scored)) is not None:
+            means[name] = Mean(*interval, len(scored))
+    return means
 
 
 def summary(played: Played, results: Results, *, traces: int = 3) -> dict[str, Any]:
     """Return it. Means and intervals are on the quality scale, [0, 1], 1 good."""
     options, first = played.options, results.open_first()
+    stretches: dict[str, Any] = {}
+    for stretch in STRETCHES:
+        if requests := results.requests(stretch):
+            means = {metric: asdict(mean) for metric, mean in results.means[stretch].items()}
+            stretches[stretch] = {"first": requests[0], "last": requests[1], "means": means}
     return {
         "requests": played.asked,
         "interrupted": played.interrupted,
@@ -236,25 +231,23 @@ def summary(played: Played, results: Results, *, traces: int = 3) -> dict[str, A
         "spans": len(played.spans),
         "eligible": dict(sorted(played.status.eligible.items())),
         "outcomes": {metric: dict(sorted(counts.items())) for metric, counts in sorted(played.status.outcomes.items())},
-        "stretches": {stretch: _stretch(results, stretch) for stretch in STRETCHES if results.requests(stretch)},
+        "stretches": stretches,
         "notes": list(played.status.notes),
-        "drops": [_drop(drop) for drop in results.drops()],
+        "drops": [
+            {
+                "metric": drop.metric,
+                "by": drop.by,
+                "clear": drop.clear,
+                "before": drop.before.mean,
+                "during": drop.during.mean,
+                "after": None if drop.after is None else drop.after.mean,
+            }
+            for drop in results.drops()
+        ],
         "open_first": None if first is None else _trace_object(first),
         "worst": [_trace_object(trace) for trace in results.worst(traces)],
         "deliveries": played.deliveries,
     }
-
-
-def _stretch(results: Results, stretch: str) -> dict[str, Any]:
-    first, last = results.requests(stretch) or (0, 0)
-    means = {metric: asdict(mean) for metric, mean in results.means[stretch].items()}
-    return {"first": first, "last": last, "means": means}
-
-
-def _drop(drop: Drop) -> dict[str, Any]:
-    after = None if drop.after is None else drop.after.mean
-    means = {"before": drop.before.mean, "during": drop.during.mean, "after": after}
-    return {"metric": drop.metric, "by": drop.by, "clear": drop.clear, **means}
 
 
 def _trace_object(trace: Trace) -> dict[str, Any]:
@@ -269,10 +262,6 @@ def _trace_object(trace: Trace) -> dict[str, Any]:
         "notes": {one.metric: note_of(one) for one in trace.evaluations},
     }
 
-
-# --- show -----------------------------------------------------------------------------------------------------------
-
-# What was played → what a person sees: trees of the worst traces, means per stretch, where to look first, what next.
 
 _SVG_WIDTH = 100
 _OF_RETRIEVAL = "context_relevance"
@@ -352,31 +341,23 @@ def _render_trace(trace: Trace, times: int) -> RenderableType:
     talk.add_row(_dim("Q"), trace.question)
     talk.add_row(_dim("A"), trace.answer)
     root, *children = trace.spans
-    tree = Tree(Group(_line(root.name), _scores(trace)), guide_style="dim")
+    scores = Columns([_score(one) for one in trace.evaluations if one.value is not None], padding=(0, 2))
+    tree = Tree(Group(_line(root.name), Padding(scores, (0, 0, 0, 2))), guide_style="dim")
     branches = {root.span_id: tree}
     for span in children:
         names = ", ".join(documents(span))
         line = _line(span.name, f"  → {names}" if names else "")
         branches[span.span_id] = branches.get(span.parent_id or 0, tree).add(line)
     for evaluation in trace.evaluations:
-        tree.add(_evaluation(evaluation))
+        line = Text() if evaluation.label == "fail" else _line("")  # the reason of a failure may take more than a line
+        line.append(f"{semconv.EVALUATION} ").append_text(_score(evaluation))
+        tree.add(line.append(f"  {_note(evaluation)}", style="dim"))
     return Group(Text(), title, talk, tree)
-
-
-def _scores(trace: Trace) -> RenderableType:
-    scores = Columns([_score(one) for one in trace.evaluations if one.value is not None], padding=(0, 2))
-    return Padding(scores, (0, 0, 0, 2))
 
 
 def _score(one: ReportRow) -> Text:
     value = format_score(one.value, one.quality, one.pass_at)
     return Text(f"{one.metric} ").append(value, style={"pass": "green", "fail": "bold red"}.get(one.label or "", ""))
-
-
-def _evaluation(one: ReportRow) -> Text:
-    """Return its line; of a failing one with all that the judge said, which may take more."""
-    line = Text() if one.label == "fail" else _line("")
-    return line.append(f"{semconv.EVALUATION} ").append_text(_score(one)).append(f"  {_note(one)}", style="dim")
 
 
 def _note(one: ReportRow) -> str:
@@ -437,20 +418,14 @@ def _reasons(played: Played) -> Iterator[RenderableType]:
         f"A chain run is scored with probability {rate:g}, an agent turn always (a rule); the means weigh each score with "
         "1 / its probability. Every eligible unit has exactly one outcome:"
     )
-    for reason, metrics in _by_reason(played).items():
-        yield _dim(f"{', '.join(metrics)} {reason}")
-
-
-def _by_reason(played: Played) -> dict[str, list[str]]:
-    """Return why there is no score → the metrics of which that is true."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for key, why in sorted(played.status.reasons.items()):
         metric, _, outcome = key.partition(" ")
-        ours = next(
-            (told for word, told in _MISSING if outcome == "missing_field" and word in why), why.partition(";")[0]
-        )
-        found.setdefault(f"{outcome.replace('_', ' ')}: {ours}", []).append(metric)
-    return found
+        units = (units for word, units in _MISSING if outcome == "missing_field" and word in why)
+        reason = next(units, why.partition(";")[0])
+        by_reason.setdefault(f"{outcome.replace('_', ' ')}: {reason}", []).append(metric)
+    for reason, metrics in by_reason.items():
+        yield _dim(f"{', '.join(metrics)} {reason}")
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
@@ -475,18 +450,15 @@ def _compared(drops: Sequence[Drop], begin: int, end: int) -> Iterator[Renderabl
         yield Text(f"Retrieval was broken in requests {begin}–{end}. No metric shows it beyond chance.")
         return
     yield Text(f"Retrieval was broken in requests {begin}–{end}:")
-    yield from map(_fall, clear)
+    for drop in clear:
+        text = Text(f"{drop.metric} fell by ").append(f"{drop.by:.2f}", style="bold red")
+        text.append(f", from {drop.before.mean:.2f} to {drop.during.mean:.2f}; the intervals are apart")
+        yield text.append(f"; after it {drop.after.mean:.2f}." if drop.after else ".")
     if any(drop.metric == _OF_RETRIEVAL for drop in clear):
         yield Text("What was retrieved fell with the answers: look at the retriever before the model.")
     unmoved = [drop.metric for drop in drops if not drop.clear]
     if unmoved:
         yield Text(f"{' and '.join(unmoved)} did not move beyond chance, and alone would not have shown it.")
-
-
-def _fall(drop: Drop) -> Text:
-    text = Text(f"{drop.metric} fell by ").append(f"{drop.by:.2f}", style="bold red")
-    text.append(f", from {drop.before.mean:.2f} to {drop.during.mean:.2f}; the intervals are apart")
-    return text.append(f"; after it {drop.after.mean:.2f}." if drop.after else ".")
 
 
 def _first(trace: Trace, drop: Drop | None, results: Results) -> Iterator[RenderableType]:
