@@ -28,7 +28,7 @@ _KNOWN_AFTER: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """What a budget is at, for ``status()`` and the instruments.
+    """The state of a budget, for ``status()`` and the instruments.
 
     Attributes:
         unit: ``usd``, ``tokens`` or ``calls``.
@@ -80,10 +80,10 @@ class BudgetLedger:
         self._answers = self._longest = 0
 
     def share(self, fraction: float) -> None:
-        """Have such a part of the budgets, (0, 1], from now on: the rest is other processes'. Any thread.
+        """Use such a part of the budgets, (0, 1], from now on: the rest is other processes'. Any thread.
 
-        What is a process's of a window accrues with time, by the part that it had at each moment: all of them together have
-        one budget, through every change, and who joins in the middle of a window has what accrues from then on.
+        A process's part of a window accrues with time, by its part at each moment. So all processes together have one budget,
+        through every change, and one that joins in the middle of a window has the part that accrues from then on.
         """
         with self._lock:
             self._share = fraction
@@ -209,7 +209,7 @@ class _Window:
         return self
 
     def divide(self, share: float, now_s: float) -> None:
-        """Have another part of it from now on: what has accrued stays, what is to come is divided anew."""
+        """Change the part from now on: the accrued amount stays, the amount to come is divided anew."""
         self.at(now_s)
         to_come = self.amount * min(1.0, max(0.0, self.number + 1 - now_s / self.length_s))
         accrued = 0.0 if self.share is None else self.limit - self.share * to_come

@@ -37,14 +37,12 @@ if TYPE_CHECKING:
     import sqlite3
 
 __all__ = [
-    "AnswerStore",
     "CacheSetting",
     "Cached",
     "FileAnswers",
     "MemoryAnswers",
     "SingleFlight",
     "answers_kept",
-    "as_cached",
     "file_answers",
     "key_of",
 ]
@@ -179,7 +177,7 @@ class AnswerStore(Protocol):
     flights: SingleFlight
 
     async def find(self, key: bytes) -> Reply | None:
-        """Return the answer to a question as a cached one; None where there is none. Must not block."""
+        """Return the answer to a question as a cached one; None if there is none. Must not block."""
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object] | None:
         """Keep an answer; return what to await until it outlives the process, None if it does not. Must not block."""
@@ -236,7 +234,7 @@ def _size(reply: Reply) -> int:
 
 
 _VERSION = 1
-"""Of what is in the file."""
+"""Version of the file's content."""
 _OURS = 0x73707363
 """``spsc``: by it SQLite's ``application_id`` tells the file from other databases."""
 _MOST_ANSWERS = 1_000_000
@@ -302,7 +300,7 @@ class FileAnswers:
         return None
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object]:
-        """Have an answer written soon; what is returned ends then, or after ``looking_s``: a slow disk delays no score more."""
+        """Write an answer soon. The returned future ends then, or after ``looking_s``: a slow disk delays no score longer."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[Reply | None] = loop.create_future()
         loop.call_later(self._looking_s, _resolve_waiting, [(key, written)], {})
@@ -545,7 +543,7 @@ class Cached(JudgeMiddleware):
 
 
 def key_of(judge: Judge, prompt: Prompt) -> bytes:
-    """Return what tells a question from every other, in any process: who is asked, what, and how the answer is drawn.
+    """Return the key of a question in any process: the model that is asked, the question, and how the answer is drawn.
 
     The account's key is no part of it: with a new one the same model answers.
     """

@@ -58,7 +58,7 @@ _MILLION = 1_000_000
 
 
 class Price(NamedTuple):
-    """What a model costs, in USD per million tokens.
+    """The prices of a model, in USD per million tokens.
 
     Attributes:
         input: tokens that it reads.
@@ -235,7 +235,7 @@ def _own_table(judge: Any) -> Mapping[str, Price]:
 
 
 def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})) -> dict[str, Price | None]:
-    """Return the models that a judge may ask, those that stand in for it too, and their prices; None where one has none.
+    """Return the models of a judge and its fallbacks, with their prices; None for a model without a price.
 
     A lexical one is free.
     """
@@ -275,7 +275,7 @@ def _as_one(reply: Reply) -> Reply:
 
 
 def _is_billed(error: BaseException) -> bool:
-    """Whether a failed request may be billed: nobody bills for a refusal. What is not known may be."""
+    """Whether a failed request may be billed. A refusal is not; a request of unknown fate may be."""
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
         return True
     refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED or error.error_type.startswith("http_")
@@ -319,7 +319,7 @@ class Budgeted(JudgeMiddleware):
 
 
 def budgeted(judge: Judge) -> Judge:
-    """Return a judge that keeps to budgets: itself, where it does; else one around it, for a user's own."""
+    """Return a judge that keeps to budgets: itself, if it does; else one around it, for a user's own."""
     kinds = {type(layer) for layer in layers(judge)}
     if Budgeted in kinds:
         return judge

@@ -18,7 +18,7 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges.effects.account import AccountLimits, RequestSlot, checked_positive
+from spanscore.judges.effects.account import RequestSlot, checked_positive
 from spanscore.judges.effects.account_limiter import AccountLimiter, gate_of
 from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, layers, reads_instructions, unwrapped
 from spanscore.judges.records import TOLD, failed_call, given_up, record
@@ -36,7 +36,7 @@ __all__ = [
     "Windowed",
     "gates_of",
     "gathered",
-    "stand_in_for",
+    "judge_in_force",
 ]
 
 
@@ -215,7 +215,16 @@ class RateLimited(JudgeMiddleware):
         )
         self.timeout = checked_positive("timeout", 30.0 if timeout is None else timeout)
         self.queue_timeout = checked_positive("queue_timeout", 600.0 if queue_timeout is None else queue_timeout)
-        self.gate = gate_of(judge, AccountLimits(max_concurrency, requests_per_minute, tokens_per_minute))
+        limits = {
+            "max_concurrency": max_concurrency,
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_minute": tokens_per_minute,
+        }
+        for keyword, limit in limits.items():
+            if limit is not None:
+                checked_positive(keyword, limit)
+        self.gate = gate_of(judge)
+        self.gate.restrict(max_concurrency, {"requests": requests_per_minute, "tokens": tokens_per_minute})
         self._dice = dice
 
     def __repr__(self) -> str:
@@ -331,7 +340,7 @@ class _Vote:
         self._request: asyncio.Task[None] | None = None
 
     async def reply(self, number: int) -> Reply | None:
-        """Wait for the answer to a ballot; None where there is none among those that came."""
+        """Wait for the answer to a ballot; None if there is none among those that came."""
         wait = self.votes[number] = SharedWait()
         try:
             return await wait.answer
@@ -343,7 +352,7 @@ class _Vote:
                 await asyncio.wait({self._request})
 
     def send(self) -> None:
-        """Ask once for all who are here by now; in the name of the first, and in that one's context."""
+        """Ask once for all that wait by now, in the name and the context of the first."""
         waiting = self._waiting()
         if len(waiting) == 1:
             waiting[0].answer.set_result(None)
@@ -373,7 +382,7 @@ class _Vote:
 
 
 def _is_away(judge: Judge) -> bool:
-    """Whether a judge's breaker lets nobody through: it is open, or its probe is out."""
+    """Whether a judge's breaker sends no question: it is open, or its probe is out."""
     now_s = asyncio.get_running_loop().time()
     return any(gate.here().breaker.wait_s(now_s) > 0 for gate in gates_of(judge))
 
@@ -403,7 +412,7 @@ class FallingBack(JudgeMiddleware):
 
     @property
     def judges(self) -> tuple[Judge, ...]:
-        """The judge, and those that stand in for it."""
+        """The judge and its fallbacks."""
         return (self.judge, *self.fallbacks)
 
     @property
@@ -423,11 +432,10 @@ class FallingBack(JudgeMiddleware):
         return await chosen.ask(prompt)
 
 
-def stand_in_for(judge: Judge | None) -> Judge | None:
-    """Return the judge that is asked instead of this one for the score at hand; None if this one is asked itself."""
-    outside = () if judge is None else layers(judge)
-    fallback = next((layer for layer in outside if isinstance(layer, FallingBack)), None)
+def judge_in_force(judge: Judge) -> Judge:
+    """Return the judge that is asked for the score at hand: this one, or a fallback that stands in for it."""
+    fallback = next((layer for layer in layers(judge) if isinstance(layer, FallingBack)), None)
     if fallback is None:
-        return None
+        return judge
     chosen: Judge | None = asker().chosen.get(id(fallback))
-    return None if chosen is fallback.judge else chosen
+    return judge if chosen is None or chosen is fallback.judge else chosen
