@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, zip_longest
+from itertools import zip_longest
 
 from spanscore import semconv
 from spanscore.core.prompt import Prompt, Reply
@@ -155,7 +155,9 @@ class Retrying(JudgeMiddleware):
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask up to ``max_attempts`` times; attempts that were given up are recorded as calls of their own."""
-        for attempt in count(1):
+        attempt = 0
+        while True:
+            attempt += 1
             began_s = time.perf_counter()
             try:
                 return await self.judge.ask(prompt)
@@ -165,7 +167,6 @@ class Retrying(JudgeMiddleware):
                     raise
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
                 await self.sleep(asked_s + random.uniform(0.0, _longest_wait_s(attempt)))
-        raise AssertionError  # the last attempt returns or raises
 
 
 def _longest_wait_s(failed: int) -> float:

@@ -233,7 +233,7 @@ class LangChainJudge:
     """A judge made of a LangChain chat model (or any runnable that answers messages).
 
     It asks through a copy of the model, whose own retries are off and whose requests end with the attempt; the model itself
-    is never changed. It is called on threads: the application may use the same model from any loop (see ``blocking.py``). One
+    is never changed. It is called on threads: the application may use the same model from any loop (see ``BlockingCalls``). One
     that has no blocking side is awaited.
 
     Several answers to one question are one request where the model has a parameter ``n`` (OpenAI's and those like it): the
@@ -275,8 +275,7 @@ class LangChainJudge:
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
-        self._completes_texts = _is_text_model(type(asked))
-        is_chat = not self._completes_texts
+        is_chat = not _is_text_model(type(asked))
         has_cache_keys = is_chat and module_of(type(asked)).startswith("langchain_openai.")
         self._features = {
             "schema": OptionalFeature(),
@@ -365,8 +364,9 @@ class LangChainJudge:
         return form._replace(number=1) if refused == "n" else form
 
     def _learn(self, first: RequestForm, last: RequestForm) -> None:
-        for name in self._features.keys() - first.left_out:
-            feature = self._features[name]
+        for name, feature in self._features.items():
+            if name in first.left_out:
+                continue
             if name not in last.left_out:
                 feature.passed()
                 continue
