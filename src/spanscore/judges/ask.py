@@ -19,7 +19,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeError, JudgeUnparseable
 from spanscore.judges.effects.cost import budgeted, with_cost
-from spanscore.judges.effects.limited import stand_in_for
+from spanscore.judges.effects.limited import judge_in_force
 from spanscore.judges.langchain.errors import judge_error
 from spanscore.judges.records import (
     completed_by,
@@ -34,24 +34,7 @@ from spanscore.judges.rendering import as_json, bound_of, fit, form
 from spanscore.judges.score_context import asker, suppress_tracing
 from spanscore.protocols import Judge
 
-__all__ = ["REPAIR_STEP", "answer_in", "ask", "bare_object", "loose_object", "object_of", "read", "replied"]
-
-# --- loose json -----------------------------------------------------------------------------------------------------
-
-# Nearly JSON → its value, if the text can be read in one way only.
-#
-# Models without an enforced schema write JSON as programmers do. Each form below has one reading; every other fault is an
-# error:
-#
-#     "\(x^2\)"              an escape that JSON lacks is a backslash
-#     {"a": 1,}              a comma before the closing bracket
-#     {'a': True, “b”: None}   single quotes, curly quotes, Python's words
-#     {"a": 1 // one         a comment: ``// …``, ``# …``, ``/* … */``
-#     }
-#
-# A single quote ends its text only in front of a comma, a colon, or a closing bracket. A double quote always ends its text:
-# a quotation that was not escaped makes the text unreadable, as it does in JSON. A key that stands twice in an object is an
-# error.
+__all__ = ["REPAIR_STEP", "answer_in", "ask", "read", "replied"]
 
 _DEEPEST = 20
 """Brackets inside each other; an answer's form has three."""
@@ -85,10 +68,22 @@ def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def loose_object(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """Return the object that begins at ``start``, and the position behind it.
+    """Return the object that begins at ``start`` in nearly JSON, and the position behind it.
+
+    Models without an enforced schema write JSON as programmers do. Each form below has one reading; every other fault is an
+    error::
+
+        "\\(x^2\\)"              an escape that JSON lacks is a backslash
+        {"a": 1,}              a comma before the closing bracket
+        {'a': True, “b”: None}   single quotes, curly quotes, Python's words
+        {"a": 1 // one         a comment: ``// …``, ``# …``, ``/* … */``
+        }
+
+    A single quote ends its text only in front of a comma, a colon, or a closing bracket. A double quote always ends its text:
+    a quotation that was not escaped makes the text unreadable, as it does in JSON.
 
     Raises:
-        ValueError: there is none, or it could be read in several ways.
+        ValueError: there is none, it could be read in several ways, or a key stands twice in an object.
     """
     cursor = _Cursor(text, start)
     return cursor.braced(_DEEPEST), cursor.position
@@ -178,11 +173,6 @@ def _escaped(sign: re.Match[str]) -> str:
     return escape[1] if escape[1] in "'\u2018\u2019\u201c\u201d" else f"\\{escape}"
 
 
-# --- answer shape ---------------------------------------------------------------------------------------------------
-
-# An object that a judge wrote → the answer of the asked shape, if its keys are the asked ones but for their case.
-
-
 def answer_in(value: Any, output: type[BaseModel]) -> BaseModel | None:
     """Return an object as an ``output``; None if it is no valid one, or if two of its keys differ in case alone."""
     if not isinstance(value, Mapping) or not _is_plain(value, output):
@@ -243,20 +233,6 @@ def _names(output: type[BaseModel]) -> Mapping[str, str]:
     return {_folded(name): name for shape in shapes for name in shape.get("properties", ())}
 
 
-# --- reader ---------------------------------------------------------------------------------------------------------
-
-# A judge's text → its verdict: the one object in it that is the judge's own.
-#
-#     <think> … </think>  The text says {"verdict": 1}, which it should not.  {"reason": "It lies.", "verdict": 0}
-#     a thought: away     a quotation: it stands in the evidence              the judge's own
-#
-# A judge quotes what it judges, and what it judges is written by strangers. So the place of an object says nothing, nor
-# does a fence around it: there is one verdict behind the thoughts, and it is no quotation, or the answer is unreadable. Nor
-# is one read out of a text that is torn: a quotation that was not escaped can end the judge's own object wherever it likes.
-#
-# A quotation may hold ``</think>``, too. So a verdict outside of the thoughts that the judge opened is a rival of the one
-# behind the last thought: two rivals that differ make the answer unreadable.
-
 _MARK = re.compile(r"\{|<(/?)think(?:ing)?(?:\s[^<>]{0,100})?>", re.IGNORECASE)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _LABELLED = re.compile(r"[\s*_`]*([A-Za-z]\w*)[\s*_`]*[:=][\s*_`]*([^\n]*?)[\s*_`.]*")
@@ -269,7 +245,7 @@ _MAX_PIECES = 50
 _MAX_TOKENS = 2_000
 """Brackets and strings looked at for one closer."""
 _SENTENCE = 3
-"""Blanks from which nobody says the same text by chance."""
+"""Blanks of a text that is not the same by chance."""
 
 
 class _Piece(NamedTuple):
@@ -313,12 +289,22 @@ def read(
 ) -> BaseModel | None:
     """Return the judge's own answer in a text, None when there is none. In bounded time, whatever the text.
 
+    A judge quotes what it judges, and strangers wrote that. So neither the place of an object nor a fence around it shows
+    whose it is::
+
+        <think> … </think>  The text says {"verdict": 1}, which it should not.  {"reason": "It lies.", "verdict": 0}
+        a thought: away     a quotation: it stands in the evidence              the judge's own
+
+    A torn text has no verdict: a quotation that was not escaped can end the judge's own object anywhere. A quotation may hold
+    ``</think>``, too. So a verdict outside of the thoughts that the judge opened is a rival of the one behind the last
+    thought: two rivals that differ make the answer unreadable.
+
     It is a valid ``output``, no quotation, and the only JSON object (said twice in the same words it is one) beside quotations
     that are no valid ``output``. A quotation stands in the evidence too, spaces, quotes and escapes left out; where it is all
     that the judge says, it is one only if it holds a sentence: ``{"rating": 2}`` may be what the evidence says, a reason word
     for word may not.
 
-    Nearly JSON is read if it can be read in one way only (``loose_json``). So is an object that is the only value of another,
+    Nearly JSON is read if it can be read in one way only (``loose_object``). So is an object that is the only value of another,
     an object whose keys differ from the asked ones in case, and one line of a name and a value ("Rating: 4").
 
     Validation is lax as pydantic's is: ``"1"``, ``1.0`` and ``true`` are the integer 1; 0.5 and ``"yes"`` are not.
@@ -330,7 +316,7 @@ def read(
         evidence: what the judge was shown.
         repaired: whether the text was rewritten from an unreadable one: a quotation in it is one, though it stands alone.
     """
-    parts = _taken_apart(text, output)
+    parts = _parse_answer(text, output)
     if parts is None or "}" in parts.prose:
         return None
     shown = _Shown(evidence)
@@ -343,10 +329,10 @@ def _answer(parts: _ParsedAnswer, output: type[BaseModel], shown: _Shown, *, rep
     """Return the only verdict behind the last thought that is no quotation."""
     quoted = _quoted(parts, shown, repaired=repaired)
     answers = {piece.forms[0]: answer_in(piece.value, output) for piece in parts.pieces}
-    told = {key: answer for key, answer in answers.items() if answer is not None or key not in quoted}
-    if not told:
+    candidates = {key: answer for key, answer in answers.items() if answer is not None or key not in quoted}
+    if not candidates:
         return _from_plain_text(parts, output, shown, repaired=repaired)
-    (key, answer), *others = told.items()
+    (key, answer), *others = candidates.items()
     return None if others or key in quoted else answer
 
 
@@ -405,13 +391,13 @@ def _has_sentence(value: Any) -> bool:
     """Whether an object holds a text of several words. No recursion: an object may be as deep as Python's stack."""
     inside = [value]
     while inside:
-        one = inside.pop()
-        if isinstance(one, str) and one.count(" ") >= _SENTENCE:
+        part = inside.pop()
+        if isinstance(part, str) and part.count(" ") >= _SENTENCE:
             return True
-        if isinstance(one, Mapping):
-            inside += one.values()
-        elif isinstance(one, list):
-            inside += one
+        if isinstance(part, Mapping):
+            inside += part.values()
+        elif isinstance(part, list):
+            inside += part
     return False
 
 
@@ -425,8 +411,8 @@ def _squeezed(text: str) -> str:
     return "".join(text.split()).lower().replace(",}", "}").replace(",]", "]")
 
 
-def _taken_apart(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
-    """Take an answer apart; None where it has too many brackets to be one."""
+def _parse_answer(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
+    """Return the parts of an answer; None if it has too many brackets to be one."""
     begin = position = 0
     pieces: list[_Piece] = []
     rivals: list[_Piece] = []
@@ -435,10 +421,11 @@ def _taken_apart(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
     for _ in range(_MAX_PIECES):
         mark = _MARK.search(text, position)
         if mark is None:
-            told = [piece for piece in pieces if piece.value is not None or '"' in piece.text]  # no {word}
-            return _ParsedAnswer(text[begin:], told, "".join([*prose, text[position:]]), rivals, thought)
+            pieces = [piece for piece in pieces if piece.value is not None or '"' in piece.text]  # no {word}
+            return _ParsedAnswer(text[begin:], pieces, "".join([*prose, text[position:]]), rivals, thought)
         if mark.group() != "{":  # an object before a thought is no answer yet, unless a quotation ended the thought
-            begin = position = _end_of_thought(text, mark)
+            end = mark if mark.group(1) else _THOUGHT_ENDS.search(text, mark.end())
+            begin = position = end.end() if end else len(text)  # a thought that never ends goes to the text's end
             rivals += [piece for piece in pieces if piece.value is not None]
             pieces, prose, thought = [], [], "</think>"
             continue
@@ -449,12 +436,6 @@ def _taken_apart(text: str, output: type[BaseModel]) -> _ParsedAnswer | None:
         prose.append(text[position : mark.start()])
         position = mark.start() + max(1, len(piece.text))
     return None
-
-
-def _end_of_thought(text: str, mark: re.Match[str]) -> int:
-    """Return where the thought of a mark ends; at the text's end when it never does."""
-    end = mark if mark.group(1) else _THOUGHT_ENDS.search(text, mark.end())
-    return end.end() if end else len(text)
 
 
 def _piece(text: str, start: int, output: type[BaseModel]) -> _Piece | None:
@@ -499,10 +480,6 @@ def _closer(text: str, start: int) -> int | None:
 _VERDICT_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=object_of)
 
 
-# --- ask ------------------------------------------------------------------------------------------------------------
-
-# Prompt → validated answer: the one place where a judge's text is read, checked, and repaired at most once.
-
 REPAIR_STEP = "fix_output_format"
 
 _REPAIR = """\
@@ -538,24 +515,19 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
     """
     prompt, left_out = fit(prompt, bound_of(judge))
     text, answer = await _asked(judge, prompt, left_out)
-    if answer is None and repair:
-        answer = await _repaired(judge, prompt, text[:_MAX_REPAIRED])
+    if answer is None and repair:  # once: a judge that fails it twice does not get better
+        form_asked = Prompt(
+            step=REPAIR_STEP,
+            instruction=_REPAIR,
+            evidence={"answer": text[:_MAX_REPAIRED], "form": form(prompt.output)},
+            output=prompt.output,
+            vote_index=prompt.vote_index,
+        )
+        _, answer = await _asked(judge, form_asked, repair_of=prompt)
     if answer is None:
         tried = ", also after one repair" if repair else ""
         raise JudgeUnparseable(f"{prompt.step}: the answer had not the asked form{tried}")
     return answer
-
-
-async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None:
-    """Ask once for the same answer in the right form. One repair: a judge that fails it twice does not get better."""
-    repair = Prompt(
-        step=REPAIR_STEP,
-        instruction=_REPAIR,
-        evidence={"answer": text, "form": form(prompt.output)},
-        output=prompt.output,
-        vote_index=prompt.vote_index,
-    )
-    return (await _asked(judge, repair, repair_of=prompt))[1]
 
 
 def _read_repair(text: str, repair: Prompt, prompt: Prompt) -> BaseModel | None:
@@ -588,7 +560,7 @@ async def _asked(
         input_truncated_ratio=left_out,
         transcript=of_answer(prompt, reply, error_type),
     )
-    record(signed(_asked_judge(judge), call))
+    record(signed(judge_in_force(judge), call))
     if error_type == _EMPTY:
         raise JudgeUnparseable(f"{prompt.step}: the answer was empty", error_type=_EMPTY)
     return text, answer
@@ -602,7 +574,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
     """
     started = time.perf_counter()
     with (
-        completed_by(lambda call: signed(_asked_judge(judge), with_cost(judge, call))),
+        completed_by(lambda call: signed(judge_in_force(judge), with_cost(judge, call))),
         recorded_calls() as attempts,
     ):  # a retrying judge records those it gave up
         try:
@@ -612,10 +584,6 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
             if error.request_sent:
                 record(failed_call(prompt, judge.model, error, left_s))
             raise
-
-
-def _asked_judge(judge: Judge) -> Judge:
-    return stand_in_for(judge) or judge
 
 
 async def _reply(judge: Judge, prompt: Prompt) -> Reply:

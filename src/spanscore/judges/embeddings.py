@@ -29,12 +29,8 @@ from spanscore.protocols import Embedder
 
 __all__ = ["EmbedderLimits", "LangChainEmbedder", "LexicalEmbedder", "embedder", "embedder_name"]
 
-# --- embeddings -----------------------------------------------------------------------------------------------------
-
-# Any LangChain embeddings → Embedder, behind the gate of their account as a judge is.
-
 _BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
-"""Of an answer: a vector of 8,000 numbers is some 170 kB where it is written in digits."""
+"""Bytes of an answer, and of each of its vectors: one of 8,000 numbers is some 170 kB in digits."""
 
 
 class EmbedderLimits(TypedDict, total=False):
@@ -50,14 +46,14 @@ class EmbedderLimits(TypedDict, total=False):
 
 class LangChainEmbedder:
     """Any LangChain ``Embeddings``, asked as a chat model is: through a copy without retries of its own, and behind the gate of
-    its account, which those share who ask it for anything. Unseen by any instrumentation; each request is a recorded call.
+    its account, which all share that ask the account. Unseen by any instrumentation; each request is a recorded call.
 
     Args:
         prices: model → USD per million tokens, as ``judge()`` has them.
-        limits: likewise.
+        limits: keywords of ``judge()`` for attempts, places, deadlines and rates.
 
     Attributes:
-        account: whom it asks, and who pays.
+        account: the account that it asks.
         asked: its client as a judge, with a judge's effects around it.
         model: the model's configured name; the class where it has none.
     """
@@ -83,21 +79,14 @@ class LangChainEmbedder:
         question = Prompt(step=EMBED_STEP, instruction="", evidence={"texts": list(texts)}, output=_Vectors)
         reply = await replied(self.asked, question)
         assert isinstance(reply, _VectorsReply)
-        call = JudgeCall(
-            step=EMBED_STEP,
-            model=reply.model,
-            input_tokens=reply.input_tokens,
-            cost_usd=reply.cost_usd,
-            duration_s=reply.duration_s or 0.0,
-            estimated=reply.is_estimated,
-            transcript=of_vectors(),
-        )
+        took_s = reply.duration_s or 0.0
+        call = _call(reply.model, reply.input_tokens, took_s, estimated=reply.is_estimated, cost_usd=reply.cost_usd)
         record(signed(self, call))
         return reply.vectors
 
 
 class _Vectors(BaseModel):
-    """What a question for vectors is answered with; not read from a text."""
+    """The shape of an answer in vectors, which is not read from a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +95,7 @@ class _VectorsReply(Reply):
 
     Attributes:
         vectors: one per text, in their order.
-        is_estimated: its tokens were told by nobody.
+        is_estimated: whether its tokens are an estimate.
     """
 
     vectors: list[list[float]]
@@ -155,7 +144,7 @@ class _EmbeddingsClient:
             raise JudgeUnparseable(f"{prompt.step}: {len(vectors)} vectors for {len(texts)} texts")
         is_told = heard.is_counted and heard.tokens.input > 0
         *before, last = heard.answers if is_told else _shared(estimate("".join(texts)), max(1, len(heard.answers)))
-        took_s = (time.perf_counter() - started_s) / (len(before) + 1)  # which of them took how long, nobody tells
+        took_s = (time.perf_counter() - started_s) / (len(before) + 1)  # their own durations are not known
         self._record(before, took_s * len(before), estimated=not is_told)
         return _VectorsReply(
             text="",
@@ -169,17 +158,8 @@ class _EmbeddingsClient:
 
     def _record(self, requests: Sequence[Tokens], took_s: float, *, estimated: bool) -> None:
         """Record the requests before the last: a client asks for many texts in several."""
-        for one in requests:
-            record(
-                JudgeCall(
-                    step=EMBED_STEP,
-                    model=self.model,
-                    input_tokens=one.input,
-                    duration_s=took_s / len(requests),
-                    estimated=estimated,
-                    transcript=of_vectors(),
-                )
-            )
+        for tokens in requests:
+            record(_call(self.model, tokens.input, took_s / len(requests), estimated=estimated))
 
     async def _vectors(self, texts: list[str], heard: Exchange) -> list[list[float]]:
         client = self._own
@@ -192,14 +172,21 @@ class _EmbeddingsClient:
         return await self._calls.run(call, lambda: client.aembed_documents(texts))
 
 
+def _call(model: str, tokens: int, took_s: float, *, estimated: bool, cost_usd: float | None = None) -> JudgeCall:
+    return JudgeCall(
+        step=EMBED_STEP,
+        model=model,
+        input_tokens=tokens,
+        cost_usd=cost_usd,
+        duration_s=took_s,
+        estimated=estimated,
+        transcript=of_vectors(),
+    )
+
+
 def _shared(tokens: int, requests: int) -> list[Tokens]:
-    """Return tokens that nobody tells, shared out among the requests that may have taken them."""
+    """Return estimated tokens, shared out among the requests that may have taken them."""
     return [Tokens(tokens // requests + (place < tokens % requests)) for place in range(requests)]
-
-
-# --- embeddings -----------------------------------------------------------------------------------------------------
-
-# Any LangChain embeddings → Embedder; and one offline, that counts words.
 
 
 def embedder(

@@ -1,4 +1,7 @@
-"""Judge calls made inside a block → a list, and the transcript of each call."""
+"""Judge calls made inside a block → a list, also when the block is cut short; and the transcript of each call.
+
+A call has a transcript if its score has its judges traced (``judge: {trace: true}``).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,6 @@ __all__ = [
     "given_up",
     "is_our_cancellation",
     "of_answer",
-    "of_failure",
     "of_vectors",
     "record",
     "record_calls",
@@ -37,42 +39,32 @@ __all__ = [
     "signed",
 ]
 
-# --- transcribe -----------------------------------------------------------------------------------------------------
-
-# A judge's call → its Transcript, where the score it is for has its judges traced (``judge: {trace: true}``).
-
 EMBED_STEP = "embed"
-"""Of a call that asks for vectors: whoever answers it is no judge of the score."""
+"""Step of a request for vectors; the model that answers it is no judge of the score."""
 MAX_CHARS = 100_000
-"""Of each text: more than most judges read; what is longer is cut, as some backends refuse megabytes."""
+"""Characters of each text, more than most judges read. Longer texts are cut, as some backends refuse megabytes."""
 
 
 def of_answer(prompt: Prompt, reply: Reply, trouble: str | None = None) -> Transcript | None:
-    """Return what was asked and said, and what was wrong with the answer; None where nobody wants to know."""
+    """Return the transcript of an answered call, with the fault of the answer; None if the score has no transcripts."""
     answer = _cut(reply.text) if asker().quotes else ""
     asked = _asked(prompt)
     return asked and replace(asked, finish=reply.finish, trouble=trouble or "", answer=answer)
 
 
 def of_vectors() -> Transcript | None:
-    """Return that vectors were asked for; None where nobody wants to know."""
+    """Return the transcript of a request for vectors; None if the score has no transcripts."""
     return Transcript(ended_ns=time.time_ns(), operation=semconv.EMBEDDINGS) if asker().transcribes else None
 
 
-def of_failure(prompt: Prompt, error: BaseException | None) -> Transcript | None:
-    """Return what was asked in vain, and why; None where nobody wants to know."""
-    asked = _asked(prompt)
-    return asked and replace(asked, trouble=str(error) if isinstance(error, JudgeError) else "")
-
-
 def signed(judge: Judge | Embedder, call: JudgeCall) -> JudgeCall:
-    """Return a call with whom it asked, where its transcript does not say yet."""
-    said = call.transcript
-    if said is None or said.asked_model:
+    """Return a call whose transcript names provider and model; as it is, if it has none or names them already."""
+    transcript = call.transcript
+    if transcript is None or transcript.asked_model:
         return call
     account = account_of(judge)
     provider = account.provider if isinstance(account, Account) else ""
-    return replace(call, transcript=replace(said, provider=provider, asked_model=getattr(judge, "model", "")))
+    return replace(call, transcript=replace(transcript, provider=provider, asked_model=getattr(judge, "model", "")))
 
 
 def _asked(prompt: Prompt) -> Transcript | None:
@@ -83,20 +75,13 @@ def _asked(prompt: Prompt) -> Transcript | None:
         return None
     if not score.quotes:
         return Transcript(ended_ns=time.time_ns())
-    told = render(prompt)
-    return Transcript(ended_ns=time.time_ns(), system=_cut(told.system), user=_cut(told.user))
+    texts = render(prompt)
+    return Transcript(ended_ns=time.time_ns(), system=_cut(texts.system), user=_cut(texts.user))
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 
-
-# --- record ---------------------------------------------------------------------------------------------------------
-
-# Judge calls made inside a block → a list, also when the block is cut short.
-#
-# A metric puts its calls on its score; an engine that times the metric out opens a block around it and still sees what was
-# paid.
 
 TOLD = "told of by who gave it up"
 """Why a request is cancelled of which the call is recorded outside: its deadline passed, or its gate was left."""
@@ -140,7 +125,7 @@ def recorded_by(charge: Callable[[JudgeCall], object]) -> Iterator[None]:
 
 @contextmanager
 def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> Iterator[None]:
-    """Have ``complete`` say what the calls cost that are recorded inside the block, and who was asked."""
+    """Complete the calls that are recorded inside the block, by their cost and the model that was asked."""
     token = _complete.set(complete)
     try:
         yield
@@ -157,7 +142,7 @@ def record(call: JudgeCall) -> None:
 
 
 def given_up(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
-    """Return the call of a request that nobody waits for any more."""
+    """Return the call of a request that its caller has given up."""
     return failed_call(prompt, model, JudgeTimeout(f"{prompt.step}: given up"), duration_s)
 
 
@@ -167,6 +152,7 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
     What was answered in vain is billed, and the error says how much; of what was given up, or broke off, the tokens of the
     question are estimated, as it may be billed, too.
     """
+    transcript = _asked(prompt)
     read, written = getattr(error, "input_tokens", 0), getattr(error, "output_tokens", 0)
     late = (isinstance(error, JudgeTimeout) or getattr(error, "response_started", False)) and not written
     return JudgeCall(
@@ -177,7 +163,7 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
         duration_s=duration_s,
         error_type=getattr(error, "error_type", None),
         estimated=late,
-        transcript=of_failure(prompt, error),
+        transcript=transcript and replace(transcript, trouble=str(error) if isinstance(error, JudgeError) else ""),
     )
 
 

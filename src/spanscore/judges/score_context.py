@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -9,29 +10,27 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
 from spanscore.core.context import is_judging, judging
+from spanscore.errors import JudgeError
 from spanscore.judges.effects.budget_ledger import BudgetLedger
 
 __all__ = ["ScoreContext", "SharedWait", "ask_for", "asked_by", "asker", "suppress_tracing", "suppressed_context"]
-
-# --- suppress -------------------------------------------------------------------------------------------------------
-
-# The evaluator never evaluates itself: inside ``suppress_tracing()`` no instrumentation traces what a judge does.
-#
-# Each of the four marks stops a tracer that the others do not: OpenTelemetry instrumentations honour the context key (some
-# the plain string), LangSmith only its own switch, and handlers of a configure hook, ours among them, only a context
-# variable. ``callbacks=[]`` is the fifth, in the LangChain judge.
 
 _PLAIN_KEY = "suppress_instrumentation"
 
 
 def suppress_tracing() -> AbstractContextManager[None]:
-    """Mark the block as a judge's call: no instrumentation traces it. Enter and leave it in one task."""
+    """Mark the block as a judge's call: no instrumentation traces it. Enter and leave it in one task.
+
+    Each of its four marks stops a tracer that the others do not. OpenTelemetry instrumentations honour the context key, some
+    the plain string. LangSmith honours its own switch alone, and handlers of a configure hook, ours among them, a context
+    variable. The fifth is ``callbacks=[]`` in the LangChain judge.
+    """
     return nullcontext() if is_judging() else _mark_context()
 
 
@@ -70,35 +69,29 @@ def _langsmith_context() -> Callable[..., AbstractContextManager[None]]:
     return tracing_context
 
 
-# --- asker ----------------------------------------------------------------------------------------------------------
-
-# ScoreContext: for which score a question is asked. What a judge's effects need to know of it, and the clock of the score.
-#
-# The engine opens one around each metric that it begins; a metric that is scored by hand has none.
-#
-#     asking    a question of the score is out with its judge, or waits to be sent
-#     waiting   it waits: for a place, a rate, an open breaker. That is no time in which a judge works
-#
-# The score's time runs while it computes or a judge works for it; it stands still while all its open questions wait.
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class ScoreContext:
-    """One metric at work on one sample. Loop thread.
+    """One metric at work on one sample, as its judge's effects see it, with the clock of the score. Loop thread.
+
+    The engine opens one around each metric that it begins; a metric that is scored by hand has none. The score's time runs
+    while the metric computes or a judge works. It stands still while all open questions wait for a place, a rate or a breaker.
 
     Attributes:
-        metric: its name: the places of an account go round by it.
+        metric: its name: an account's places go round by it.
         taken_s: when this process took the unit; the loop's clock, as all times here. ``queue_timeout`` counts from it.
         held_until_s: until when the unit's spans wait for its scores: such a unit goes before one whose spans have left.
-        purse: from which its questions are paid; None = no budget is set.
-        transcribes: whether its calls are told one by one (``judges/records.py``).
-        quotes: and with what was asked and said, which is content.
+        purse: the budgets that pay for its questions; None = no budget is set.
+        transcribes: whether each of its calls has a transcript (``judges/records.py``).
+        quotes: whether a transcript holds question and answer, which are content.
         on_change: called when ``is_waiting`` has changed.
-        asking: questions that are open.
-        waiting: of them, those that wait.
-        chosen: whom of several judges all questions of the score are asked; by the id of what chose (``effects/fallback.py``).
+        asking: open questions: sent, or waiting to be sent.
+        waiting: open questions that wait to be sent.
+        chosen: id of a ``FallingBack`` → the judge that it chose for all questions of the score.
         contradictions: verdicts of its judge that its own reason speaks against.
-        source: of what the score is a part, where it is none of the judge that was configured; None = the population.
+        source: the score's source, if another judge than the configured one gave it; None = the population.
     """
 
     metric: str = ""
@@ -116,12 +109,12 @@ class ScoreContext:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nobody works for it: all its open questions wait."""
+        """Whether all its open questions wait."""
         return 0 < self.asking == self.waiting
 
     @contextmanager
     def asks(self) -> Iterator[None]:
-        """Have a question open inside the block."""
+        """Count a question as open inside the block."""
         self._count(asking=1)
         try:
             yield
@@ -130,7 +123,7 @@ class ScoreContext:
 
     @contextmanager
     def waits(self) -> Iterator[None]:
-        """Have the question that is open wait inside the block."""
+        """Count the open question as waiting inside the block."""
         self._count(waiting=1)
         try:
             yield
@@ -149,19 +142,19 @@ _asker: ContextVar[ScoreContext | None] = ContextVar("spanscore_asker", default=
 
 
 def asker() -> ScoreContext:
-    """Return for which score a question is asked; one that knows nothing, where a metric is scored by hand."""
+    """Return the score that the present question is for; an empty one, if a metric is scored by hand."""
     return _asker.get() or ScoreContext()
 
 
-def ask_for(one: ScoreContext) -> None:
-    """Have all questions of this context, which has no end but its task's, asked for this score."""
-    _asker.set(one)
+def ask_for(score: ScoreContext) -> None:
+    """Ask all questions of this context, which ends with its task, for this score."""
+    _asker.set(score)
 
 
 @contextmanager
-def asked_by(one: ScoreContext) -> Iterator[None]:
-    """Have all questions inside the block, and in tasks started there, asked for this score."""
-    token = _asker.set(one)
+def asked_by(score: ScoreContext) -> Iterator[None]:
+    """Ask all questions inside the block, and in tasks started there, for this score."""
+    token = _asker.set(score)
     try:
         yield
     finally:
@@ -169,15 +162,27 @@ def asked_by(one: ScoreContext) -> Iterator[None]:
 
 
 @dataclass(slots=True, eq=False)
-class SharedWait:
-    """Who waits for an answer that is asked for in another's name, and whose clock goes as that one's. Loop thread."""
+class SharedWait(Generic[T]):
+    """A wait for an answer that is asked for in the name of one of several callers. Loop thread.
 
+    Attributes:
+        answer: the answer to come.
+        asker: the caller's score, whose clock goes as that of the request.
+        context: the caller's context.
+    """
+
+    answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     asker: ScoreContext = field(default_factory=asker)
+    context: Context = field(default_factory=copy_context)
     _waits: ExitStack = field(default_factory=ExitStack, init=False)
     _is_waiting: bool = field(default=False, init=False)
 
+    def fail(self, error: BaseException, *, pays: bool) -> None:
+        """End the wait with an error. Only the caller that pays for the request is charged for it."""
+        self.answer.set_exception(error if pays or not isinstance(error, JudgeError) else error.without_request())
+
     def stand(self, waiting: bool) -> None:
-        """Have the clock stand still while the request waits to be sent, and run while a judge works."""
+        """Stop the caller's clock while the request waits to be sent; let it run while a judge works."""
         if waiting and not self._is_waiting:
             self._waits.enter_context(self.asker.waits())
         elif not waiting:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["TokenCounter", "counter", "load_counter", "loaded_counter"]
+__all__ = ["counter", "load_counter", "loaded_counter"]
 
 _VOCABULARIES = {
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
@@ -22,7 +22,7 @@ _loaded: dict[str, Callable[[str], int]] = {}
 
 
 class TokenCounter(NamedTuple):
-    """What counts tokens.
+    """A counter of tokens.
 
     Attributes:
         name: how it counts, for the reader of the number.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator
 
@@ -57,23 +57,21 @@ the desired outcome was reached, in whatever words and whatever way; 0 when a pa
 
 
 class _GoalAccuracy(JudgedMetric):
-    """What all have in common: two questions, one after the other."""
+    """The base of all three: two questions, one after the other."""
 
     base_version = "2"
     scale = BINARY
     questions = (INFER_GOAL_OUTCOME, COMPARE_OUTCOME)
+    _reads_reference: ClassVar[bool] = True
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
-        """Compare the end with the reference, where there is one, else with what the user wanted."""
-        return await self._judged_goal(sample, sample.reference)
-
-    async def _judged_goal(self, sample: MultiTurnSample, desired: str | None) -> Finding:
-        """Find out how it ended, then compare; with the inferred goal where none is given."""
-        found = await self.ask(INFER_GOAL_OUTCOME, {"workflow": sample.messages()})
-        wanted = found.user_goal if desired is None else desired
-        evidence = {"desired_outcome": wanted, "arrived_outcome": found.end_state}
+        """Find out how it ended, then compare that with the reference, if there is one, else with what the user wanted."""
+        inferred = await self.ask(INFER_GOAL_OUTCOME, {"workflow": sample.messages()})
+        reference = sample.reference if self._reads_reference else None
+        wanted = inferred.user_goal if reference is None else reference
+        evidence = {"desired_outcome": wanted, "arrived_outcome": inferred.end_state}
         compared = await self.ask(COMPARE_OUTCOME, evidence)
-        explanation = f"Wanted: {wanted}\nReached: {found.end_state}\n{compared.reason}"
+        explanation = f"Wanted: {wanted}\nReached: {inferred.end_state}\n{compared.reason}"
         return Finding(value=float(compared.verdict), explanation=explanation)
 
 
@@ -155,7 +153,4 @@ class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
 
     name = "agent_goal_accuracy_without_reference"
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input",)}
-
-    async def measure(self, sample: MultiTurnSample) -> Finding:
-        """Compare the end with what the user wanted."""
-        return await self._judged_goal(sample, None)
+    _reads_reference = False

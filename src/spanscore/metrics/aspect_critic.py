@@ -12,13 +12,13 @@ from pydantic import BaseModel
 from spanscore.core.printable import did_you_mean
 from spanscore.core.prompt import ASPECTS, Aspect
 from spanscore.core.sample import Sample
-from spanscore.core.score import BINARY, Direction, Votes
+from spanscore.core.score import BINARY, Direction
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.condition import BinaryAnswer, checked_condition
-from spanscore.metrics.kit.graded import GradedMetric, direction_wanted
+from spanscore.metrics.kit.graded import GradedMetric, direction_wanted, voted
 from spanscore.metrics.kit.shown import Fields
-from spanscore.metrics.kit.step import OwnPrompts, Step, cast_ballots, majority, odd
+from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
 __all__ = ["AspectCritic", "Critique"]
 
@@ -122,21 +122,10 @@ class AspectCritic(GradedMetric):
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
         evidence, (critique,) = self.evidence(sample), self.questions
-        votes = await cast_ballots(lambda ballot: self.ask(critique, evidence, vote_index=ballot), self.votes)
         failing = 0 if self.scale.direction == "higher" else 1
-        verdict = majority([ballot.verdict for ballot in votes], tie=failing)
-        return Finding(
-            value=float(verdict),
-            explanation=_explained(votes, verdict),
-            votes=Votes(requested=self.votes, received=len(votes)),
+        return await voted(
+            lambda ballot: self.ask(critique, evidence, vote_index=ballot), self.votes, field="verdict", tie=failing
         )
-
-
-def _explained(votes: list[Critique], verdict: int) -> str:
-    """Return the reason of a voter that cast the winning verdict, with the split where there was a vote."""
-    winners = [ballot for ballot in votes if ballot.verdict == verdict]
-    reason = winners[0].reason
-    return reason if len(votes) == 1 else f"{len(winners)} of {len(votes)} votes for {verdict}: {reason}"
 
 
 def _aspect_wanted(name: str, definition: str | None, aspect: str | None) -> Aspect:

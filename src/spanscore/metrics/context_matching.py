@@ -18,10 +18,6 @@ __all__ = [
     "NonLLMContextRecall",
 ]
 
-# --- context ids ----------------------------------------------------------------------------------------------------
-
-# Context precision and recall by identifiers: were the right documents found?
-
 
 class IDBasedContextPrecision(NamedMetric):
     """Which share of the retrieved documents is among those that should have been found?
@@ -90,16 +86,12 @@ def _ids(sample: SingleTurnSample) -> tuple[set[str], set[str]]:
     return set(map(str, retrieved)), set(map(str, reference))
 
 
-# --- context strings ------------------------------------------------------------------------------------------------
-
-# Context precision and recall by string similarity: were the right texts found, without a judge?
-
 _SLACK = 1e-9
 """Similarities are quotients: one that is the threshold on paper may lie below it by rounding."""
 
 
 class _ContextStrings(NamedMetric):
-    """What both share: fields, threshold and distance."""
+    """The base of both: fields, threshold and distance."""
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("retrieved_contexts", "reference_contexts")}
     cpu_bound = True

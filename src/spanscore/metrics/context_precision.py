@@ -43,7 +43,7 @@ Give a short reason first.""",
 
 
 class _LLMContextPrecision(JudgedMetric):
-    """What both judged forms share; ``_answer`` names the field that is shown as the answer."""
+    """The base of both judged forms; ``_answer`` names the field that is shown as the answer."""
 
     questions = (JUDGE_CONTEXT,)
     _answer: ClassVar[str]

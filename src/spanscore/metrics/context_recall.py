@@ -80,15 +80,11 @@ class LLMContextRecall(JudgedMetric):
                 raise JudgeUnparseable("the judge gave no verdict on any sentence of the reference")
             return Finding(value=None, reason="the reference has no sentence")
         held = sum(row.attributed for row in rows)
-        return Finding(value=held / len(rows), explanation=_explained(rows, held))
+        lines = [f"{held} of {len(rows)} sentences of the reference are in the contexts."]
+        missing = (row for row in rows if not row.attributed)
+        lines += [f"Not there: {row.statement}" + (f" ({row.reason})" if row.reason else "") for row in missing]
+        return Finding(value=held / len(rows), explanation="\n".join(lines))
 
 
 ContextRecall = LLMContextRecall
 """The short name."""
-
-
-def _explained(rows: list[Attribution], held: int) -> str:
-    missing = [
-        f"Not there: {row.statement}" + (f" ({row.reason})" if row.reason else "") for row in rows if not row.attributed
-    ]
-    return "\n".join([f"{held} of {len(rows)} sentences of the reference are in the contexts.", *missing])

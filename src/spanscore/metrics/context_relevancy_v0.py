@@ -27,7 +27,7 @@ PairScorer: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 """Pairs → one number each, 0 (strangers) … 1 (the same). ``CrossEncoder(…).predict`` is one."""
 
 _CROSS_ENCODER = "cross-encoder/stsb-TinyBERT-L-4"
-"""What the original compared sentences with."""
+"""The original's model for comparing sentences."""
 _INSUFFICIENT = "insufficient information"
 _EDGE = r"(?:(?<!\w)|(?!\w))"
 """No place between two letters: a sentence is not found inside a word. Chinese has no blank behind a full stop."""

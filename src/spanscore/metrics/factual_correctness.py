@@ -142,13 +142,28 @@ class FactualCorrectness(JudgedMetric):
         questions = [self._checked(*self._response, text=response, context=reference)]
         if self.mode != "precision":
             questions.append(self._checked(*self._reference, text=reference, context=response))
-        checked = await together(questions)
-        counts = _CheckedTexts(checked[0], checked[1] if len(checked) > 1 else None)
+        of_response, *rest = await together(questions)
+        explanation = f"The answer, against the reference: {of_response}"
+        precision = ratio(of_response.supported, len(of_response.claims))
+        if not rest:
+            return Finding(value=precision, explanation=explanation)
+        (of_reference,) = rest
         return Finding(
-            value=counts.value(self.mode, self.beta, self.recall),
-            reason="the reference claims nothing" if counts.response.claims else "neither text claims anything",
-            explanation=str(counts),
+            value=self._value(precision, of_response, of_reference),
+            reason="the reference claims nothing" if of_response.claims else "neither text claims anything",
+            explanation=f"{explanation}\nThe reference, against the answer: {of_reference}",
         )
+
+    def _value(self, precision: float, response: _Checked, reference: _Checked) -> float | None:
+        """Return recall or F-beta; None if it is undefined."""
+        if not reference.claims and (self.recall == "claims" or not response.claims):
+            return None
+        if self.recall == "claims":
+            recall = ratio(reference.supported, len(reference.claims))
+        else:
+            unsupported = len(reference.claims) - reference.supported
+            recall = ratio(response.supported, response.supported + unsupported)
+        return recall if self.mode == "recall" else f_beta(precision, recall, beta=self.beta)
 
     async def _checked(self, decompose: Step[Claims], verify: Step[Verdicts], *, text: str, context: str) -> _Checked:
         claims = (await self.ask(decompose, {"response": text})).claims
@@ -170,34 +185,5 @@ class _Checked:
         return self.verdicts.supported
 
     def __str__(self) -> str:
-        lines = []
-        for claim, row in zip(self.claims, self.verdicts.rows, strict=True):
-            if row is None:
-                lines.append(f"  no verdict, counted as not supported: {claim}")
-            elif row.verdict == 0:
-                lines.append(f"  not supported: {claim}" + (f" ({row.reason})" if row.reason else ""))
+        lines = [f"  {line}" for line in self.verdicts.unsupported(self.claims)]
         return "\n".join([f"{self.supported} of {len(self.claims)} claims are supported.", *lines])
-
-
-@dataclass(frozen=True, slots=True)
-class _CheckedTexts:
-    """What was found about both texts; ``reference`` is None where its claims are not looked at."""
-
-    response: _Checked
-    reference: _Checked | None
-
-    def value(self, mode: Mode, beta: float, kind: Recall) -> float | None:
-        """Return the score, None where it is undefined."""
-        precision = ratio(self.response.supported, len(self.response.claims))
-        if self.reference is None:
-            return precision
-        if not self.reference.claims and (kind == "claims" or not self.response.claims):
-            return None
-        unsupported = len(self.reference.claims) - self.reference.supported
-        of = len(self.reference.claims) if kind == "claims" else self.response.supported + unsupported
-        recall = ratio(self.reference.supported if kind == "claims" else self.response.supported, of)
-        return recall if mode == "recall" else f_beta(precision, recall, beta=beta)
-
-    def __str__(self) -> str:
-        said = f"The answer, against the reference: {self.response}"
-        return said if self.reference is None else f"{said}\nThe reference, against the answer: {self.reference}"

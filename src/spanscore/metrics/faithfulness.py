@@ -8,7 +8,7 @@ from spanscore.core.prompt import Passages
 from spanscore.core.sample import SingleTurnSample
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
+from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, align
 
 __all__ = ["Faithfulness"]
 
@@ -54,16 +54,8 @@ class Faithfulness(JudgedMetric):
         context = Passages.of(sample.retrieved_contexts)
         verdicts = await self.ask(VERIFY_STATEMENTS, {"context": context, "statements": statements})
         aligned = align(statements, verdicts.statements)
-        return Finding(value=aligned.supported / len(statements), explanation=_explained(statements, aligned))
-
-
-def _explained(statements: list[str], aligned: Aligned) -> str:
-    lines = [f"{aligned.supported} of {len(statements)} statements are supported."]
-    for statement, row in zip(statements, aligned.rows, strict=True):
-        if row is None:
-            lines.append(f"No verdict, counted as not supported: {statement}")
-        elif row.verdict == 0:
-            lines.append(f"Not supported: {statement}" + (f" ({row.reason})" if row.reason else ""))
-    if aligned.extra:
-        lines.append(f"{aligned.extra} verdicts on other statements were ignored.")
-    return "\n".join(lines)
+        lines = [f"{aligned.supported} of {len(statements)} statements are supported."]
+        lines += [f"{line[0].upper()}{line[1:]}" for line in aligned.unsupported(statements)]
+        if aligned.extra:
+            lines.append(f"{aligned.extra} verdicts on other statements were ignored.")
+        return Finding(value=aligned.supported / len(statements), explanation="\n".join(lines))

@@ -108,7 +108,9 @@ class FaithfulnessWithHHEM(JudgedMetric):
             pairs = [(context, statement) for statement in statements[start : start + self._batch_size]]
             probabilities += await self._classified(pairs)
         supported = sum(probability > _HALF for probability in probabilities)
-        return Finding(value=supported / len(statements), explanation=_explained(statements, probabilities))
+        rows = zip(statements, probabilities, strict=True)
+        explanation = "\n".join(f"{probability:.2f} {statement}" for statement, probability in rows)
+        return Finding(value=supported / len(statements), explanation=explanation)
 
     async def _classified(self, pairs: list[tuple[str, str]]) -> list[float]:
         found = await self._calls.on_a_thread(lambda: self._classifier(pairs))
@@ -127,7 +129,3 @@ def judged_pairs(judge: Judge) -> Classifier:
         return (await CLASSIFY_PAIRS.ask(judge, {"pairs": [list(pair) for pair in pairs]})).scores
 
     return classify
-
-
-def _explained(statements: Sequence[str], probabilities: Sequence[float]) -> str:
-    return "\n".join(f"{probability:.2f} {text}" for text, probability in zip(statements, probabilities, strict=True))

@@ -11,7 +11,7 @@ from spanscore.core.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.metrics.kit.base import SINGLE_TURN, Measured
 from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["FunctionMetric", "metric"]
+__all__ = ["metric"]
 
 
 class FunctionMetric(NamedMetric):
@@ -30,9 +30,13 @@ class FunctionMetric(NamedMetric):
     ) -> None:
         self.__doc__ = function.__doc__
         self._function = function
-        self.scale = scale or _scale_of(function)
+        # A string under ``from __future__ import annotations``.
+        is_binary = getattr(function, "__annotations__", {}).get("return") in (bool, "bool")
+        self.scale = scale or (BINARY if is_binary else UNIT_INTERVAL)
         super().__init__(name=name or function.__name__, pass_at=pass_at)
-        self.requires = _required(requires)
+        fields = [requires] if isinstance(requires, str) else requires
+        kinds = fields if isinstance(fields, Mapping) else {SINGLE_TURN: fields}
+        self.requires = {kind: tuple(names) for kind, names in kinds.items()}
         self.base_version = version
         self.cpu_bound = not inspect.iscoroutinefunction(function) if cpu_bound is None else cpu_bound
 
@@ -94,15 +98,3 @@ def metric(
         FunctionMetric, name=name, requires=requires, scale=scale, pass_at=pass_at, version=version, cpu_bound=cpu_bound
     )
     return made if function is None else made(function)
-
-
-def _scale_of(function: Callable[[Any], Any]) -> Scale:
-    # A string under ``from __future__ import annotations``.
-    return BINARY if getattr(function, "__annotations__", {}).get("return") in (bool, "bool") else UNIT_INTERVAL
-
-
-def _required(requires: Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, tuple[str, ...]]:
-    if isinstance(requires, str):
-        requires = [requires]
-    kinds = requires if isinstance(requires, Mapping) else {SINGLE_TURN: requires}
-    return {kind: tuple(fields) for kind, fields in kinds.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from spanscore.core.prompt import Passages
@@ -89,62 +89,46 @@ class NoiseSensitivity(JudgedMetric):
         for statements, side in ((response, "answer"), (reference, "reference")):
             if not statements:
                 return Finding(value=None, reason=f"the {side} states nothing that could be checked")
-        evidence = await self._verified(sample, reference, response)
-        return _finding(response, evidence, self.mode)
+        verdicts: list[Coroutine[Any, Any, Aligned]] = []
+        for context in (Passages.of([text]) for text in sample.retrieved_contexts or ()):
+            verdicts.append(self._verdicts(VERIFY_REFERENCE, context, reference))
+            verdicts.append(self._verdicts(VERIFY_RESPONSE, context, response))
+        verdicts.append(self._verdicts(VERIFY_AGAINST_REFERENCE, sample.reference or "", response))
+        *by_context, truth = await together(verdicts)
+        return self._finding(response, by_context[::2], by_context[1::2], truth)
 
     async def _statements(self, step: Step[Any], question: str | None, text: str | None) -> list[str]:
         answer = await self.ask(step, {"question": question, "answer": text})
         statements: list[str] = answer.statements
         return statements
 
-    async def _verified(self, sample: SingleTurnSample, reference: list[str], response: list[str]) -> _Evidence:
-        contexts = sample.retrieved_contexts or []
-        asked: list[Coroutine[Any, Any, Aligned]] = []
-        for context in (Passages.of([text]) for text in contexts):
-            asked.append(self._verdicts(VERIFY_REFERENCE, context, reference))
-            asked.append(self._verdicts(VERIFY_RESPONSE, context, response))
-        asked.append(self._verdicts(VERIFY_AGAINST_REFERENCE, sample.reference or "", response))
-        *by_context, truth = await together(asked)
-        return _Evidence(reference=by_context[::2], response=by_context[1::2], truth=truth)
-
     async def _verdicts(self, step: Step[Any], context: str, statements: Sequence[str]) -> Aligned:
         answer = await self.ask(step, {"context": context, "statements": statements})
         return align(statements, answer.statements)
 
+    def _finding(
+        self, statements: Sequence[str], reference: list[Aligned], response: list[Aligned], truth: Aligned
+    ) -> Finding:
+        """Return the score of the verdicts.
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """Verdicts: on the reference's statements and on the answer's per context, and on the answer's by the reference."""
-
-    reference: list[Aligned]
-    response: list[Aligned]
-    truth: Aligned
-
-    def blamed(self, place: int, mode: NoiseMode) -> bool:
-        """Whether the statement at this place is wrong and comes from contexts of the mode's kind."""
-        sources = [
-            aligned.supported > 0  # whether this context is relevant
-            for aligned, found in zip(self.reference, self.response, strict=True)
-            if _supported(found, place)
+        Args:
+            statements: of the answer.
+            reference: verdicts on the reference's statements, by context.
+            response: verdicts on the answer's statements, by context.
+            truth: verdicts on the answer's statements by the reference.
+        """
+        relevant = [aligned.supported > 0 for aligned in reference]
+        blamed = []
+        for place, statement in enumerate(statements):
+            sources = [good for good, aligned in zip(relevant, response, strict=True) if aligned.supports(place)]
+            is_noise = any(sources) if self.mode == "relevant" else bool(sources) and not any(sources)
+            if is_noise and not truth.supports(place):
+                blamed.append(statement)
+        lines = [
+            f"{len(blamed)} of {len(statements)} statements are wrong and come from {self.mode} contexts; "
+            f"{sum(relevant)} of {len(reference)} contexts are relevant.",
+            *(f"Wrong: {statement}" for statement in blamed),
         ]
-        if _supported(self.truth, place):
-            return False
-        return any(sources) if mode == "relevant" else bool(sources) and not any(sources)
-
-
-def _supported(aligned: Aligned, place: int) -> bool:
-    row = aligned.rows[place]
-    return row is not None and row.verdict == 1
-
-
-def _finding(statements: Sequence[str], evidence: _Evidence, mode: NoiseMode) -> Finding:
-    blamed = [statement for place, statement in enumerate(statements) if evidence.blamed(place, mode)]
-    relevant = sum(aligned.supported > 0 for aligned in evidence.reference)
-    lines = [
-        f"{len(blamed)} of {len(statements)} statements are wrong and come from {mode} contexts; "
-        f"{relevant} of {len(evidence.reference)} contexts are relevant.",
-        *(f"Wrong: {statement}" for statement in blamed),
-    ]
-    if missing := sum(found.missing for found in (*evidence.reference, *evidence.response, evidence.truth)):
-        lines.append(f"No verdict, counted as not supported: {missing} times.")
-    return Finding(value=len(blamed) / len(statements), explanation="\n".join(lines))
+        if missing := sum(aligned.missing for aligned in (*reference, *response, truth)):
+            lines.append(f"No verdict, counted as not supported: {missing} times.")
+        return Finding(value=len(blamed) / len(statements), explanation="\n".join(lines))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -100,7 +100,8 @@ class ResponseRelevancy(JudgedMetric):
         asking = [guess for guess in guesses if guess.question.strip()]
         if not asking:
             return Finding(value=None, reason="the judge found no question that the answer answers", votes=votes)
-        if self._avoids(asking):
+        avoiding = sum(guess.noncommittal != 0 for guess in asking)
+        if avoiding >= {"all": len(asking), "majority": len(asking) // 2 + 1, "any": 1}[self.noncommittal]:
             return Finding(value=0.0, explanation=NONCOMMITTAL, votes=votes)
         questions = [guess.question for guess in asking]
         own_question = sample.user_input or ""
@@ -113,20 +114,9 @@ class ResponseRelevancy(JudgedMetric):
             value=sum(known) / len(known), explanation=_explained(own_question, questions, known), votes=votes
         )
 
-    def _avoids(self, guesses: Sequence[GeneratedQuestion]) -> bool:
-        flags = [guess.noncommittal != 0 for guess in guesses]
-        return _SHARE[self.noncommittal](sum(flags), len(flags))
-
-
-_SHARE: Mapping[str, Callable[[int, int], bool]] = {
-    "all": lambda flagged, of: flagged == of,
-    "majority": lambda flagged, of: 2 * flagged > of,
-    "any": lambda flagged, of: flagged > 0,
-}
-
 
 def _explained(asked: str, guesses: Sequence[str], cosines: Sequence[float]) -> str:
-    """Say what the answer answers, equal guesses once, beside what was asked."""
+    """Return the questions that the answer answers, equal guesses once, beside the one that was asked."""
     of_guess = dict(zip(guesses, cosines, strict=True))
     answered = ", ".join(f"“{_one_line(guess)}” (cosine {near:.2f})" for guess, near in of_guess.items())
     return f"The answer answers: {answered}; the question was: “{_one_line(asked)}”"

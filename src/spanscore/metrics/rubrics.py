@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from spanscore.core.sample import Sample
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.base import Finding, kind_of
 from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import (
     Bounds,
@@ -24,10 +24,10 @@ from spanscore.metrics.kit.graded import (
     voted,
 )
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.shown import ALL_FIELDS, Fields, evidence_of, kind_of
+from spanscore.metrics.kit.shown import ALL_FIELDS, Fields, evidence_of
 from spanscore.metrics.kit.step import OwnPrompts, Step, odd
 
-__all__ = ["DEFAULT_RUBRICS", "InstanceRubrics", "Rubrics"]
+__all__ = ["InstanceRubrics", "Rubrics"]
 
 DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,11 +46,6 @@ class Feedback(BaseModel):
 
     feedback: str = ""
     score: int
-
-    @property
-    def why(self) -> str:
-        """The judge's feedback."""
-        return self.feedback
 
 
 def _score_rubric(rubrics: Mapping[str, str], given: Bounds) -> Step[Feedback]:

@@ -29,11 +29,6 @@ class Criticism(BaseModel):
     reason: str = ""
     score: int
 
-    @property
-    def why(self) -> str:
-        """The judge's reason."""
-        return self.reason
-
 
 class SimpleCriteria(GradedMetric):
     """Which grade does this answer or conversation get by one criterion?
@@ -91,10 +86,8 @@ class SimpleCriteria(GradedMetric):
         bounds = bounds_wanted(name, range)
         self.definition = definition.strip()
         instruction = _INSTRUCTION.format(definition=self.definition)
-        output, condition = (
-            bounded(Criticism, bounds),
-            checked_condition(name, applies_when),
-        )  # its form tells the range
+        output = bounded(Criticism, bounds)  # its form tells the range
+        condition = checked_condition(name, applies_when)
         self.questions = (Step("score_criteria", instruction, output, applies_when=condition),)
         self.scale = ordinal(bounds, direction_wanted(name, direction))
         super().__init__(

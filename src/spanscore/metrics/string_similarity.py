@@ -12,10 +12,6 @@ from spanscore.metrics.kit.judged import NamedMetric
 
 __all__ = ["ExactMatch", "NonLLMStringSimilarity", "StringPresence", "StringSimilarity"]
 
-# --- exact match ----------------------------------------------------------------------------------------------------
-
-# ExactMatch: is the answer the reference, character by character?
-
 
 class ExactMatch(NamedMetric):
     """Is the response equal to the reference?
@@ -40,11 +36,6 @@ class ExactMatch(NamedMetric):
     async def measure(self, sample: SingleTurnSample) -> float:
         """Compare."""
         return float(sample.response == sample.reference)
-
-
-# --- string presence ------------------------------------------------------------------------------------------------
-
-# StringPresence: does the answer contain the reference, character by character?
 
 
 class StringPresence(NamedMetric):
@@ -74,11 +65,6 @@ class StringPresence(NamedMetric):
         if not sample.reference:
             return Finding(value=None, reason="the reference is empty: there is nothing to look for")
         return Finding(value=float(sample.reference in (sample.response or "")))
-
-
-# --- string similarity ----------------------------------------------------------------------------------------------
-
-# StringSimilarity: how alike are the answer and the reference, letter by letter?
 
 
 class StringSimilarity(NamedMetric):

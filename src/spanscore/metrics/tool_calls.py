@@ -18,10 +18,6 @@ from spanscore.metrics.kit.judged import NamedMetric
 
 __all__ = ["ToolCallAccuracy", "ToolCallF1", "alike", "calls_in"]
 
-# --- tool calls -----------------------------------------------------------------------------------------------------
-
-# ToolCallF1: did the assistant call the tools it should have, and no others?
-
 
 class ToolCallF1(NamedMetric):
     """Did the assistant make the calls it should have made, and no others? The order does not matter.
@@ -107,10 +103,6 @@ def alike(one: Any, other: Any) -> bool:
 def _are(kind: Any, *values: Any) -> bool:
     return all(isinstance(value, kind) for value in values)
 
-
-# --- tool call accuracy ---------------------------------------------------------------------------------------------
-
-# ToolCallAccuracy: did the assistant make the calls it should have made, with the right arguments, in the right order?
 
 ValueComparison: TypeAlias = Callable[[Any, Any], float]
 Table: TypeAlias = list[list[float]]

@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from spanscore.core.prompt import Example
 from spanscore.core.sample import MultiTurnSample
-from spanscore.errors import ConfigurationError, JudgeError, JudgeUnparseable
+from spanscore.errors import JudgeError, JudgeUnparseable
 from spanscore.metrics.kit.averages import Mode, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.step import OwnPrompts, Step
 
 __all__ = ["TopicAdherence"]
@@ -111,8 +111,7 @@ class TopicAdherence(JudgedMetric):
         pass_at: float | None = None,
         prompts: OwnPrompts | None = None,
     ) -> None:
-        if mode not in ("f1", "precision", "recall"):
-            raise ConfigurationError(f"{name}: mode is {mode!r}; it is 'f1', 'precision' or 'recall'")
+        refuse_unknown(name, "mode", mode, Mode)
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.mode = mode
 

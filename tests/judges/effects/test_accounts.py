@@ -9,7 +9,7 @@ from tests.judges.models import Answers, PlainModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges import RateLimited, judge
-from spanscore.judges.effects.account import Account, AccountLimits
+from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.account_limiter import _registry
 from spanscore.judges.effects.limited import gates_of
 
@@ -62,4 +62,4 @@ def test_the_gates_behind_a_judge_are_found_through_its_effects() -> None:
 @pytest.mark.parametrize("limit", ["max_concurrency", "requests_per_minute", "tokens_per_minute"])
 def test_a_limit_of_nothing_is_refused(limit: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{limit} is 0; it must be"):
-        AccountLimits(**{limit: 0})
+        RateLimited(Answers("x"), **{limit: 0})

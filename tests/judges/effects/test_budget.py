@@ -13,7 +13,7 @@ from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import Priced, Retrying, Timed, ask, recorded_calls
-from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, Payment, attempt, paid_from
+from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, attempt, paid_from
 from spanscore.judges.effects.cost import Budgeted, budgeted
 from spanscore.judges.records import record
 from spanscore.judges.score_context import ScoreContext, asked_by
@@ -169,12 +169,13 @@ async def test_a_question_given_up_by_its_deadline_keeps_its_reservation() -> No
 
 def test_a_question_that_waits_to_be_sent_keeps_no_other_from_what_is_left() -> None:
     purse = BudgetLedger([Budget(calls=1, per="1h")])
-    waiting, other = (Payment(purse, "m", Spent(calls=1.0)) for _ in range(2))
 
-    other.send()
+    with paid_from(purse, "m", Spent(calls=1.0)):  # it waits
+        with paid_from(purse, "m", Spent(calls=1.0)), attempt() as other:
+            assert other is not None
 
-    with pytest.raises(JudgeBudgetSpent):
-        waiting.send()
+        with pytest.raises(JudgeBudgetSpent), attempt():
+            raise AssertionError
 
 
 def test_after_some_answers_the_longest_of_them_is_what_is_expected() -> None:
@@ -333,7 +334,7 @@ def test_an_attempt_of_unknown_cost_is_not_refunded() -> None:
 
     with (
         suppress(RuntimeError),
-        paid_from(Payment(purse, "m", Spent(tokens=400.0, calls=1.0))),
+        paid_from(purse, "m", Spent(tokens=400.0, calls=1.0)),
         attempt(),
     ):
         raise RuntimeError("nobody knows whether it was sent")

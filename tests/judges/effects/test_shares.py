@@ -167,7 +167,7 @@ class Spender:
         self.pacer.count("m", taken=taken)
         if taken:
             with suppress(JudgeBudgetSpent):
-                self.purse.reserve("m", Spent(calls=1)).keep()
+                self.purse.reserve("m", Spent(calls=1))
                 self.paid += 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,6 @@ from spanscore.errors import ConfigurationError, JudgeError, JudgeOutOfQuota
 __all__ = [
     "LASTING",
     "Account",
-    "AccountLimits",
     "AccountState",
     "Breaker",
     "BreakerState",
@@ -20,21 +19,19 @@ __all__ = [
     "checked_positive",
 ]
 
-# --- account --------------------------------------------------------------------------------------------------------
-
-# Account: whom a judge asks, and who pays. Limits belong to it, whoever asks and however the judge was made.
-
 BreakerState = Literal["closed", "half_open", "open"]
 
 
 class Account(NamedTuple):
-    """Judges, metrics, embedders and scorers of a process that ask the same account share one gate.
+    """The endpoint that a judge asks, and the key that pays. Limits belong to it.
+
+    Judges, metrics, embedders and scorers of a process that ask the same account share one gate.
 
     Attributes:
         provider: as ``gen_ai.provider.name`` has it.
         model: as it is asked for.
-        address: where the provider is asked; empty where it is not known.
-        key: a hash of the credentials, never they themselves; empty where there are none.
+        address: where the provider is asked; empty if it is not known.
+        key: a hash of the credentials, never they themselves; empty if there are none.
     """
 
     provider: str
@@ -43,32 +40,8 @@ class Account(NamedTuple):
     key: str = ""
 
     def __repr__(self) -> str:
-        """Name provider and model only: the rest is nobody's to read in a log."""
+        """Name provider and model only: address and key stay out of logs."""
         return f"{self.provider} {self.model}"
-
-
-@dataclass(frozen=True, slots=True)
-class AccountLimits:
-    """What a user allows an account, None where nothing is said.
-
-    Attributes:
-        max_concurrency: questions at once.
-        requests_per_minute: where the provider does not tell what is left.
-        tokens_per_minute: likewise, of questions and answers.
-
-    Raises:
-        ConfigurationError: one is not positive.
-    """
-
-    max_concurrency: int | None = None
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-
-    def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if value is not None:
-                checked_positive(limit.name, value)
 
 
 def checked_positive(keyword: str, value: float) -> float:
@@ -84,7 +57,7 @@ def checked_positive(keyword: str, value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AccountState:
-    """What an account's gate is at, for ``status()`` and the instruments.
+    """The state of an account's gate, for ``status()`` and the instruments.
 
     Attributes:
         places: questions that may be out at once now; below 1 it is a pace.
@@ -92,13 +65,13 @@ class AccountState:
         share: part of the user's limits that is this process's, (0, 1]; the rest is other workers'.
         inflight: questions that are out.
         waiting: questions that wait to be sent.
-        longest_wait_s: of those that wait now.
+        longest_wait_s: of the questions that wait now.
         breaker: ``open``: nothing is sent.
         because: the failure that opened it; empty while it is closed.
         throttled: refusals for load so far.
-        last_throttled_s: seconds since the last one; None where there was none.
+        last_throttled_s: seconds since the last one; None if there was none.
         calls: requests that were sent.
-        retries: of them, those that repeated a failed one.
+        retries: requests that repeated a failed one.
         cached: questions that were answered without a request.
         notes: what must be known of the account, a sentence each.
     """
@@ -120,23 +93,18 @@ class AccountState:
     notes: tuple[str, ...] = ()
 
 
-# --- ticket ---------------------------------------------------------------------------------------------------------
-
-# RequestSlot: leave to send one question, and what was so when it left.
-
-
 @dataclass(slots=True, eq=False)
 class RequestSlot:
-    """A question that is out.
+    """A place for one request, and the state of the account when the request was sent.
 
     Attributes:
-        serial: they are numbered as they leave.
-        sent_s: when it left.
-        out: how many were out then, itself included.
-        probe: it is the breaker's: whether the judge is back hangs on it.
-        left: nobody waits for it any more; its request has not ended yet.
-        held: of those that were answered, how many were taken to be counted by the provider still.
-        doubtful: how many more it may have counted.
+        serial: number of the request, in the order of sending.
+        sent_s: when it was sent.
+        out: open requests at that time, itself included.
+        probe: whether it is the breaker's probe, which shows whether the judge is back.
+        left: whether no caller waits for it any more; its request has not ended yet.
+        held: answered requests that the provider was taken to count still.
+        doubtful: further answered requests that the provider may have counted.
     """
 
     serial: int
@@ -147,10 +115,6 @@ class RequestSlot:
     held: int = 0
     doubtful: int = 0
 
-
-# --- breaker --------------------------------------------------------------------------------------------------------
-
-# Breaker: a judge that fails is left alone, and tried with single questions until it answers again.
 
 _WINDOW = 20
 _FEWEST = 10
@@ -165,9 +129,10 @@ LASTING = frozenset({"not_allowed", "no_such_model"})
 class Breaker:
     """A circuit breaker: closed, open for a time, half open for one probe.
 
-    Ten outcomes or more of the last twenty, four fifths of them failed, open it for 1 s, and so do ten failures in a row; each
-    failed probe doubles that, up to 5 s, and after as long one that hangs is followed by another. What a person must mend opens
-    it for 5 min. An answered probe closes it. Outcomes of calls that were out when it opened say nothing new and are left out.
+    A judge that fails gets no questions but single probes until it answers again. Ten outcomes or more of the last twenty,
+    four fifths of them failed, open it for 1 s, and so do ten failures in a row. Each failed probe doubles that, up to 5 s, and
+    after as long a probe that hangs is followed by another. A failure that a person must mend opens it for 5 min. An answered
+    probe closes it. Outcomes of calls that were out when it opened are left out.
 
     Attributes:
         error: the failure that opened it; None while it is closed.
@@ -202,7 +167,7 @@ class Breaker:
         return max(0.0, self._open_until_s - now_s)
 
     def sent(self, now_s: float) -> bool:
-        """Tell that a call is sent; return whether it is the probe."""
+        """Count a call that is sent; return whether it is the probe."""
         self._probing = self._open_until_s is not None
         if self._probing:  # one that hangs must not hold up the next for as long as an attempt may take
             self._next_probe_s = now_s + _LONGEST_S
@@ -210,7 +175,7 @@ class Breaker:
         return self._probing
 
     def answered(self, *, probe: bool) -> bool:
-        """Tell that the judge answered, be it by a refusal for load; return whether that closed it."""
+        """Count an answer, also a refusal for load; return whether it closed the breaker."""
         if self._open_until_s is None:
             self._in_a_row = 0
             self._failures.append(False)
@@ -220,7 +185,7 @@ class Breaker:
         return False
 
     def failed(self, error: JudgeError, now_s: float, *, probe: bool) -> bool:
-        """Tell that a call failed for want of the judge; return whether that opened it, again or for the first time."""
+        """Count a call that did not reach the judge; return whether it opened the breaker, again or for the first time."""
         if self._open_until_s is not None and not probe:
             return False
         self._in_a_row += 1
@@ -228,15 +193,18 @@ class Breaker:
         if _asks_a_person(error):
             return self._open(_UNTIL_A_PERSON_ACTS_S, now_s, error)
         was_open = self._open_until_s is not None
-        if not was_open and not self._is_away():
-            return False
+        if not was_open:
+            failed, outcomes = sum(self._failures), len(self._failures)
+            mostly_failed = outcomes >= _FEWEST and failed >= _FAILED_SHARE * outcomes
+            if self._in_a_row < _FEWEST and not mostly_failed:  # ten in a row are enough, however well it was before
+                return False
         self._open(min(max(_FIRST_S, 2 * self._open_for_s), _LONGEST_S), now_s, error)
         if was_open:  # the last to fail of several probes that hung is not the last that was sent
             self._open_until_s = min(now_s + self._open_for_s, self._next_probe_s)
         return True
 
     def given_up(self) -> None:
-        """Tell that the probe was called back by its asker: the next question is one."""
+        """Drop the probe, which its caller cancelled: the next question is one."""
         self._probing = False
         if self._open_until_s is not None:
             self._open_until_s = -inf
@@ -247,11 +215,6 @@ class Breaker:
         About to be: half of what opens it has failed in a row, and not this question alone.
         """
         return self._open_until_s is not None or self._in_a_row > max(failed, _FEWEST // 2 - 1)
-
-    def _is_away(self) -> bool:
-        """Whether enough of the last outcomes failed. Ten in a row are enough, however well it was before."""
-        failed, outcomes = sum(self._failures), len(self._failures)
-        return self._in_a_row >= _FEWEST or (outcomes >= _FEWEST and failed >= _FAILED_SHARE * outcomes)
 
     def _close(self) -> None:
         self._failures: deque[bool] = deque(maxlen=_WINDOW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import floor, inf
@@ -23,17 +23,13 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges.effects.account import LASTING, Account, AccountLimits, AccountState, Breaker, RequestSlot
+from spanscore.judges.effects.account import LASTING, Account, AccountState, Breaker, RequestSlot
 from spanscore.judges.effects.middleware import unwrapped
 from spanscore.judges.effects.rate_limits import AdaptiveConcurrency, Buckets, Kind
 from spanscore.judges.score_context import asker
 from spanscore.protocols import Judge
 
 __all__ = ["AccountLimiter", "FairQueue", "RetryBudget", "Waiter", "gate_of"]
-
-# --- fair queue -----------------------------------------------------------------------------------------------------
-
-# FairQueue: questions that wait for one account → which of them goes next.
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +40,7 @@ class Waiter:
         metric: whose question it is.
         held_until_s: until when its unit's spans wait for it.
         since_s: when it came.
-        tokens: what it may come to; 0 where nobody counts them.
+        tokens: the most that it may take; 0 if no limit counts them.
         comes: the ticket with which it may be sent.
     """
 
@@ -56,10 +52,10 @@ class Waiter:
 
 
 class FairQueue:
-    """Round robin by metric, so that one with 20 questions per score does not starve one with a single question; a unit whose
-    spans still wait goes before one whose spans have left.
+    """The questions that wait for one account, round robin by metric.
 
-    First come, first served within a metric; who was there before and was sent away goes to the front again.
+    So a metric with 20 questions per score does not starve one with a single question. A unit whose spans still wait goes
+    before one whose spans have left. Within a metric the order is that of arrival; a refused question goes to the front again.
     """
 
     def __init__(self) -> None:
@@ -74,7 +70,7 @@ class FairQueue:
             yield from lane
 
     def put(self, waiter: Waiter, *, again: bool = False) -> None:
-        """Have a question wait; at the front of its metric's if it comes ``again``."""
+        """Add a question; at the front of its metric's lane if it comes ``again``."""
         lane = self._held.setdefault(waiter.metric, deque())
         if again:
             lane.appendleft(waiter)
@@ -82,7 +78,7 @@ class FairQueue:
             lane.append(waiter)
 
     def next(self, now_s: float) -> Waiter | None:
-        """Return who goes next, and leave it where it is; None where nobody waits."""
+        """Return the next question, and leave it where it is; None if the queue is empty."""
         while self._held:
             waiter = next(iter(self._held.values()))[0]
             if not waiter.comes.done() and waiter.held_until_s > now_s:
@@ -98,7 +94,7 @@ class FairQueue:
         return None
 
     def pop(self) -> None:
-        """Take out who goes next; the next metric's turn comes behind it."""
+        """Remove the next question; the next metric's turn comes behind it."""
         self._leave(self._held or self._late, rotate=True)
 
     @staticmethod
@@ -111,10 +107,6 @@ class FairQueue:
             lanes[metric] = lane
 
 
-# --- gate -----------------------------------------------------------------------------------------------------------
-
-# AccountLimiter: the one way to an account, for all who ask it in this process. The asynchronous side of its parts.
-
 T = TypeVar("T")
 
 _BEYOND = 16
@@ -124,13 +116,13 @@ _MOST_SAVED = 20.0
 
 
 class AccountLimiter:
-    """Places, buckets, a breaker and a retry budget for one account, and a fair queue before them.
+    """The one way to an account for all judges of this process: a fair queue, places, buckets, a breaker, a retry budget.
 
     A question is ``admitted`` and then ``sent``: what comes of it is learned from when its request has really ended, and only
     then is its place free. Loop thread.
 
     Args:
-        ceiling: the most questions at once, where nobody says how many.
+        ceiling: the most questions at once, if no judge sets how many.
 
     Attributes:
         cached: questions that were answered without it.
@@ -148,7 +140,7 @@ class AccountLimiter:
         reset_in_child(self, AccountLimiter.reset)
 
     def reset(self) -> None:
-        """Be as new: in a forked child, what is out and who waits are the parent's."""
+        """Begin anew: in a forked child, open and waiting questions are the parent's."""
         self.breaker, self.retries = Breaker(), RetryBudget()
         self._places, self._buckets = AdaptiveConcurrency(self._ceiling), Buckets(time.time)
         for kind, per_minute in self._allowed.items():
@@ -160,7 +152,7 @@ class AccountLimiter:
         self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, AccountLimiter] = WeakKeyDictionary()
 
     def here(self) -> AccountLimiter:
-        """Return the gate for the running loop. All judges are asked on one; who asks on another gets a gate of that loop."""
+        """Return the gate for the running loop. All judges are asked on one loop; another loop has a gate of its own."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return self
@@ -169,27 +161,27 @@ class AccountLimiter:
             return self
         if loop not in self._elsewhere:
             self._elsewhere[loop] = AccountLimiter(self.account, self.ceiling)
-            for kind, per_minute in self._allowed.items():
-                self._elsewhere[loop]._allow(kind, per_minute)
+            self._elsewhere[loop].restrict(None, self._allowed)
         other = self._elsewhere[loop]
         if other._share != self._share:
             other._divide(self._share)
         return other.here()
 
-    def restrict(self, limits: AccountLimits) -> None:
-        """Have the strictest hold of what those who share the account allow."""
-        asked = limits.max_concurrency
-        if asked is not None:
-            self._asked.add(asked)
+    def restrict(self, max_concurrency: int | None, per_minute: Mapping[Kind, float | None]) -> None:
+        """Add a judge's limits, None if it sets none. Of the judges that share the account the strictest limit holds."""
+        if max_concurrency is not None:
+            self._asked.add(max_concurrency)
             self.ceiling = min(self._asked)
             self._places.bound(self._ceiling)
-        self._allow("requests", limits.requests_per_minute)
-        self._allow("tokens", limits.tokens_per_minute)
+        for kind, limit in per_minute.items():
+            if limit is not None:
+                self._allowed[kind] = min(limit, self._allowed.get(kind, inf))
+                self._buckets.allow(kind, limit)
 
     def share(self, fraction: float) -> None:
-        """Have such a part of what the users allow, (0, 1], from now on: the rest is other processes'. Any thread.
+        """Use such a part of the users' limits, (0, 1], from now on: the rest is other processes'. Any thread.
 
-        What nobody said, 64 places and what the provider tells, is not divided: it is of a process, or the same for all.
+        The default of 64 places is a process's, and the provider's own limits are the same for all: neither is divided.
         """
         loop = self._loop
         if loop is None or not loop.is_running():
@@ -198,11 +190,11 @@ class AccountLimiter:
             loop.call_soon_threadsafe(self._divide, fraction)
 
     def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
-        """Have a listener called with provider, model and seconds for each question that has waited; each listener once."""
+        """Call a listener with provider, model and seconds for each question that has waited; each listener once."""
         self._listeners.add(listener)
 
     def note(self, text: str) -> None:
-        """Have its state say what must be known of the account."""
+        """Add a note on the account to its state."""
         if text not in self._notes:
             self._notes = (*self._notes, text)
 
@@ -213,7 +205,7 @@ class AccountLimiter:
             step: which question, for a reason.
             until_s: when it has waited for too long; the loop's clock.
             tokens: what it may come to.
-            again: it was sent away before, and goes before those that were not.
+            again: whether it was refused before; it then goes before the others.
 
         Raises:
             JudgeRateLimited: it waited until then; the error type tells for what.
@@ -251,16 +243,16 @@ class AccountLimiter:
             timer.cancel()
 
     def sent(self, ticket: RequestSlot, call: Awaitable[T]) -> asyncio.Future[T]:
-        """Begin a call; its place is taken until it has ended, however long somebody waits for it."""
+        """Begin a call; its place is taken until it has ended, also after its caller has given it up."""
         future = asyncio.ensure_future(call)
         future.add_done_callback(partial(self._ended, ticket))
         return future
 
     def left_behind(self, ticket: RequestSlot, error: JudgeError | None) -> None:
-        """Tell that nobody waits for a call any more.
+        """Give up a call: its caller does not wait for it any more.
 
         Args:
-            error: why: it is late. None: its asker was called back, which says nothing of the judge.
+            error: the call is late; None = its caller was cancelled, which is no fault of the judge.
         """
         ticket.left = True
         if error is not None:
@@ -277,9 +269,13 @@ class AccountLimiter:
 
     @property
     def state(self) -> AccountState:
-        """What it is at."""
+        """The state of the account."""
         now_s = self._loop.time() if self._loop is not None else 0.0
         waiting = [waiter for waiter in self._queue if not waiter.comes.done()]
+        notes = [*self._notes]
+        if len(self._asked) > 1:
+            lowest = min(self._asked)
+            notes.append(f"max_concurrency: judges of this account ask for different ones; the lowest, {lowest}, holds")
         return AccountState(
             account=self.account,
             places=min(self._places.level, self._places.ceiling),
@@ -295,20 +291,13 @@ class AccountLimiter:
             calls=self._calls,
             retries=self._repeated,
             cached=self.cached,
-            notes=(*self._notes, *self._disagreement()),
+            notes=tuple(notes),
         )
 
     @property
     def counts_tokens(self) -> bool:
         """Whether it matters what a question comes to."""
         return self._buckets.count_tokens
-
-    def _disagreement(self) -> list[str]:
-        if len(self._asked) < 2:  # noqa: PLR2004  (two of them)
-            return []
-        return [
-            f"max_concurrency: judges of this account ask for different ones; the lowest, {min(self._asked)}, holds"
-        ]
 
     @property
     def _ceiling(self) -> float:
@@ -324,11 +313,6 @@ class AccountLimiter:
         if self._loop.is_running():
             self._pump()
 
-    def _allow(self, kind: Kind, per_minute: float | None) -> None:
-        if per_minute is not None:
-            self._allowed[kind] = min(per_minute, self._allowed.get(kind, inf))
-            self._buckets.allow(kind, per_minute)
-
     def _leave_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
         self._queue = FairQueue()
@@ -341,7 +325,7 @@ class AccountLimiter:
         return max(self._places_s(now_s), broken_s, self._buckets.wait_s(tokens, now_s))
 
     def _places_s(self, now_s: float) -> float:
-        """Return the same of the places. Where calls that nobody waits for have them all, one more is tried at a time."""
+        """Return when a place is free, likewise. If calls that were given up have all places, one more is tried at a time."""
         out = len(self._out)
         beyond = out < self._places.level + _BEYOND
         if self.breaker.state != "closed":
@@ -366,7 +350,7 @@ class AccountLimiter:
         self.left_behind(ticket, None)
 
     def _pump(self) -> None:
-        """Let leave who may, in their order, and come back when the next may."""
+        """Send the questions that may be sent, in their order, and come back when the next one may."""
         assert self._loop is not None
         if self._wake is not None:
             self._wake.cancel()
@@ -446,7 +430,7 @@ class AccountLimiter:
 
 
 def _is_away(error: JudgeError) -> bool:
-    """Whether an error says that nobody can be asked; others are about one question, and whoever refuses it is there."""
+    """Whether an error means that the judge is away; other errors are about one question."""
     return isinstance(error, JudgeUnavailable | JudgeTimeout | JudgeOutOfQuota) or error.error_type in LASTING
 
 
@@ -472,12 +456,8 @@ class RetryBudget:
         return True
 
 
-# --- accounts -------------------------------------------------------------------------------------------------------
-
-# Accounts: the one gate that each account has in this process.
-
 _SERVICE, _IN_PROCESS = 64, 1
-"""The most questions at once, where nobody says how many."""
+"""The most questions at once, if no judge of the account sets how many."""
 
 
 class _Gates:
@@ -495,23 +475,22 @@ class _Gates:
     def gate(self, account: Account, ceiling: int) -> AccountLimiter:
         """Return the gate of an account, made if there was none."""
         with self._lock:
-            known = self._gates.get(account)
-            if known is None:
-                known = self._gates[account] = AccountLimiter(account, ceiling)
-            return known
+            gate = self._gates.get(account)
+            if gate is None:
+                gate = self._gates[account] = AccountLimiter(account, ceiling)
+            return gate
 
 
 _registry = _Gates()
 
 
-def gate_of(judge: Judge, limits: AccountLimits) -> AccountLimiter:
-    """Return the gate of the account that a judge asks: one for all who ask it, and the strictest of their limits holds."""
+def gate_of(judge: Judge) -> AccountLimiter:
+    """Return the gate of the account that a judge asks: one for all judges that ask it."""
     inner = unwrapped(judge)
     account = getattr(inner, "account", None)
     if not isinstance(account, Account):
         account = Account(type(inner).__name__, inner.model, key=f"object {id(inner)}")
     gate = _registry.gate(account, _IN_PROCESS if getattr(inner, "in_process", False) is True else _SERVICE)
-    gate.restrict(limits)
     for note in getattr(inner, "notes", ()):
         gate.note(note)
     return gate

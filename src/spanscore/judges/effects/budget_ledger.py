@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Final
 
 from spanscore.config.judging import Budget, BudgetUnit, MetricCost, Spent
 from spanscore.errors import JudgeBudgetSpent
 
-__all__ = ["BudgetLedger", "BudgetState", "Payment", "Reservation", "attempt", "paid_from"]
+__all__ = ["BudgetLedger", "BudgetState", "Reservation", "attempt", "paid_from"]
 
 _FIRST_ANSWER: Final = 500
 """Tokens; answers of our steps have some 20 to 400."""
@@ -27,7 +28,7 @@ _KNOWN_AFTER: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """What a budget is at, for ``status()`` and the instruments.
+    """The state of a budget, for ``status()`` and the instruments.
 
     Attributes:
         unit: ``usd``, ``tokens`` or ``calls``.
@@ -79,10 +80,10 @@ class BudgetLedger:
         self._answers = self._longest = 0
 
     def share(self, fraction: float) -> None:
-        """Have such a part of the budgets, (0, 1], from now on: the rest is other processes'. Any thread.
+        """Use such a part of the budgets, (0, 1], from now on: the rest is other processes'. Any thread.
 
-        What is a process's of a window accrues with time, by the part that it had at each moment: all of them together have
-        one budget, through every change, and who joins in the middle of a window has what accrues from then on.
+        A process's part of a window accrues with time, by its part at each moment. So all processes together have one budget,
+        through every change, and one that joins in the middle of a window has the part that accrues from then on.
         """
         with self._lock:
             self._share = fraction
@@ -107,7 +108,7 @@ class BudgetLedger:
             return Reservation(self, metric, estimate, tuple(window.number for _, window in windows))
 
     def check(self, metric: str, estimate: Spent) -> None:
-        """Set nothing aside yet: a question that waits to be sent keeps no other from what is left.
+        """Check that a question can be paid for. Nothing is set aside: while it waits to be sent, others may use what is left.
 
         Raises:
             JudgeBudgetSpent: a budget has not so much left.
@@ -208,7 +209,7 @@ class _Window:
         return self
 
     def divide(self, share: float, now_s: float) -> None:
-        """Have another part of it from now on: what has accrued stays, what is to come is divided anew."""
+        """Change the part from now on: the accrued amount stays, the amount to come is divided anew."""
         self.at(now_s)
         to_come = self.amount * min(1.0, max(0.0, self.number + 1 - now_s / self.length_s))
         accrued = 0.0 if self.share is None else self.limit - self.share * to_come
@@ -217,7 +218,7 @@ class _Window:
 
 @dataclass(slots=True)
 class Reservation:
-    """What is set aside for one request. It is settled once."""
+    """A part of the budgets that is set aside for one request, and settled once."""
 
     purse: BudgetLedger
     metric: str
@@ -231,68 +232,43 @@ class Reservation:
             self._open = False
             self.purse.correct(self, actual)
 
-    def keep(self) -> None:
-        """Take it for what the request cost: it was given up, and may be billed."""
-        self.settle(self.estimate)
 
-    def release(self) -> None:
-        """Give it back: the request was not sent, or is not billed."""
-        self.settle(Spent())
-
-
-@dataclass(frozen=True, slots=True)
-class Payment:
-    """One question, over all its attempts: each is reserved when it is sent, from the window that it falls into.
-
-    Attributes:
-        estimate: of one attempt.
-
-    Raises:
-        JudgeBudgetSpent: nothing is left for it now.
-    """
-
-    purse: BudgetLedger
-    metric: str
-    estimate: Spent
-
-    def __post_init__(self) -> None:
-        self.purse.check(self.metric, self.estimate)
-
-    def send(self) -> Reservation:
-        """Return the reservation of an attempt that is sent now.
-
-        Raises:
-            JudgeBudgetSpent: nothing is left for it.
-        """
-        return self.purse.reserve(self.metric, self.estimate)
-
-
-_payment: ContextVar[Payment | None] = ContextVar("spanscore_payment", default=None)
+_reserve: ContextVar[Callable[[], Reservation] | None] = ContextVar("spanscore_reserve", default=None)
 
 
 @contextmanager
-def paid_from(payment: Payment) -> Iterator[None]:
-    """Have all requests inside the block, and in tasks started there, paid so."""
-    token = _payment.set(payment)
+def paid_from(purse: BudgetLedger, metric: str, estimate: Spent) -> Iterator[None]:
+    """Pay for all requests inside the block, and in tasks started there, from the budgets of a metric.
+
+    The requests are the attempts of one question. Each is reserved when it is sent, from the window that it falls into.
+
+    Args:
+        estimate: of one attempt.
+
+    Raises:
+        JudgeBudgetSpent: a budget has not so much left.
+    """
+    purse.check(metric, estimate)
+    token = _reserve.set(partial(purse.reserve, metric, estimate))
     try:
         yield
     finally:
-        _payment.reset(token)
+        _reserve.reset(token)
 
 
 @contextmanager
 def attempt() -> Iterator[Reservation | None]:
-    """Send one request inside the block: what comes of it settles its reservation. None where nothing is paid for.
+    """Send one request inside the block, which settles its reservation; None if no budget pays for it.
 
     Raises:
         JudgeBudgetSpent: nothing is left for it.
     """
-    payment = _payment.get()
-    if payment is None:
+    reserve = _reserve.get()
+    if reserve is None:
         yield None
         return
-    reservation = payment.send()
+    reservation = reserve()
     try:
         yield reservation
     finally:
-        reservation.keep()  # unless it was settled: what is not known may be billed
+        reservation.settle(reservation.estimate)  # unless it was settled: a request of unknown cost may be billed

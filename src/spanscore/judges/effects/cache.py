@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -23,7 +23,7 @@ from spanscore.core.log import log_once, type_name
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.core.score import JudgeCall
 from spanscore.core.threads import SerialThread, reset_in_child
-from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError, JudgeRateLimited, writing
+from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeRateLimited, writing
 from spanscore.judges.ask import REPAIR_STEP, read
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.limited import gates_of
@@ -37,34 +37,23 @@ if TYPE_CHECKING:
     import sqlite3
 
 __all__ = [
-    "AnswerStore",
     "CacheSetting",
     "Cached",
     "FileAnswers",
     "MemoryAnswers",
     "SingleFlight",
     "answers_kept",
-    "as_cached",
     "file_answers",
     "key_of",
 ]
 
-# --- single flight --------------------------------------------------------------------------------------------------
-
-# Single flight: the same question, asked by many at once → one request, for which all wait.
-#
-# The request belongs to nobody's task: it is given up when nobody waits for it any more, and not before. Who waits longest
-# pays: the request goes out in that one's name, and the calls that came to nothing are recorded there. Whoever pays for a
-# request that ends because its own budget is spent, or because it has waited too long itself, ends alone: the next in the
-# line then asks.
-
 Ask: TypeAlias = Callable[[], Awaitable[Reply]]
 _OF_THE_PAYER = (JudgeRateLimited, JudgeBudgetSpent)
-"""Ends that tell of who asked, and nothing of the question."""
+"""Errors of the caller that pays, and not of the question."""
 
 
 def as_cached(reply: Reply) -> Reply:
-    """Return an answer as those get it for whom nobody was asked: it costs nothing, where it is known what it cost at all."""
+    """Return an answer for a caller whose question was not sent: its cost is 0, or None if its cost is not known."""
     return Reply(
         text=reply.text,
         model=reply.model,
@@ -97,41 +86,37 @@ class SingleFlight:
                 del self._out[key]
 
 
-@dataclass(slots=True, eq=False)
-class _Sharer:
-    """One who waits for an answer, and whose clock goes as that of the request."""
-
-    answer: asyncio.Future[Reply]
-    clock: SharedWait = field(default_factory=SharedWait)
-    context: Context = field(default_factory=copy_context)
-
-
 class _Flight:
-    """One request, and who waits for it."""
+    """One request for equal questions, and the callers that wait for it.
+
+    No caller's task owns the request: it is cancelled once all callers have left. The caller that has waited longest pays: the
+    request goes out in its name, and failed attempts are recorded there. A payer whose own budget or waiting time is spent
+    ends alone, and the next caller asks.
+    """
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._line: dict[_Sharer, None] = {}
-        self._payer: _Sharer | None = None
+        self._line: dict[SharedWait[Reply], None] = {}
+        self._payer: SharedWait[Reply] | None = None
         self._asker = ScoreContext()
         self._task: asyncio.Task[Reply | BaseException] | None = None
         self.has_ended = False
 
     async def answer(self) -> Reply:
-        """Wait for the answer: as it came to the one who pays, as a cached one to the others."""
-        one = _Sharer(asyncio.get_running_loop().create_future())
-        self._line[one] = None
+        """Wait for the answer. The caller that pays gets it as it came, the others get a cached one."""
+        wait: SharedWait[Reply] = SharedWait()
+        self._line[wait] = None
         if self._task is None:
-            self._send(one)
-        one.clock.stand(self._asker.is_waiting)
+            self._send(wait)
+        wait.stand(self._asker.is_waiting)
         try:
-            return await one.answer
+            return await wait.answer
         finally:
-            self._leave(one)
+            self._leave(wait)
 
-    def _send(self, payer: _Sharer) -> None:
+    def _send(self, payer: SharedWait[Reply]) -> None:
         self._payer = payer
-        self._asker = replace(payer.clock.asker, on_change=self._clock)
+        self._asker = replace(payer.asker, on_change=self._set_clocks)
         # In the payer's context: traces are suppressed there, and what else stands around the question holds for it.
         self._task = payer.context.run(asyncio.ensure_future, self._request(self._asker))
         self._task.add_done_callback(self._land)
@@ -147,23 +132,23 @@ class _Flight:
         assert self._payer is not None  # there is no request without one
         self._payer.context.run(record, call)
 
-    def _clock(self) -> None:
-        for one in self._line:
-            one.clock.stand(self._asker.is_waiting)
+    def _set_clocks(self) -> None:
+        for wait in self._line:
+            wait.stand(self._asker.is_waiting)
 
-    def _leave(self, one: _Sharer) -> None:
-        one.clock.stand(False)
-        self._line.pop(one, None)
-        if one.answer.done() and not one.answer.cancelled():
-            one.answer.exception()  # fetched: who is cancelled just now does not, and asyncio would report it
+    def _leave(self, wait: SharedWait[Reply]) -> None:
+        wait.stand(False)
+        self._line.pop(wait, None)
+        if wait.answer.done() and not wait.answer.cancelled():
+            wait.answer.exception()  # fetched: a caller that is cancelled just now does not, and asyncio would report it
         if not self.has_ended and not self._line and self._task is not None:
             self.has_ended = True
             self._task.cancel()
-        elif one is self._payer and self._line:
+        elif wait is self._payer and self._line:
             self._payer = next(iter(self._line))
 
     def _land(self, task: asyncio.Task[Reply | BaseException]) -> None:
-        line = [one for one in self._line if not one.answer.done()]  # those who are cancelled have not all left yet
+        line = [wait for wait in self._line if not wait.answer.done()]  # the cancelled ones have not all left yet
         if self.has_ended or task.cancelled() or not line:
             self.has_ended = True
             return
@@ -174,35 +159,25 @@ class _Flight:
             self._send(others[0])
             return
         self.has_ended = True
-        for one in line:
-            _tell(one.answer, ended, pays=one is first)
-
-
-def _tell(answer: asyncio.Future[Reply], ended: Reply | BaseException, *, pays: bool) -> None:
-    """End a wait as the request ended: charged to one alone, whatever came of it."""
-    if isinstance(ended, Reply):
-        answer.set_result(ended if pays else as_cached(ended))
-    else:
-        answer.set_exception(ended if pays or not isinstance(ended, JudgeError) else ended.without_request())
-
-
-# --- answers --------------------------------------------------------------------------------------------------------
-
-# Answers that are kept: key → answer, in bounded room. What all such stores can do, and the one in memory.
+        for wait in line:
+            if isinstance(ended, BaseException):
+                wait.fail(ended, pays=wait is first)
+            else:
+                wait.answer.set_result(ended if wait is first else as_cached(ended))
 
 
 @runtime_checkable
 class AnswerStore(Protocol):
-    """Where answers are kept. Loop thread; never raises, as a store that fails costs only what it held.
+    """A bounded store of answers, by the key of their question. Loop thread; never raises: a failed store only loses answers.
 
     Attributes:
-        flights: the questions that are out and whose answers will be here.
+        flights: the open questions whose answers will be kept.
     """
 
     flights: SingleFlight
 
     async def find(self, key: bytes) -> Reply | None:
-        """Return the answer to a question as a cached one; None where there is none. Must not block."""
+        """Return the answer to a question as a cached one; None if there is none. Must not block."""
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object] | None:
         """Keep an answer; return what to await until it outlives the process, None if it does not. Must not block."""
@@ -258,15 +233,8 @@ def _size(reply: Reply) -> int:
     return sys.getsizeof(reply.text)
 
 
-# --- answer file ----------------------------------------------------------------------------------------------------
-
-# Answers in a file that outlives the process, and that several processes share. It holds answers, and of questions a hash.
-#
-# SQLite, in its write-ahead mode: who reads waits for nobody who writes. All of it is done on a thread of its own; the
-# questions of one turn of the loop are looked up together, so that the votes of a sample go on side by side, as they came.
-
 _VERSION = 1
-"""Of what is in the file."""
+"""Version of the file's content."""
 _OURS = 0x73707363
 """``spsc``: by it SQLite's ``application_id`` tells the file from other databases."""
 _MOST_ANSWERS = 1_000_000
@@ -281,8 +249,14 @@ _LOOKING_S = 0.5
 """A disk that takes longer to find an answer is not asked again before it has answered."""
 
 
+_LookUp: TypeAlias = tuple[bytes, "asyncio.Future[Reply | None]"]
+
+
 class FileAnswers:
-    """Answers in a file. Never raises once it is made, whatever becomes of the file: that costs what it held, and no score.
+    """Answers in a file that several processes share, each under a hash of its question. A fault of the file costs no score.
+
+    SQLite is in its write-ahead mode, in which readers do not wait for writers, on a thread of its own. The questions of one
+    turn of the loop are looked up together, so that the votes of a sample stay side by side.
 
     Args:
         path: made where it is not there, for its owner alone.
@@ -305,32 +279,33 @@ class FileAnswers:
         self._inherited = getattr(self, "_inherited", None), getattr(self, "_connection", None)
         self._connection: sqlite3.Connection | None = None
         self._thread = SerialThread("spanscore-answers")
-        self._looked_for: deque[tuple[bytes, asyncio.Future[Reply | None]]] = deque()
+        self._looked_for: deque[_LookUp] = deque()
         self._unwritten: deque[tuple[bytes, str]] = deque(maxlen=_MOST_UNWRITTEN)
-        self._written: deque[tuple[bytes, asyncio.Future[Reply | None]]] = deque()
+        self._written: deque[_LookUp] = deque()
         self._due_on: asyncio.AbstractEventLoop | None = None
         self._overdue: asyncio.Future[Reply | None] | None = None
 
     async def find(self, key: bytes) -> Reply | None:
-        """Return the answer, None also where the disk does not tell in time."""
-        found: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        """Return the answer; None also if the disk is late."""
+        answer: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         late = self._overdue
-        if late is not None and not late.done() and late.get_loop() is found.get_loop():
+        if late is not None and not late.done() and late.get_loop() is answer.get_loop():
             return None
-        self._looked_for.append((key, found))
+        self._looked_for.append((key, answer))
         self._be_due()
-        done, _ = await asyncio.wait({found}, timeout=self._looking_s)
+        done, _ = await asyncio.wait({answer}, timeout=self._looking_s)
         if done:
-            return found.result()
-        self._overdue = found
+            return answer.result()
+        self._overdue = answer
         return None
 
     def keep(self, key: bytes, reply: Reply) -> Awaitable[object]:
-        """Have an answer written soon; what is returned ends then, or after ``looking_s``: a slow disk delays no score more."""
+        """Write an answer soon. The returned future ends then, or after ``looking_s``: a slow disk delays no score longer."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[Reply | None] = loop.create_future()
         loop.call_later(self._looking_s, _resolve_waiting, [(key, written)], {})
-        self._unwritten.append((key, _text_of(reply)))
+        known = {"text": reply.text, "model": reply.model, "finish": reply.finish, "priced": reply.cost_usd is not None}
+        self._unwritten.append((key, json.dumps(known)))
         self._written.append((key, written))
         self._be_due()
         return written
@@ -349,16 +324,16 @@ class FileAnswers:
 
     def _work(self) -> bool:
         looked_for, written = _all_of(self._looked_for), _all_of(self._written)
-        found: dict[bytes, Reply] = {}
+        answers: dict[bytes, Reply] = {}
         try:
-            found = _found(self._open(), [key for key, _ in looked_for])
-            # Told before the writing, for which the disk may take its time.
-            _tell_loops(looked_for, found)
+            answers = _read_answers(self._open(), [key for key, _ in looked_for])
+            # Before the writing, for which the disk may take its time.
+            _tell_loops(looked_for, answers)
             looked_for = []
             _write(self._open(), _all_of(self._unwritten))
         except Exception as error:  # noqa: BLE001  (sqlite3's, and what the system raises of a disk)
             self._let_go(error)
-            _tell_loops(looked_for, found)
+            _tell_loops(looked_for, answers)
         _tell_loops(written, {})
         return True
 
@@ -388,10 +363,9 @@ def file_answers(path: str | Path) -> FileAnswers:
         ConfigurationError: the file cannot be written, or is another's.
     """
     whole = Path(path).expanduser().absolute()
-    known = _files.get(whole)
-    if known is None:
-        known = _files[whole] = FileAnswers(whole)
-    return known
+    if whole not in _files:
+        _files[whole] = FileAnswers(whole)
+    return _files[whole]
 
 
 def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
@@ -450,13 +424,16 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("COMMIT")
 
 
-def _found(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, Reply]:
-    found = {}
+def _read_answers(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, Reply]:
+    answers = {}
     for key in keys:
         row = connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
         if row is not None:
-            found[key] = _reply_of(row[0])
-    return found
+            held: dict[str, Any] = json.loads(row[0])
+            cost_usd = 0.0 if held["priced"] else None
+            reply = Reply(text=held["text"], model=held["model"], cost_usd=cost_usd, finish=held["finish"])
+            answers[key] = as_cached(reply)
+    return answers
 
 
 def _write(connection: sqlite3.Connection, answers: Sequence[tuple[bytes, str]]) -> None:
@@ -468,17 +445,6 @@ def _write(connection: sqlite3.Connection, answers: Sequence[tuple[bytes, str]])
     connection.execute("COMMIT")
 
 
-def _text_of(reply: Reply) -> str:
-    held = {"text": reply.text, "model": reply.model, "finish": reply.finish, "priced": reply.cost_usd is not None}
-    return json.dumps(held)
-
-
-def _reply_of(text: str) -> Reply:
-    held: dict[str, Any] = json.loads(text)
-    cost_usd = 0.0 if held["priced"] else None
-    return as_cached(Reply(text=held["text"], model=held["model"], cost_usd=cost_usd, finish=held["finish"]))
-
-
 def _all_of(waiting: deque[Any]) -> list[Any]:
     """Take what is there; others may add to it meanwhile."""
     taken = []
@@ -488,23 +454,18 @@ def _all_of(waiting: deque[Any]) -> list[Any]:
     return taken
 
 
-def _tell_loops(looked_for: Sequence[tuple[bytes, asyncio.Future[Reply | None]]], found: Mapping[bytes, Reply]) -> None:
+def _tell_loops(looked_for: Sequence[_LookUp], answers: Mapping[bytes, Reply]) -> None:
     for loop in {waiting.get_loop() for _, waiting in looked_for}:
+        own = [(key, waiting) for key, waiting in looked_for if waiting.get_loop() is loop]
         with suppress(RuntimeError):  # the loop has ended, and who waited on it
-            loop.call_soon_threadsafe(_resolve_waiting, [one for one in looked_for if one[1].get_loop() is loop], found)
+            loop.call_soon_threadsafe(_resolve_waiting, own, answers)
 
 
-def _resolve_waiting(
-    looked_for: Sequence[tuple[bytes, asyncio.Future[Reply | None]]], found: Mapping[bytes, Reply]
-) -> None:
+def _resolve_waiting(looked_for: Sequence[_LookUp], answers: Mapping[bytes, Reply]) -> None:
     for key, waiting in looked_for:
         if not waiting.done():
-            waiting.set_result(found.get(key))
+            waiting.set_result(answers.get(key))
 
-
-# --- cache ----------------------------------------------------------------------------------------------------------
-
-# What was asked is not asked again: one request for equal questions, and its answer kept.
 
 CacheSetting: TypeAlias = AnswerStore | str | Path | None
 """``memory``, the path of a file, a store that several judges share; None: only what a run brings."""
@@ -514,10 +475,10 @@ _of_run: ContextVar[AnswerStore | Literal[False] | None] = ContextVar("spanscore
 
 @contextmanager
 def answers_kept(store: AnswerStore | None) -> Iterator[None]:
-    """Have the judges asked inside the block, and in tasks started there, keep their answers.
+    """Keep the answers of the judges that are asked inside the block, and in tasks started there.
 
     Args:
-        store: for the judges that have no cache of their own; None = every question is asked, whatever is configured.
+        store: of the judges without a cache of their own; None = every question is asked, whatever is configured.
     """
     token = _of_run.set(store or False)
     try:
@@ -547,7 +508,14 @@ class Cached(JudgeMiddleware):
     def __post_init__(self) -> None:
         if any(len(layer.judges) > 1 for layer in layers(self.judge) if isinstance(layer, JudgeMiddleware)):
             raise ConfigurationError("cache is given around a fallback, whose answers are another's: give both at once")
-        object.__setattr__(self, "_store", _store_of(self.cache))  # frozen
+        if self.cache == "":
+            raise ConfigurationError("cache is empty; it must be 'memory' or the path of a file")
+        store: AnswerStore | None = None
+        if self.cache == "memory":
+            store = MemoryAnswers()
+        elif self.cache is not None:
+            store = file_answers(self.cache) if isinstance(self.cache, str | Path) else self.cache
+        object.__setattr__(self, "_store", store)  # frozen
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer from what was answered before, else ask."""
@@ -563,19 +531,19 @@ class Cached(JudgeMiddleware):
         return reply
 
     async def _answer(self, store: AnswerStore, key: bytes, prompt: Prompt) -> Reply:
-        known = await store.find(key)
-        if known is not None:
-            return known
+        kept = await store.find(key)
+        if kept is not None:
+            return kept
         reply = await self.judge.ask(prompt)
         if read(reply.text, prompt.output, prompt.evidence) is not None:  # else it could not be read for ever
             written = store.keep(key, reply)
-            if written is not None:  # before it is used: what a process that is killed has asked, nobody asks again
+            if written is not None:  # before it is used: a question of a process that is killed is not asked again
                 await written
         return reply
 
 
 def key_of(judge: Judge, prompt: Prompt) -> bytes:
-    """Return what tells a question from every other, in any process: who is asked, what, and how the answer is drawn.
+    """Return the key of a question in any process: the model that is asked, the question, and how the answer is drawn.
 
     The account's key is no part of it: with a new one the same model answers.
     """
@@ -592,11 +560,3 @@ def key_of(judge: Judge, prompt: Prompt) -> bytes:
 @lru_cache(maxsize=256)
 def _schema(output: type[BaseModel]) -> dict[str, Any]:
     return output.model_json_schema()
-
-
-def _store_of(setting: CacheSetting) -> AnswerStore | None:
-    if setting == "memory":
-        return MemoryAnswers()
-    if setting == "":
-        raise ConfigurationError("cache is empty; it must be 'memory' or the path of a file")
-    return file_answers(setting) if isinstance(setting, str | Path) else setting

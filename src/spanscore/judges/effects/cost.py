@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from math import isfinite
@@ -24,7 +24,7 @@ from spanscore.errors import (
     JudgeOverloaded,
     JudgeRateLimited,
 )
-from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, Payment, Reservation, attempt, paid_from
+from spanscore.judges.effects.budget_ledger import BudgetLedger, BudgetState, Reservation, attempt, paid_from
 from spanscore.judges.effects.middleware import JudgeMiddleware, layers
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.records import TOLD, failed_call, given_up, is_our_cancellation, record, recorded_calls
@@ -49,11 +49,7 @@ __all__ = [
     "with_cost",
 ]
 
-# --- prices ---------------------------------------------------------------------------------------------------------
-
-# Model → what its tokens cost, by prices that the user gives. ``effects/cost.py`` puts it on every reply.
-#
-# There is no table of prices in here: one would age, and a wrong cost is worse than none.
+# Prices are the user's: a table of ours would age, and a wrong cost is worse than none.
 
 _DATED = re.compile(r"[-@:](?:\d{3,}(?:-\d\d){0,2}|latest)(?:-v\d+(?::\d+)?)?")
 """What providers append to a model's name: -2024-07-18, -20250514, @20240620, -0613, -002, -latest, -20240620-v1:0. Not -mini,
@@ -62,7 +58,7 @@ _MILLION = 1_000_000
 
 
 class Price(NamedTuple):
-    """What a model costs, in USD per million tokens.
+    """The prices of a model, in USD per million tokens.
 
     Attributes:
         input: tokens that it reads.
@@ -98,12 +94,20 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
     """
     if model in prices:
         return prices[model]
-    return prices[max(named, key=len)] if (named := [name for name in prices if _stands_for(name, model)]) else None
+    named = [
+        name
+        for name in prices
+        if (
+            fnmatchcase(model, name) if "*" in name else model.startswith(name) and _DATED.fullmatch(model[len(name) :])
+        )
+    ]
+    return prices[max(named, key=len)] if named else None
 
 
 def dearest(prices: Mapping[str, Price]) -> Price:
     """Return a price that no price of a table exceeds; 0 for an empty one."""
-    return Price(_most(price.input for price in prices.values()), _most(price.output for price in prices.values()))
+    inputs, outputs = [price.input for price in prices.values()], [price.output for price in prices.values()]
+    return Price(max(inputs, default=0.0), max(outputs, default=0.0))
 
 
 def prices_of(given: Mapping[str, Sequence[float]]) -> dict[str, Price]:
@@ -115,38 +119,24 @@ def prices_of(given: Mapping[str, Sequence[float]]) -> dict[str, Price]:
     return {model: _price(model, numbers) for model, numbers in given.items()}
 
 
-def _stands_for(name: str, model: str) -> bool:
-    if "*" in name:
-        return fnmatchcase(model, name)
-    return model.startswith(name) and _DATED.fullmatch(model[len(name) :]) is not None
-
-
-def _most(numbers: Iterable[float]) -> float:
-    return max(numbers, default=0.0)
-
-
 def _price(model: str, numbers: Sequence[float]) -> Price:
     try:
         price = Price(*(None if number is None else float(number) for number in numbers))
     except (TypeError, ValueError):
         price = Price(-1, -1)
-    if not _can_be(price):
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    numbers_wanted = (price.input, price.output, cached_price, price.batch)
+    if not (
+        all(isinstance(number, float) and isfinite(number) and number >= 0 for number in numbers_wanted)
+        and cached_price <= price.input
+        and price.batch <= 1
+    ):
         raise ConfigurationError(
             f"the price of {model!r} is {numbers!r}; it is USD per million tokens (input, output), such as (0.15, 0.60), or "
             "(input, output, cached input, share in batches), cached input no more than input, the share 0 to 1"
         )
     return price
 
-
-def _can_be(price: Price) -> bool:
-    numbers = price._replace(cached_input=price.input if price.cached_input is None else price.cached_input)
-    known = all(isinstance(number, float) and isfinite(number) and number >= 0 for number in numbers)
-    return known and numbers.cached_input <= price.input and price.batch <= 1  # type: ignore[operator]  # a number by now
-
-
-# --- cost -----------------------------------------------------------------------------------------------------------
-
-# What every answer cost, and what a question may cost that is not answered yet.
 
 R = TypeVar("R", Reply, JudgeCall)
 
@@ -192,8 +182,8 @@ class Priced(JudgeMiddleware):
             try:
                 reply = await self._answer(prompt)
             except BaseException as error:
-                last = failed_call(prompt, self.model, error, 0.0)
-                reservation.settle(self._spent([*calls, last] if _is_billed(error) else calls, reservation.estimate))
+                requests = [*calls, failed_call(prompt, self.model, error, 0.0)] if _is_billed(error) else calls
+                reservation.settle(self._spent(requests, reservation.estimate))
                 raise
             reservation.purse.note_answer(reply.output_tokens)
             reservation.settle(self._spent([*calls, _as_one(reply)], reservation.estimate))
@@ -208,18 +198,18 @@ class Priced(JudgeMiddleware):
         return replace(reply, other_completions=other_completions) if other_completions else reply
 
     def _spent(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
-        """Return what requests came to; those of which nobody tells how much, what was reserved for one."""
+        """Return what requests cost; the estimate for each request of unknown usage."""
         spent = Spent()
-        for one in requests:
-            told = (one.input_tokens or one.output_tokens) and not getattr(one, "estimated", False)
-            spent = spent.plus(self._of(one) if told else estimate)
+        for used in requests:
+            tokens = used.input_tokens + used.output_tokens
+            if not tokens or getattr(used, "estimated", False):
+                spent = spent.plus(estimate)
+                continue
+            usd = used.cost_usd
+            if usd is None and self.table:
+                usd = _cost_of(used, self._price(used.model or self.model))
+            spent = spent.plus(Spent(usd or 0.0, tokens, 1.0))
         return spent
-
-    def _of(self, used: Reply | JudgeCall) -> Spent:
-        usd = used.cost_usd
-        if usd is None and self.table:
-            usd = _cost_of(used, self._price(used.model or self.model))
-        return Spent(usd or 0.0, used.input_tokens + used.output_tokens, 1.0)
 
     def _price(self, model: str) -> Price:
         """Return a model's price; the dearest of the table for one that first shows in an answer."""
@@ -245,7 +235,7 @@ def _own_table(judge: Any) -> Mapping[str, Price]:
 
 
 def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})) -> dict[str, Price | None]:
-    """Return the models that a judge may ask, those that stand in for it too, and their prices; None where one has none.
+    """Return the models of a judge and its fallbacks, with their prices; None for a model without a price.
 
     A lexical one is free.
     """
@@ -285,7 +275,7 @@ def _as_one(reply: Reply) -> Reply:
 
 
 def _is_billed(error: BaseException) -> bool:
-    """Whether a failed request may be billed: nobody bills for a refusal. What is not known may be."""
+    """Whether a failed request may be billed. A refusal is not; a request of unknown fate may be."""
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
         return True
     refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED or error.error_type.startswith("http_")
@@ -306,16 +296,12 @@ def estimated(judge: Judge, prompt: Prompt, purse: BudgetLedger) -> Spent:
     return Spent(cost_usd(price, read, written), read + written, 1.0)
 
 
-# --- budget ---------------------------------------------------------------------------------------------------------
-
-# The last fence: at a budget no further question is sent.
-#
-# Long before it the sampling rates are lowered (``pipeline/sampling.py``), by what the purse knows of the spending.
-
-
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Budgeted(JudgeMiddleware):
-    """A judge that is asked only as long as the scorer whose question it is may pay for it. Around a ``Priced`` one."""
+    """A judge that is asked only while the asking scorer's budgets last. Around a ``Priced`` one.
+
+    Long before a budget is spent, ``pipeline/sampling.py`` lowers the sampling rates.
+    """
 
     judge: Judge
 
@@ -325,15 +311,15 @@ class Budgeted(JudgeMiddleware):
         Raises:
             JudgeBudgetSpent: there is not; nothing was sent.
         """
-        one = asker()
-        if one.purse is None:
+        score = asker()
+        if score.purse is None:
             return await self.judge.ask(prompt)
-        with paid_from(Payment(one.purse, one.metric, estimated(self.judge, prompt, one.purse))):
+        with paid_from(score.purse, score.metric, estimated(self.judge, prompt, score.purse)):
             return await self.judge.ask(prompt)
 
 
 def budgeted(judge: Judge) -> Judge:
-    """Return a judge that keeps to budgets: itself, where it does; else one around it, for a user's own."""
+    """Return a judge that keeps to budgets: itself, if it does; else one around it, for a user's own."""
     kinds = {type(layer) for layer in layers(judge)}
     if Budgeted in kinds:
         return judge

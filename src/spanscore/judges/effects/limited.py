@@ -6,31 +6,25 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from spanscore import semconv
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import (
     ConfigurationError,
-    JudgeError,
     JudgeOutOfQuota,
     JudgeOverloaded,
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges.effects.account import AccountLimits, RequestSlot, checked_positive
+from spanscore.judges.effects.account import RequestSlot, checked_positive
 from spanscore.judges.effects.account_limiter import AccountLimiter, gate_of
 from spanscore.judges.effects.middleware import JudgeMiddleware, account_of, layers, reads_instructions, unwrapped
 from spanscore.judges.records import TOLD, failed_call, given_up, record
 from spanscore.judges.rendering import question_tokens, render
 from spanscore.judges.score_context import ScoreContext, SharedWait, asked_by, asker
 from spanscore.protocols import Judge
-
-if TYPE_CHECKING:
-    import tenacity
 
 __all__ = [
     "BatchedVotes",
@@ -42,12 +36,8 @@ __all__ = [
     "Windowed",
     "gates_of",
     "gathered",
-    "stand_in_for",
+    "judge_in_force",
 ]
-
-# --- concurrency ----------------------------------------------------------------------------------------------------
-
-# So many questions at once, and no more.
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -65,7 +55,12 @@ class Limited(JudgeMiddleware):
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Wait for a place, then ask."""
-        places = self._semaphore()
+        # Made anew on another loop: a forked child inherits a count of places its parent's questions hold, and a contended
+        # semaphore raises on a loop that is not its own.
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._loop is not loop:
+            self._places, self._loop = asyncio.Semaphore(self.max_concurrency), loop
+        places = self._places
         if places.locked():
             with asker().waits():
                 await places.acquire()
@@ -75,19 +70,6 @@ class Limited(JudgeMiddleware):
             return await self.judge.ask(prompt)
         finally:
             places.release()
-
-    def _semaphore(self) -> asyncio.Semaphore:
-        # Made anew on another loop: a forked child inherits a count of places its parent's questions hold, and a contended
-        # semaphore raises on a loop that is not its own.
-        loop = asyncio.get_running_loop()
-        if self._places is None or self._loop is not loop:
-            self._places, self._loop = asyncio.Semaphore(self.max_concurrency), loop
-        return self._places
-
-
-# --- timeout --------------------------------------------------------------------------------------------------------
-
-# A deadline for every question.
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -125,14 +107,9 @@ def _abandon(question: asyncio.Future[Reply], why: str | None = None) -> None:
     question.add_done_callback(lambda late: late.cancelled() or late.exception())
 
 
-# --- window ---------------------------------------------------------------------------------------------------------
-
-# So many tokens in one question, and no more.
-
-
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Windowed(JudgeMiddleware):
-    """A judge that tells how many tokens a question to it may have: what is longer is cut before it is asked (``fit.py``)."""
+    """A judge with a bound on the tokens of a question. A longer one is cut before it is asked (``judges/rendering.py``)."""
 
     judge: Judge
     most: int
@@ -143,17 +120,13 @@ class Windowed(JudgeMiddleware):
 
     @property
     def max_input_tokens(self) -> int:
-        """What it was given."""
+        """The bound."""
         return self.most
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask."""
         return await self.judge.ask(prompt)
 
-
-# --- retry ----------------------------------------------------------------------------------------------------------
-
-# Asked again, when that may help.
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
@@ -182,48 +155,23 @@ class Retrying(JudgeMiddleware):
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask up to ``max_attempts`` times; attempts that were given up are recorded as calls of their own."""
-        import tenacity
-
-        started = 0.0
-
-        async def attempt() -> Reply:
-            nonlocal started
-            started = time.perf_counter()
-            return await self.judge.ask(prompt)
-
-        def passed_over(state: tenacity.RetryCallState) -> None:
-            record(failed_call(prompt, self.model, _raised(state), time.perf_counter() - started))
-
-        retrying = tenacity.AsyncRetrying(
-            sleep=self.sleep,
-            stop=tenacity.stop_after_attempt(self.max_attempts),
-            retry=tenacity.retry_if_exception(_may_pass),
-            wait=_wait_s,
-            before_sleep=passed_over,
-            reraise=True,
-        )
-        reply: Reply = await retrying(attempt)
-        return reply
+        attempt = 0
+        while True:
+            attempt += 1
+            began_s = time.perf_counter()
+            try:
+                return await self.judge.ask(prompt)
+            except (JudgeUnavailable, JudgeTimeout) as error:
+                asked_s = error.retry_after_s or 0.0
+                if attempt >= self.max_attempts or asked_s > _LONGEST_WAIT_S:
+                    raise
+                record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
+                await self.sleep(asked_s + random.uniform(0.0, _longest_wait_s(attempt)))
 
 
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, JudgeUnavailable | JudgeTimeout) and (error.retry_after_s or 0.0) <= _LONGEST_WAIT_S
-
-
-def _wait_s(state: tenacity.RetryCallState) -> float:
-    """Return a random share of 0.5, 1, 2 … s, so that callers turned away together do not come back together."""
-    longest = min(_FIRST_WAIT_S * 2 ** (state.attempt_number - 1), _LONGEST_WAIT_S)
-    asked_s = getattr(_raised(state), "retry_after_s", None) or 0.0
-    return asked_s + random.uniform(0.0, longest)
-
-
-def _raised(state: tenacity.RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome else None
-
-
-# --- gated ----------------------------------------------------------------------------------------------------------
-
-# RateLimited: a judge behind the gate of its account, asked again when that may help.
+def _longest_wait_s(failed: int) -> float:
+    """Return the most that is waited after so many failed attempts. Callers wait a random share of it, not to come together."""
+    return min(_FIRST_WAIT_S * 2.0 ** max(0, failed - 1), _LONGEST_WAIT_S)
 
 
 class RateLimited(JudgeMiddleware):
@@ -268,7 +216,16 @@ class RateLimited(JudgeMiddleware):
         )
         self.timeout = checked_positive("timeout", 30.0 if timeout is None else timeout)
         self.queue_timeout = checked_positive("queue_timeout", 600.0 if queue_timeout is None else queue_timeout)
-        self.gate = gate_of(judge, AccountLimits(max_concurrency, requests_per_minute, tokens_per_minute))
+        limits = {
+            "max_concurrency": max_concurrency,
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_minute": tokens_per_minute,
+        }
+        for keyword, limit in limits.items():
+            if limit is not None:
+                checked_positive(keyword, limit)
+        self.gate = gate_of(judge)
+        self.gate.restrict(max_concurrency, {"requests": requests_per_minute, "tokens": tokens_per_minute})
         self._dice = dice
 
     def __repr__(self) -> str:
@@ -299,7 +256,8 @@ class RateLimited(JudgeMiddleware):
                 if failed >= self.max_attempts or not gate.may_repeat(excused=excused):
                     raise
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
-                await self._back_off(failed)
+                with asker().waits():
+                    await asyncio.sleep(self._dice(_longest_wait_s(failed)))
 
     async def _attempt(self, gate: AccountLimiter, ticket: RequestSlot, prompt: Prompt, began_s: float) -> Reply:
         """Ask once. ``asyncio.wait_for`` would wait for a call that swallows its cancellation, and hang with it."""
@@ -318,26 +276,16 @@ class RateLimited(JudgeMiddleware):
         gate.left_behind(ticket, late)
         raise late
 
-    async def _back_off(self, failed: int) -> None:
-        longest_s = min(_FIRST_WAIT_S * 2 ** max(0, failed - 1), _LONGEST_WAIT_S)
-        with asker().waits():
-            await asyncio.sleep(self._dice(longest_s))
-
 
 def gates_of(judge: Judge) -> tuple[AccountLimiter, ...]:
-    """Return the gates that a judge's questions go through; none of one that has none."""
-    inner = judge.judges if isinstance(judge, JudgeMiddleware) else ()
+    """Return the gates that a judge's questions go through; empty if it has none."""
+    inside = judge.judges if isinstance(judge, JudgeMiddleware) else ()
     own = [judge.gate] if isinstance(judge, RateLimited) else []
-    return (*own, *(gate for one in inner for gate in gates_of(one)))
-
-
-# --- gathered -------------------------------------------------------------------------------------------------------
-
-# The ballots of a vote, asked in the same turn of the loop → one question for several answers (``n`` of OpenAI's API).
+    return (*own, *(gate for inner in inside for gate in gates_of(inner)))
 
 
 def gathered(judge: Judge) -> Judge:
-    """Return a judge to which a vote is one question: itself, where it is so or where it never gives several answers to one."""
+    """Return a judge to which a vote is one question; the judge itself, if it is one or never gives several answers."""
     inside = [*layers(judge)]
     is_so = any(isinstance(layer, BatchedVotes) for layer in inside)
     return judge if is_so or not hasattr(inside[-1], "answers_several") else BatchedVotes(judge)
@@ -345,11 +293,11 @@ def gathered(judge: Judge) -> Judge:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class BatchedVotes(JudgeMiddleware):
-    """A judge that is asked once for all ballots of a vote, where it gives several answers to one question.
+    """A judge that is asked once for all ballots of a vote, if it gives several answers to one question (OpenAI's ``n``).
 
-    A vote, or the guesses of ResponseRelevancy, is one question asked k times. It gets k answers, drawn independently by the
-    model. Outside of budget and gate: it waits for one place, is paid for once, and is asked again as a whole. Answers that
-    the judge did not give are asked for one by one. Loop thread.
+    A vote, or the guesses of ResponseRelevancy, is one question asked k times in one turn of the loop. It gets k answers,
+    drawn independently by the model. Outside of budget and gate: it waits for one place, is paid for once, and is asked again
+    as a whole. Answers that the judge did not give are asked for one by one. Loop thread.
     """
 
     judge: Judge
@@ -382,49 +330,36 @@ class BatchedVotes(JudgeMiddleware):
         vote.send()
 
 
-@dataclass(slots=True, eq=False)
-class _Ballot:
-    """One who waits for an answer; None: it has to ask alone."""
-
-    answer: asyncio.Future[Reply | None]
-    clock: SharedWait = field(default_factory=SharedWait)
-    context: Context = field(default_factory=copy_context)
-
-
 class _Vote:
-    """Those who wait for answers to one question, each with a ballot of its own.
-
-    Attributes:
-        votes: by their numbers.
-    """
+    """The waits for answers to one question, by the number of their ballot. An answer of None: the caller asks alone."""
 
     def __init__(self, prompt: Prompt, ask: Callable[[Prompt], Awaitable[Reply]]) -> None:
-        self.votes: dict[int, _Ballot] = {}
+        self.votes: dict[int, SharedWait[Reply | None]] = {}
         self._prompt = prompt
         self._ask = ask
         self._asker = ScoreContext()
         self._request: asyncio.Task[None] | None = None
 
     async def reply(self, number: int) -> Reply | None:
-        """Wait for the answer to a ballot; None where there is none among those that came."""
-        one = self.votes[number] = _Ballot(asyncio.get_running_loop().create_future())
+        """Wait for the answer to a ballot; None if there is none among those that came."""
+        wait = self.votes[number] = SharedWait()
         try:
-            return await one.answer
+            return await wait.answer
         finally:
-            one.clock.stand(False)
+            wait.stand(False)
             del self.votes[number]
             if not self.votes and self._request is not None and not self._request.done():
                 self._request.cancel()
                 await asyncio.wait({self._request})
 
     def send(self) -> None:
-        """Ask once for all who are here by now; in the name of the first, and in that one's context."""
+        """Ask once for all that wait by now, in the name and the context of the first."""
         waiting = self._waiting()
         if len(waiting) == 1:
             waiting[0].answer.set_result(None)
         elif waiting:
             first = waiting[0]
-            self._asker = replace(first.clock.asker, on_change=self._clock)
+            self._asker = replace(first.asker, on_change=self._set_clocks)
             self._request = first.context.run(asyncio.ensure_future, self._answer(len(waiting)))
 
     async def _answer(self, number: int) -> None:
@@ -432,28 +367,23 @@ class _Vote:
             with asked_by(self._asker), self._asker.asks():
                 reply = await self._ask(replace(self._prompt, n=number))
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task ends the loop; those who wait get it)
-            for place, one in enumerate(self._waiting()):  # the first alone is charged for the request
-                one.answer.set_exception(error.without_request() if place and isinstance(error, JudgeError) else error)
+            for place, wait in enumerate(self._waiting()):
+                wait.fail(error, pays=not place)
         else:
             replies, waiting = [replace(reply, other_completions=()), *reply.other_completions], self._waiting()
-            for one, each in zip_longest(waiting, replies[: len(waiting)]):
-                one.answer.set_result(each)
+            for wait, each in zip_longest(waiting, replies[: len(waiting)]):
+                wait.answer.set_result(each)
 
-    def _clock(self) -> None:
-        for one in self.votes.values():
-            one.clock.stand(self._asker.is_waiting)
+    def _set_clocks(self) -> None:
+        for wait in self.votes.values():
+            wait.stand(self._asker.is_waiting)
 
-    def _waiting(self) -> list[_Ballot]:
-        return [one for one in self.votes.values() if not one.answer.done()]
-
-
-# --- fallback -------------------------------------------------------------------------------------------------------
-
-# Another judge, while the first one is away.
+    def _waiting(self) -> list[SharedWait[Reply | None]]:
+        return [wait for wait in self.votes.values() if not wait.answer.done()]
 
 
 def _is_away(judge: Judge) -> bool:
-    """Whether a judge's breaker lets nobody through: it is open, or its probe is out."""
+    """Whether a judge's breaker sends no question: it is open, or its probe is out."""
     now_s = asyncio.get_running_loop().time()
     return any(gate.here().breaker.wait_s(now_s) > 0 for gate in gates_of(judge))
 
@@ -478,12 +408,12 @@ class FallingBack(JudgeMiddleware):
     is_away: Callable[[Judge], bool] = _is_away
 
     def __post_init__(self) -> None:
-        if len({account_of(one) for one in self.judges}) < len(self.judges):
+        if len(set(map(account_of, self.judges))) < len(self.judges):
             raise ConfigurationError(f"fallback asks {self.model} again: name a judge of another model, address or key")
 
     @property
     def judges(self) -> tuple[Judge, ...]:
-        """The judge, and those that stand in for it."""
+        """The judge and its fallbacks."""
         return (self.judge, *self.fallbacks)
 
     @property
@@ -496,17 +426,17 @@ class FallingBack(JudgeMiddleware):
         score = asker()
         chosen: Judge | None = score.chosen.get(id(self))
         if chosen is None:
-            chosen = score.chosen[id(self)] = next((one for one in self.judges if not self.is_away(one)), self.judge)
+            there = (judge for judge in self.judges if not self.is_away(judge))
+            chosen = score.chosen[id(self)] = next(there, self.judge)
             if chosen is not self.judge:
                 score.source = semconv.SOURCE_FALLBACK
         return await chosen.ask(prompt)
 
 
-def stand_in_for(judge: Judge | None) -> Judge | None:
-    """Return the judge that is asked instead of this one for the score at hand; None where it is asked itself."""
-    found = () if judge is None else layers(judge)
-    one = next((layer for layer in found if isinstance(layer, FallingBack)), None)
-    if one is None:
-        return None
-    chosen: Judge | None = asker().chosen.get(id(one))
-    return None if chosen is one.judge else chosen
+def judge_in_force(judge: Judge) -> Judge:
+    """Return the judge that is asked for the score at hand: this one, or a fallback that stands in for it."""
+    fallback = next((layer for layer in layers(judge) if isinstance(layer, FallingBack)), None)
+    if fallback is None:
+        return judge
+    chosen: Judge | None = asker().chosen.get(id(fallback))
+    return judge if chosen is None or chosen is fallback.judge else chosen

@@ -11,7 +11,7 @@ __all__ = ["JudgeMiddleware", "account_of", "layers", "reads_instructions", "unw
 
 
 class JudgeMiddleware:
-    """What an effect builds on: a dataclass of the judge inside and, behind it, one setting; with ``ask``."""
+    """The base of an effect: a dataclass of the judge inside and, behind it, one setting; with ``ask``."""
 
     __slots__ = ()
 
@@ -19,7 +19,7 @@ class JudgeMiddleware:
 
     @property
     def judges(self) -> tuple[Judge, ...]:
-        """Whom it may ask; several where one stands in for another."""
+        """The judges that it may ask; several if one stands in for another."""
         return (self.judge,)
 
     @property
@@ -45,7 +45,7 @@ def reads_instructions(judge: Judge) -> bool:
 
 
 def account_of(judge: Judge | Embedder) -> Hashable:
-    """Return whose limits a judge or an embedder meets: its account; itself, where it tells none."""
+    """Return whose limits a judge or an embedder meets: its account; itself, if it tells none."""
     inner = unwrapped(cast("Judge", judge))  # an embedder has nothing around it
     return getattr(inner, "account", None) or id(inner)
 

@@ -13,14 +13,10 @@ from spanscore.judges.effects.account import RequestSlot
 
 __all__ = ["AdaptiveConcurrency", "Buckets", "Goodput", "ProbeBackoff", "ReleaseLag", "TokenBucket"]
 
-# --- buckets --------------------------------------------------------------------------------------------------------
-
-# Buckets: what an account may still be asked, by what its provider tells, or by what the user says.
+# Headers of OpenAI and those like it, in which the reset is a duration, and of Anthropic, in which it is a date:
 #
-# x-ratelimit-limit-requests: 60                       OpenAI and those like it: of so many x-ratelimit-remaining-requests:
-# 59                   so many are left x-ratelimit-reset-requests: 1s                       and in so long all are back
-# anthropic-ratelimit-tokens-remaining: 80000          Anthropic: the same, but when all are back
-# anthropic-ratelimit-tokens-reset: 2026-01-01T00:00:30Z
+#     x-ratelimit-limit-requests: 60          x-ratelimit-remaining-requests: 59     x-ratelimit-reset-requests: 1s
+#     anthropic-ratelimit-tokens-limit: 100   anthropic-ratelimit-tokens-remaining   anthropic-ratelimit-tokens-reset: 2026-…
 
 Kind = Literal["requests", "tokens"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -30,7 +26,7 @@ _UNITS_S = (86_400, 3_600, 60, 1, 0.001)
 _MINUTE_S = 60.0
 """Limits of providers that do not say in how long all is back are per minute."""
 _BURST_S = 1.0
-"""Of a limit that the user gives: so much of it may leave at once. Providers check a limit per minute per second, too."""
+"""Seconds of a user's limit that may be used at once. Providers check a limit per minute per second, too."""
 _LONGEST_RESET_S = 86_400.0
 """Some gateways tell a date in (milli)seconds since 1970; taken for a duration, an account would be full for decades."""
 _ROUNDING = 1e-6
@@ -49,7 +45,7 @@ class TokenBucket:
         self._level, self._at_s = most, now_s
 
     def change(self, per_s: float, most: float, now_s: float) -> None:
-        """Have it be of another size from now on; what it holds, or owes, it keeps as far as there is room."""
+        """Change its size from now on; it keeps its level, or debt, as far as there is room."""
         self._level, self._at_s = min(most, self.level(now_s)), now_s
         self.per_s, self.most = per_s, most
 
@@ -70,9 +66,9 @@ class TokenBucket:
 
 
 class Buckets:
-    """Requests and tokens, those that the provider tells of and those that the user gave; and until when nothing may leave.
+    """Buckets of requests and tokens, by the provider's headers and by the user's limits; and a time before which none is sent.
 
-    What a provider tells is as of when it took the question whose answer tells it: what was sent since is taken off.
+    A header holds for the time of its question: later requests are taken off.
 
     Args:
         utc_s: the wall clock, for reset times that are dates.
@@ -94,20 +90,20 @@ class Buckets:
         return "tokens" in self._given or "tokens" in self._told
 
     def allow(self, kind: Kind, per_minute: float) -> None:
-        """Have no more than so many leave in a minute; the strictest word holds."""
+        """Send no more than so many in a minute; the strictest limit holds."""
         per_s = per_minute / _MINUTE_S
         if per_s < self._allowed_per_s.get(kind, inf):
             self._allowed_per_s[kind] = per_s
             self._given[kind] = TokenBucket(*self._size(kind), -inf)
 
     def share(self, fraction: float, now_s: float) -> None:
-        """Have such a part of what the user gave run in from now on: the rest is other processes'. None is full by it."""
+        """Fill the user's buckets at a part of their rates from now on: other processes have the rest. No level rises."""
         self._share = fraction
         for kind, bucket in self._given.items():
             bucket.change(*self._size(kind), now_s)
 
     def stop(self, seconds: float, now_s: float) -> None:
-        """Have nothing leave for so long: the provider said ``Retry-After``."""
+        """Send nothing for so long, as the provider asks by ``Retry-After``."""
         self.stopped_until_s = max(self.stopped_until_s, now_s + seconds)
 
     def wait_s(self, tokens: float, now_s: float) -> float:
@@ -119,7 +115,7 @@ class Buckets:
         return wait_s
 
     def sent(self, tokens: float, now_s: float) -> int:
-        """Tell that a question leaves; return its number."""
+        """Count a question that is sent; return its number."""
         self._serial += 1
         self._take(self._given, 1.0, tokens, now_s)
         self._take(self._told, 1.0, tokens, now_s)
@@ -168,21 +164,16 @@ class Buckets:
 
     def _reset_s(self, headers: Mapping[str, str], kind: Kind) -> float | None:
         if text := headers.get(f"x-ratelimit-reset-{kind}"):
-            return _until_reset_s(_duration_s(text), self._utc_s())
+            reset_s, utc_s = _duration_s(text), self._utc_s()
+            # A duration, or a date in seconds or milliseconds.
+            meant = () if reset_s is None else (reset_s, reset_s - utc_s, reset_s / 1000 - utc_s)
+            return next((seconds for seconds in meant if 0 <= seconds <= _LONGEST_RESET_S), None)
         try:
             back_s = datetime.fromisoformat(headers.get(f"anthropic-ratelimit-{kind}-reset", "")).timestamp()
         except (ValueError, OverflowError):
             return None
         left_s = max(0.0, back_s - self._utc_s())
         return left_s if left_s <= _LONGEST_RESET_S else None
-
-
-def _until_reset_s(told: float | None, utc_s: float) -> float | None:
-    """Return for how long to wait, where a duration is told or a date; None where it can be neither."""
-    if told is None:
-        return None
-    meant = (told, told - utc_s, told / 1000 - utc_s)
-    return next((seconds for seconds in meant if 0 <= seconds <= _LONGEST_RESET_S), None)
 
 
 def _number(headers: Mapping[str, str], *names: str) -> float | None:
@@ -206,22 +197,12 @@ def _duration_s(text: str) -> float | None:
     return sum(float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_S, strict=True))
 
 
-# --- places ---------------------------------------------------------------------------------------------------------
-
-# AdaptiveConcurrency: how many questions may be out at once with one account, learned from its refusals.
-#
-# Providers limit what is out at once, or what comes per second, and do not say which. A refusal of the k-th question at
-# once, where a k-th was answered lately, is about the rate, or comes of a place that is freed a moment after its answer
-# (``ReleaseLag``); one where none ever was is about the places. The first kind is answered by a pace, one call per
-# (round trip ÷ level), the last by that many places. By ``benchmarks/judges.py`` neither does for the other: a learned
-# rate starves a provider that limits places, places alone are refused again and again by a bucket.
-
 _START = 4.0
 _LEAST = 0.01
 _KEPT = 0.9
-"""Of a level at which it was refused."""
+"""Share of a level at which it was refused, to which it falls."""
 _NEAR = 0.96
-"""Of a rate at which it was refused: where it goes back to before it is tried past it."""
+"""Share of a rate at which it was refused, to which it returns before it is tried past that rate."""
 _STEP, _LONGEST_STEP = 0.04, 0.64
 """How far past a rate it is tried, doubling while that passes."""
 _PROBE_S, _RAREST_PROBE_S, _CHANGED_S = 1.0, 8.0, 4.0
@@ -238,7 +219,15 @@ _SMOOTHING = 0.1
 
 
 class AdaptiveConcurrency:
-    """Starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the level of the last one.
+    """The number of questions that may be out at once with one account, learned from its refusals.
+
+    It starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the level of the last one.
+
+    Providers limit open requests, or requests per second, and do not say which. If a k-th question at once was answered lately,
+    the refusal of a k-th is about the rate, or about a place that is freed a moment after its answer (``ReleaseLag``). Else
+    it is about the places. The rate is answered by a pace, one call per (round trip ÷ level), the places by that many places.
+    By ``benchmarks/judges.py`` neither does for the other: a learned rate starves a provider that limits places, and a bucket
+    refuses places alone again and again.
 
     Calls that were sent before a refusal came back, and are refused as well, are of the same episode and change nothing. It is
     tried past that level after 1 s, and twice as rarely with each try that fails, up to every 8 s; a try that passes is
@@ -273,7 +262,7 @@ class AdaptiveConcurrency:
         self._lag = ReleaseLag()
 
     def bound(self, ceiling: float) -> None:
-        """Have another ceiling."""
+        """Change the ceiling."""
         self.ceiling = ceiling
         self.level = min(self.level if self._last_serial else _START, self._highest)
 
@@ -289,14 +278,14 @@ class AdaptiveConcurrency:
         return max(place_s, self._last_sent_s + unit_s / level - now_s)
 
     def sent(self, ticket: RequestSlot, now_s: float) -> None:
-        """Tell that one is sent."""
+        """Count a request that is sent."""
         self._sent_before_s, self._last_sent_s, self._last_serial = self._last_sent_s, now_s, ticket.serial
         self._goodput.offered += 1
         self._trials.sent(ticket)
         self._lag.sent(ticket)
 
     def ended(self, ticket: RequestSlot) -> None:
-        """Tell that one is not out any more, whatever came of it."""
+        """Count a request that has ended, with or without an answer."""
         self._trials.ended(ticket)
 
     def answered(self, ticket: RequestSlot, now_s: float, *, in_use: bool) -> None:
@@ -320,10 +309,10 @@ class AdaptiveConcurrency:
             self._grow(ticket, now_s)
 
     def refused(self, ticket: RequestSlot, now_s: float, out: Iterable[RequestSlot] = ()) -> None:
-        """Tell that one was refused for load.
+        """Count a request that was refused for load.
 
         Args:
-            out: those that are out. What was sent after it was one fewer at once than it seemed.
+            out: open requests. Those that were sent later were one fewer at once than it seemed.
         """
         later = [other for other in out if other.serial > ticket.serial]
         for other in later:
@@ -341,11 +330,11 @@ class AdaptiveConcurrency:
             self._cut(ticket, len(later), now_s)
 
     def halve(self) -> None:
-        """Have half of them: the judge is back, and nobody knows how well."""
+        """Halve the level: the judge is back, and its state is not known."""
         self.level = max(min(self.level, 1.0), self.level / 2)
 
     def pace(self, from_s: float) -> None:
-        """Have those that wait for the same moment leave one by one, over a round trip from then on."""
+        """Send the questions that wait for this moment one by one, over a round trip from then on."""
         self._one_by_one_until_s = from_s + self._round_trip_s
 
     def _most(self) -> int:
@@ -354,7 +343,7 @@ class AdaptiveConcurrency:
 
     @property
     def _highest(self) -> float:
-        """What may be learned: a part of a place says nothing of the provider, and the next ceiling may be any."""
+        """The highest level that may be learned: at least one place, as the next ceiling may be any."""
         return max(1.0, self.ceiling)
 
     def _cut(self, ticket: RequestSlot, later: int, now_s: float) -> None:
@@ -474,7 +463,7 @@ class Goodput:
         self.offered = self.not_attempted = 0
 
     def per_s(self, refused: RequestSlot, later: int) -> float | None:
-        """Return the rate up to a question that was refused; None where too little is known.
+        """Return the rate up to a question that was refused; None if too little is known.
 
         Args:
             later: questions that were sent after it, of which nothing is known yet.
@@ -525,22 +514,22 @@ class ProbeBackoff:
         return inf if self._trial else max(0.0, self._next_s - now_s)
 
     def sent(self, ticket: RequestSlot) -> None:
-        """Tell that a question is sent."""
+        """Take a question that is sent for the trial, if trials are on."""
         if self.on:
             self._trial = ticket
 
     def ended(self, ticket: RequestSlot) -> None:
-        """Tell that a question is not out any more."""
+        """End the trial, if the question was it."""
         if self._trial is ticket:
             self._trial = None
 
     def answered(self) -> None:
-        """Tell that a question was answered that was sent after the last refusal."""
+        """Count an answer to a question that was sent after the last refusal."""
         self._answers = 1 if self.on else self._answers + 1
         self._refusals = 0
 
     def refused(self, now_s: float) -> bool:
-        """Tell that a question was refused that was sent after the last refusal; return whether they are on now."""
+        """Count a refusal of a question that was sent after the last refusal; return whether trials are on now."""
         self._refusals += 1
         if self.on:
             self._next_s = now_s + min(self._FIRST_S * 2 ** (self._refusals - 2), self._LONGEST_S)
@@ -555,14 +544,14 @@ class ReleaseLag:
 
     _FIRST_S = 0.005
     _LONGEST = 0.1
-    """Of a round trip: an answer that is older frees its place."""
+    """Share of a round trip after which an answer frees its place."""
     _EASED = 0.999
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Have none."""
+        """Begin anew, without a lag."""
         self._lag_s = self._longest_s = 0.0
         self._answered_s: deque[float] = deque()
 

@@ -73,17 +73,19 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
         TypeError: there is no such effect.
         ConfigurationError: a setting cannot be.
     """
-    given = _given(settings)
+    if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
+        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
+    given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
     if chat_model:
         given = {"cache": None, **given}  # a run may bring one
-    if gates_of(judge):
-        _refuse_limits(_part(given, _OF_A_GATE))
-    elif given:
-        given = {
-            "prices": {},
-            **given,
-        }  # innermost: each attempt is paid for, and what waits outside of it costs nothing
-    if chat_model or _needs_gate(judge, given):
+    has_gate = bool(gates_of(judge))
+    if has_gate and (limits := _part(given, _OF_A_GATE)):  # a question would hold one place, and wait for another
+        raise ConfigurationError(
+            f"{min(limits)} is given around a judge that has its limits: give it where that is made"
+        )
+    if given and not has_gate:  # innermost: each attempt is paid for, and what waits outside of it costs nothing
+        given = {"prices": {}, **given}
+    if chat_model or _needs_gate(given, has_gate=has_gate):
         judge = RateLimited(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
     else:
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
@@ -92,28 +94,15 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     return _wrapped(gathered(judge), given, _OUTSIDE)
 
 
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
-        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
-    return {keyword: setting for keyword, setting in settings.items() if setting is not None}
-
-
-def _needs_gate(judge: Judge, given: Mapping[str, Any]) -> bool:
-    """Whether a user's own judge has a gate: it is asked for something that only one does, or for its breaker."""
-    lacks_breaker = "fallback" in given and not gates_of(judge)
-    return lacks_breaker or any(_OUTERMOST_FIRST[keyword] is RateLimited for keyword in given)
+def _needs_gate(settings: Mapping[str, Any], *, has_gate: bool) -> bool:
+    """Whether a user's own judge gets a gate: for a setting that only a gate has, or for the breaker of a fallback."""
+    lacks_breaker = "fallback" in settings and not has_gate
+    return lacks_breaker or any(_OUTERMOST_FIRST[keyword] is RateLimited for keyword in settings)
 
 
 def without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that a judge with a gate of its own can be given."""
     return {keyword: setting for keyword, setting in settings.items() if keyword not in _OF_A_GATE}
-
-
-def _refuse_limits(given: Mapping[str, Any]) -> None:
-    if given:  # a question would hold one place, and wait for another
-        raise ConfigurationError(
-            f"{min(given)} is given around a judge that has its limits: give it where that is made"
-        )
 
 
 def _wrapped(judge: Judge, given: Mapping[str, Any], keywords: Sequence[str]) -> Judge:

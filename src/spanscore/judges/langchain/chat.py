@@ -32,23 +32,7 @@ from spanscore.judges.score_context import suppress_tracing
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-__all__ = [
-    "SETTINGS",
-    "AnswerForms",
-    "BoundModel",
-    "LangChainJudge",
-    "OptionalFeature",
-    "RequestForm",
-    "Structured",
-    "bound_to",
-]
-
-# --- forms ----------------------------------------------------------------------------------------------------------
-
-# AnswerForms: how a chat model is asked for an answer of a schema, and what its provider was found not to know.
-#
-# schema, tools, json    the integration's own way to structured output: what it binds to the model. Its parser stays out
-# text                   the form stands in the question, as it does in every mode
+__all__ = ["SETTINGS", "LangChainJudge", "OptionalFeature", "Structured"]
 
 Structured = Literal["auto", "schema", "tools", "json", "text"]
 _METHODS: Mapping[str, dict[str, str]] = {
@@ -58,7 +42,7 @@ _METHODS: Mapping[str, dict[str, str]] = {
     "json": {"method": "json_mode"},
 }
 _ROOMS = ("max_tokens", "max_output_tokens")
-"""What integrations call the most tokens of an answer; read at call time by those that have it."""
+"""Integrations' names for the most tokens of an answer, read at call time."""
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "system": (),
     "temperature": ("temperature",),
@@ -90,20 +74,16 @@ class RequestForm(NamedTuple):
     """How one request asks.
 
     Attributes:
-        bound: the model and its keywords.
-        has_schema: whether they hold the answer's schema.
+        bound: the model and its keywords, which hold the answer's schema unless ``left_out`` has it.
         number: answers to one request.
-        has_cache_key: whether the provider is told which questions begin alike.
+        left_out: features that the request does without: ``schema``, ``n``, ``prompt_cache_key``, and those of ``SETTINGS``.
         room: the most tokens of an answer; None as the model is set.
-        left_out: which of ``SETTINGS`` the request does without.
     """
 
     bound: BoundModel
-    has_schema: bool
-    number: int = 1
-    has_cache_key: bool = False
+    number: int
+    left_out: frozenset[str]
     room: int | None = None
-    left_out: frozenset[str] = frozenset()
 
     @property
     def model(self) -> Any:
@@ -119,12 +99,12 @@ class RequestForm(NamedTuple):
         return model.model_copy(update=named) if hasattr(model, "model_copy") else model
 
     def _unset(self) -> frozenset[str]:
-        return frozenset(name for setting in self.left_out for name in SETTINGS[setting])
+        return frozenset(name for feature in self.left_out for name in SETTINGS.get(feature, ()))
 
     def keywords(self, step: str) -> dict[str, Any]:
         """Return what the model is called with, beside the messages."""
         own: dict[str, Any] = {"n": self.number} if self.number > 1 else {}
-        if self.has_cache_key:
+        if "prompt_cache_key" not in self.left_out:
             own["prompt_cache_key"] = step
         if self.room is not None:
             own |= dict.fromkeys(self._rooms(), self.room)
@@ -132,7 +112,7 @@ class RequestForm(NamedTuple):
         return {name: value for name, value in {**self.bound.keywords, **own}.items() if name not in unset}
 
     def with_more_room(self, written: int) -> RequestForm | None:
-        """Return it with twice the room; None where it had that already, or the model takes no such parameter.
+        """Return the form with twice the room; None if it had that already, or the model takes no such parameter.
 
         Args:
             written: tokens of the answer that was cut.
@@ -140,11 +120,9 @@ class RequestForm(NamedTuple):
         rooms = self._rooms()
         most = max((getattr(self.bound.model, name) or 0 for name in rooms), default=0)
         room = 2 * max(most, written // self.number)
-        return (
-            self._replace(room=room)
-            if self.room is None and rooms and room and "max_tokens" not in self.left_out
-            else None
-        )
+        if self.room is not None or not rooms or not room or "max_tokens" in self.left_out:
+            return None
+        return self._replace(room=room)
 
     def _rooms(self) -> list[str]:
         known = getattr(type(self.bound.model), "model_fields", ())
@@ -152,11 +130,11 @@ class RequestForm(NamedTuple):
 
 
 class OptionalFeature:
-    """What a provider may not know: left out once it was refused so many times in a row, and tried again after an hour.
+    """A part of requests that a provider may not know. After so many refusals in a row it is left out for an hour.
 
     Args:
         exists: whether the integration has it at all.
-        patience: refusals in a row; one may be a sample's own trouble.
+        patience: refusals in a row; a single one may be about the sample.
         clock: steady seconds.
     """
 
@@ -170,26 +148,29 @@ class OptionalFeature:
 
     @property
     def is_on(self) -> bool:
-        """Whether it is to be asked for."""
+        """Whether requests have it."""
         return self._clock() >= self._off_until_s
 
     def refused(self) -> None:
-        """Say that the provider refused it, and answered the same question without it."""
+        """Count a refusal by a provider that answered the same question without it."""
         self._refusals += 1
         if self._refusals >= self._patience:
             self._off_until_s = self._clock() + _AGAIN_AFTER_S
 
     def passed(self) -> None:
-        """Say that the provider took it."""
+        """Count an accepted request, which ends the refusals in a row."""
         self._refusals = 0
 
 
 class AnswerForms:
-    """The schemas of one model's answers, bound to it.
+    """The schemas of one model's answers, bound to it by its integration's own way to structured output.
 
     Args:
-        structured: which way; ``auto`` is the integration's own choice, and text where the provider knows none. True is
-            ``auto``, False is ``text``.
+        structured: which way; ``auto`` is the integration's own choice, and text if the provider knows none. True is
+            ``auto``, False is ``text``: the form stands in the question, as it does in every mode.
+
+    Attributes:
+        may_change: whether a question is asked in text if the provider does not know the schema.
 
     Raises:
         ConfigurationError: the model cannot be asked so.
@@ -201,59 +182,39 @@ class AnswerForms:
             raise ConfigurationError(f"structured is {structured!r}; it is one of auto, schema, tools, json, text")
         self._model, self._keywords = plain
         self._mode = mode
-        self._known = OptionalFeature()
+        self.may_change = mode == "auto"
         self._bound: dict[type[BaseModel], BoundModel] = {}
         self._has_none = mode == "text" or not hasattr(self._model, "with_structured_output")
-        if not self._has_none and mode != "auto":
-            self._try()
-        elif mode not in ("auto", "text"):
+        if mode in ("auto", "text"):
+            return
+        if self._has_none:
             raise ConfigurationError(f"structured is {mode!r}, and {type_name(self._model)} has no structured output")
-
-    @property
-    def may_change(self) -> bool:
-        """Whether a question is asked in text where the provider does not know the schema."""
-        return self._mode == "auto"
-
-    def bound(self, output: type[BaseModel]) -> BoundModel | None:
-        """Return the model with a schema for its answers; None: it is asked in text."""
-        if self._has_none or not self._known.is_on:
-            return None
-        if output not in self._bound:
-            try:
-                self._bound[output] = self._bind(output)
-            except Exception:  # noqa: BLE001  (NotImplementedError by contract; integrations raise all sorts)
-                self._has_none = True
-                return None
-        return self._bound[output]
-
-    def passed(self) -> None:
-        """Say that the provider took a schema."""
-        self._known.passed()
-
-    def refused(self, model: str) -> None:
-        """Say that the provider refused the schema, and answered the same question in text."""
-        self._known.refused()
-        if not self._known.is_on:
-            log_once(
-                f"structured output of {model}",
-                f"{model} does not take the schema of an answer: it is asked in plain text, and the schema again in an hour."
-                " structured='text' or 'tools' says so from the start",
-            )
-
-    def _bind(self, output: type[BaseModel]) -> BoundModel:
-        # As a dict: given the class, some clients validate inside their parser and raise there, out of reach of the repair.
-        schema = {"description": output.__name__, **_inlined(output.model_json_schema())}
-        shaped = self._model.with_structured_output(schema, **_METHODS[self._mode])
-        # A sequence of the bound model and a parser. The parser is left out: ``read()`` is linear, LangChain's is quadratic.
-        model, keywords = bound_to(shaped.first)
-        return BoundModel(model, {**self._keywords, **keywords})
-
-    def _try(self) -> None:
         try:
             self._bind(_Probe)
         except Exception as error:
             name = type_name(self._model)
-            raise ConfigurationError(f"structured is {self._mode!r}, and {name} cannot be asked so: {error}") from error
+            raise ConfigurationError(f"structured is {mode!r}, and {name} cannot be asked so: {error}") from error
+
+    def bound(self, output: type[BaseModel]) -> BoundModel | None:
+        """Return the model with a schema for its answers; None: it is asked in text."""
+        if not self._has_none and output not in self._bound:
+            try:
+                self._bound[output] = self._bind(output)
+            except Exception:  # noqa: BLE001  (NotImplementedError by contract; integrations raise all sorts)
+                self._has_none = True
+        return None if self._has_none else self._bound[output]
+
+    def _bind(self, output: type[BaseModel]) -> BoundModel:
+        from langchain_core.utils.json_schema import dereference_refs
+
+        # Without ``$ref``: not every provider's structured output knows them.
+        inlined = dict(dereference_refs(output.model_json_schema()))
+        inlined.pop("$defs", None)
+        # As a dict: given the class, some clients validate inside their parser and raise there, out of reach of the repair.
+        shaped = self._model.with_structured_output({"description": output.__name__, **inlined}, **_METHODS[self._mode])
+        # A sequence of the bound model and a parser. The parser is left out: ``read()`` is linear, LangChain's is quadratic.
+        model, keywords = bound_to(shaped.first)
+        return BoundModel(model, {**self._keywords, **keywords})
 
 
 class _Probe(BaseModel):
@@ -261,19 +222,6 @@ class _Probe(BaseModel):
 
     text: str
 
-
-def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON schema without ``$ref``: not every provider's structured output knows them."""
-    from langchain_core.utils.json_schema import dereference_refs
-
-    inlined = dict(dereference_refs(schema))
-    inlined.pop("$defs", None)
-    return inlined
-
-
-# --- chat -----------------------------------------------------------------------------------------------------------
-
-# Any LangChain chat model → Judge: structured output where the provider has it, text where it has not.
 
 # An inherited callback would see the judge's prompts, and the handler of the application would trace its own evaluation.
 _UNSEEN: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
@@ -285,7 +233,7 @@ class LangChainJudge:
     """A judge made of a LangChain chat model (or any runnable that answers messages).
 
     It asks through a copy of the model, whose own retries are off and whose requests end with the attempt; the model itself
-    is never changed. It is called on threads: the application may use the same model from any loop (see ``blocking.py``). One
+    is never changed. It is called on threads: the application may use the same model from any loop (see ``BlockingCalls``). One
     that has no blocking side is awaited.
 
     Several answers to one question are one request where the model has a parameter ``n`` (OpenAI's and those like it): the
@@ -299,7 +247,7 @@ class LangChainJudge:
         max_answer_bytes: an answer is read no further, inflated.
 
     Attributes:
-        account: whom it asks, and who pays.
+        account: the account that it asks.
         in_process: whether it computes in this process.
         own_attempts: requests that one call of the client may be; 1 but for clients whose retries cannot be switched off.
         notes: what must be known of it, a sentence each.
@@ -327,20 +275,21 @@ class LangChainJudge:
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
-        self._completes_texts = _is_text_model(type(asked))
-        is_chat = not self._completes_texts
-        self._cache_keys = OptionalFeature(
-            exists=is_chat and module_of(type(asked)).startswith("langchain_openai."), patience=1
-        )
-        self._votes = OptionalFeature(exists=is_chat and "n" in getattr(type(asked), "model_fields", ()))
-        self._settings = {name: OptionalFeature(patience=1) for name in SETTINGS}
+        is_chat = not _is_text_model(type(asked))
+        has_cache_keys = is_chat and module_of(type(asked)).startswith("langchain_openai.")
+        self._features = {
+            "schema": OptionalFeature(),
+            "n": OptionalFeature(exists=is_chat and "n" in getattr(type(asked), "model_fields", ())),
+            "prompt_cache_key": OptionalFeature(exists=has_cache_keys, patience=1),
+            **{name: OptionalFeature(patience=1) for name in SETTINGS},
+        }
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
 
     @property
     def max_input_tokens(self) -> int | None:
-        """How many tokens a question may have; None where the model's window is not known."""
+        """How many tokens a question may have; None if the model's window is not known."""
         window = window_of(self._plain.model)
         return None if window is None else less_answer(window)
 
@@ -351,15 +300,15 @@ class LangChainJudge:
 
     @property
     def answers_several(self) -> bool:
-        """Whether it gives several answers to one question; where it is asked for them and does not, it gives one."""
-        return self._votes.is_on
+        """Whether it gives several answers to one question; a provider that refuses to gives one."""
+        return self._features["n"].is_on
 
     @property
     def drawing(self) -> dict[str, Any]:
-        """How the model draws its answers, where it says so: temperature, seed, number of answers and the like."""
+        """The settings by which the model draws its answers: temperature, seed, number of answers and the like."""
         model, bound = self._plain
-        told = {name: bound.get(name, getattr(model, name, None)) for name in _DRAWING}
-        return {name: value for name, value in told.items() if value is not None}
+        settings = {name: bound.get(name, getattr(model, name, None)) for name in _DRAWING}
+        return {name: value for name, value in settings.items() if value is not None}
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer one prompt, unseen by any instrumentation. Cancelled, it ends when its request has ended.
@@ -394,39 +343,43 @@ class LangChainJudge:
                 return replies
 
     def _form(self, prompt: Prompt, number: int) -> RequestForm:
-        bound = self._forms.bound(prompt.output)
-        left_out = frozenset(name for name, setting in self._settings.items() if not setting.is_on)
-        return RequestForm(bound or self._plain, bound is not None, number, self._cache_keys.is_on, left_out=left_out)
+        left_out = {name for name, feature in self._features.items() if not feature.is_on}
+        bound = None if "schema" in left_out else self._forms.bound(prompt.output)
+        if bound is None:
+            left_out.add("schema")
+        if number == 1:
+            left_out.add("n")
+        return RequestForm(bound or self._plain, number, frozenset(left_out))
 
     def _otherwise(self, form: RequestForm, error: JudgeError) -> RequestForm | None:
-        """Return the form in which the same question may pass; None where it is not the form's fault."""
+        """Return the form in which the same question may pass; None if the form is not at fault."""
         if error.error_type == CUT:
             return form.with_more_room(error.output_tokens)
         refused = error.parameter if isinstance(error, ParameterRefused) else None
-        if refused == "n" and form.number > 1:
-            return form._replace(number=1)
-        if refused == "prompt_cache_key" and form.has_cache_key:
-            self._cache_keys.refused()
-            return form._replace(has_cache_key=False)
-        if refused in self._settings and refused not in form.left_out:
-            return form._replace(left_out=form.left_out | {refused})
-        if refused == "schema" and form.has_schema and self._forms.may_change:
-            return form._replace(bound=self._plain, has_schema=False)
-        return None
+        if refused not in self._features or refused in form.left_out:
+            return None
+        form = form._replace(left_out=form.left_out | {refused})
+        if refused == "schema":
+            return form._replace(bound=self._plain) if self._forms.may_change else None
+        return form._replace(number=1) if refused == "n" else form
 
     def _learn(self, first: RequestForm, last: RequestForm) -> None:
-        for setting in last.left_out - first.left_out:  # proved: the same question passes without
-            self._settings[setting].refused()
-            name = "the system role" if setting == "system" else setting
-            log_once(f"{setting} of {self.model}", f"{self.model} does not take {name}: it is left out for an hour")
-        if last.number > 1:
-            self._votes.passed()
-        elif first.number > 1:  # proved: the same question passes without
-            self._votes.refused()
-        if last.has_schema:
-            self._forms.passed()
-        elif first.has_schema:  # proved: the same question passes as text
-            self._forms.refused(self.model)
+        for name, feature in self._features.items():
+            if name in first.left_out:
+                continue
+            if name not in last.left_out:
+                feature.passed()
+                continue
+            feature.refused()  # proved: the same question passes without
+            if name in SETTINGS:
+                setting = "the system role" if name == "system" else name
+                log_once(f"{name} of {self.model}", f"{self.model} does not take {setting}: it is left out for an hour")
+            elif name == "schema" and not feature.is_on:
+                log_once(
+                    f"structured output of {self.model}",
+                    f"{self.model} does not take the schema of an answer: it is asked in plain text, and the schema again in "
+                    "an hour. structured='text' or 'tools' says so from the start",
+                )
 
     async def _request(self, prompt: Prompt, form: RequestForm, ends_s: float) -> list[Reply]:
         started_s = time.perf_counter()
@@ -521,7 +474,7 @@ def _generated(result: Any) -> list[Any]:
 
 
 def window_of(model: Any) -> int | None:
-    """Return how many tokens a model reads, by its LangChain profile; None where it has none, as a model that is not known."""
+    """Return how many tokens a model reads, by its LangChain profile; None for a model without a profile."""
     profile = getattr(model, "profile", None)
-    told = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
-    return told if isinstance(told, int) and told > 0 else None
+    window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+    return window if isinstance(window, int) and window > 0 else None

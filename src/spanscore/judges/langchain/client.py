@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from copy import copy
@@ -19,24 +19,12 @@ from spanscore.errors import JudgeError, JudgeTimeout
 from spanscore.judges.langchain.errors import ParameterRefused, refusal_in
 from spanscore.judges.langchain.message import Exchange, exchange, is_believable, limits_in
 
-__all__ = ["BlockingCalls", "GuardedTransport", "OwnClient", "own_client", "own_connections"]
-
-# --- blocking -------------------------------------------------------------------------------------------------------
-
-# A client's blocking call → an awaitable, on threads of the judges' own.
-#
-# A chat model's asynchronous HTTP client belongs to the loop that first used it, and integrations share one client between
-# all
-# models of an address (``langchain_openai`` caches it): a judge on our loop left connections in the pool on which the
-# *application's* own ``ainvoke`` then failed with "bound to a different event loop" or "Event loop is closed". The blocking
-# client belongs to no loop and is safe in any thread, so that is the one a judge uses.
-#
-# All judges share the threads: there are as many as calls are out, plus those that were busy within the last two seconds.
+__all__ = ["BlockingCalls", "own_client"]
 
 T = TypeVar("T")
 
 _NO_BOUND = 1_000_000
-"""How many calls are out is for the gates of the accounts to say: a bound here would have one judge wait for another."""
+"""The accounts' gates bound the open calls: with a bound here one judge would wait for another."""
 _IDLE_S = 2.0
 
 
@@ -57,7 +45,14 @@ _shared = _Threads(_NO_BOUND)
 
 
 class BlockingCalls:
-    """Threads for one judge's calls; daemons, so that a hung one holds up neither another judge nor the exit.
+    """Threads for one judge's blocking calls; daemons, so that a hung one holds up neither another judge nor the exit.
+
+    A chat model's asynchronous HTTP client belongs to the loop that first used it, and integrations share one client between
+    all models of an address (``langchain_openai`` caches it). A judge on our loop left connections in the pool on which the
+    *application's* own ``ainvoke`` then failed with "bound to a different event loop" or "Event loop is closed". The blocking
+    client belongs to no loop and is safe in any thread.
+
+    Judges share their threads: one for each open call, plus those that were busy within the last two seconds.
 
     Args:
         at_once: calls at most, on threads of its own: of a model that runs in this process. None: the shared threads.
@@ -112,20 +107,17 @@ def _raising(call: Callable[[], T]) -> T:
         raise RuntimeError("StopIteration") from error
 
 
-# --- connections ----------------------------------------------------------------------------------------------------
-
-# A client's connections → connections of a judge's own, on which no step outlives the call's deadline.
-#
-# The timeouts of HTTP clients are per read: an answer whose headers come byte by byte outlives them for hours, and no hook
-# of a client sees it. What is between a pool and its sockets does. Own connections, too, so that a judge that hangs takes
-# none of the application's, and a forked child none of its parent's.
-
 _PARTS = ("_connections", "_requests", "_optional_thread_lock", "_network_backend")
-"""Of httpcore's pools. It has no public way to a copy of one; a pool without these stays as it is."""
+"""Fields of httpcore's pools, which have no public way to a copy; a pool without these stays as it is."""
 
 
 def own_connections(transport: Any) -> Any:
-    """Return a transport set up as this one, with connections of its own; the same one where its pool is not known."""
+    """Return a transport set up as this one, with connections of its own; the same one if its pool is not known.
+
+    A judge that hangs takes none of the application's connections, and a forked child none of its parent's. No step on them
+    outlives the call's deadline. The timeouts of HTTP clients are per read: an answer whose headers come byte by byte outlives
+    them for hours, and no hook of a client sees it. A network backend, between the pool and its sockets, does.
+    """
     pool = getattr(transport, "_pool", None)
     if pool is None or not all(hasattr(pool, part) for part in _PARTS):
         return transport
@@ -143,7 +135,7 @@ def _as_new(pool: Any) -> None:
 
 
 class _TimedBackend:
-    """httpcore's network backend: what it opens ends with the call."""
+    """httpcore's network backend, whose streams end with the call."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -159,7 +151,7 @@ class _TimedBackend:
 
 
 class _TimedStream:
-    """httpcore's network stream, likewise."""
+    """httpcore's network stream, on which no step outlives the call."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -185,14 +177,8 @@ def _left_s(timeout_s: float | None) -> float | None:
     return timeout_s if asked is None else asked.left_s(timeout_s)
 
 
-# --- transport ------------------------------------------------------------------------------------------------------
-
-# A client's HTTP transport → one that reads an answer whole, within the call's deadline, and no further than its bound.
-#
-# It takes any transport of httpx or of httpx2 and imports neither: which one a client is built on is the client's affair.
-
 _ENCODINGS = "gzip, deflate"
-"""What is asked for, and what can be inflated to a bound with the standard library."""
+"""Encodings that are asked for: the standard library can inflate them to a bound."""
 _ANY_ZLIB = zlib.MAX_WBITS | 32
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """Matches at each quote, closed or not: it never goes over a text twice."""
@@ -200,7 +186,9 @@ _OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encodi
 
 
 class GuardedTransport:
-    """Hands requests to another transport, and gives their answers back read and inflated. Any thread.
+    """A transport around another one that reads answers whole, within the call's deadline and bound. Any thread.
+
+    It takes any transport of httpx or of httpx2 and imports neither.
 
     Args:
         inner: the transport that sends.
@@ -244,28 +232,28 @@ class GuardedTransport:
             _keep(asked, _read(answer, asked))
         finally:
             answer.close()
-        _raise_for_parameter(asked)
+        refusal = refusal_in(asked)
+        if (
+            refusal is not None and refusal.parameter is not None
+        ):  # ``langchain_openai`` prints a warning of it to stderr
+            raise ParameterRefused(refusal.parameter, refusal.status)
         kept = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_BODY]
         return type(answer)(answer.status_code, headers=kept, content=asked.body, extensions=answer.extensions)
 
     def close(self) -> None:
-        """Let go of the connections, where they are ours."""
+        """Close the connections, if they are ours."""
         if self._is_ours:
             self._inner.close()
-
-
-def _raise_for_parameter(asked: Exchange) -> None:
-    """Raise where the provider does not know how it was asked: ``langchain_openai`` prints a warning of it to stderr."""
-    refusal = refusal_in(asked)
-    if refusal is not None and refusal.parameter is not None:
-        raise ParameterRefused(refusal.parameter, refusal.status)
 
 
 def _keep(asked: Exchange, body: bytes) -> None:
     """Keep the answer, without tokens that cannot be: integrations raise over them, and a good verdict would be lost."""
     if _parts(body) > asked.max_parts and _parts(_STRING.sub(b"", body)) > asked.max_parts:
         raise JudgeError(f"the answer has more than {asked.max_parts} parts", error_type="too_big")
-    said = _json(body)
+    said: dict[str, Any] = {}
+    if body.lstrip()[:1] == b"{":
+        with suppress(ValueError, RecursionError):  # the client raises its own error
+            said = json.loads(body)
     usage = said.get("usage")
     if usage is not None and not (isinstance(usage, dict) and is_believable(usage)):
         said = {**said, "usage": None}
@@ -276,16 +264,6 @@ def _keep(asked: Exchange, body: bytes) -> None:
 def _parts(body: bytes) -> int:
     """Return how many values JSON has at most. A client takes up to 24 µs to read each, which is 3 s for 2 MB of them."""
     return sum(map(body.count, (b",", b"[", b"{")))
-
-
-def _json(body: bytes) -> dict[str, Any]:
-    if body.lstrip()[:1] != b"{":
-        return {}
-    try:
-        said: dict[str, Any] = json.loads(body)
-    except (ValueError, RecursionError):  # the client's to say
-        return {}
-    return said
 
 
 def _read(answer: Any, asked: Exchange) -> bytes:
@@ -304,16 +282,13 @@ def _inflated(answer: Any, at_most: int) -> Iterator[bytes]:
     """Yield an answer's bytes, no chunk longer than what is asked for: a kilobyte of gzip may be a megabyte."""
     encoding = answer.headers.get("content-encoding", "").strip().lower()
     if encoding in ("", "identity"):
-        return iter(answer.stream)
+        yield from answer.stream
+        return
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise JudgeError("the answer came in an encoding that was not asked for", error_type="unparseable")
-    return _unzipped(answer.stream, at_most)
-
-
-def _unzipped(chunks: Iterable[bytes], at_most: int) -> Iterator[bytes]:
     inflater = zlib.decompressobj(_ANY_ZLIB)
     try:
-        for chunk in chunks:
+        for chunk in answer.stream:
             yield inflater.decompress(chunk, at_most)
             if inflater.unconsumed_tail:  # more than may be read
                 yield b" " * at_most
@@ -321,26 +296,13 @@ def _unzipped(chunks: Iterable[bytes], at_most: int) -> Iterator[bytes]:
         raise JudgeError("the answer could not be inflated", error_type="unparseable") from error
 
 
-# --- client ---------------------------------------------------------------------------------------------------------
-
-# A user's chat model or embeddings → a copy that is ours to ask: without retries of its own, bounded in time and size.
-#
-# The user's object is never changed, and neither are its clients: the application asks through them. What is verified, in
-# the integrations' source:
-#
-#     its client is made by Stainless: a copy with other options   ChatOpenAI, AzureChatOpenAI, their embeddings and all that
-# are
-#                                                                  built on them; ChatAnthropic; ChatGroq
-#     its client is an HTTP client, or holds one                   ChatMistralAI; ChatOllama
-#     ``max_retries`` is read at call time                         ChatGoogleGenerativeAI, ChatMistralAI, CohereEmbeddings
-
 _MAX_REDIRECTS = 3
 _CLIENTS = ("root_client", "client", "_client")
 _TIMEOUTS = ("request_timeout", "default_request_timeout", "timeout")
 _MODEL_PARTS, _MODEL_LISTS = ("bound", "first", "last", "runnable", "default"), ("middle", "fallbacks")
-"""Of LangChain's bindings, sequences, runnables with fallbacks, and configurable ones: where the models are."""
+"""Fields of LangChain's bindings, sequences, runnables with fallbacks, and configurable ones that hold models."""
 _ATTEMPTS_AT_CALL_TIME = frozenset({"langchain_google_genai", "langchain_mistralai", "langchain_cohere"})
-"""What they call ``max_retries`` is a number of attempts: 1 is none but the first (Google's documentation says so, too)."""
+"""Their ``max_retries`` is a number of attempts: 1 is the first one alone (also by Google's documentation)."""
 
 
 class OwnClient(NamedTuple):
@@ -358,7 +320,15 @@ class OwnClient(NamedTuple):
 
 
 def own_client(model: Any, timeout_s: float) -> OwnClient:
-    """Return a copy of a chat model or embeddings; the object itself, where it has no client that is known.
+    """Return a copy of a chat model or embeddings, without retries of its own, bounded in time and size.
+
+    The object itself is returned if its client is of no known kind. The user's object and its clients are never changed: the
+    application asks through them. Known kinds, by the integrations' source:
+
+    - clients made by Stainless, copied with other options: ChatOpenAI, AzureChatOpenAI, their embeddings and all that are
+      built on them; ChatAnthropic; ChatGroq
+    - an HTTP client, or an object that holds one: ChatMistralAI; ChatOllama
+    - ``max_retries`` is read at call time: ChatGoogleGenerativeAI, ChatMistralAI, CohereEmbeddings
 
     Args:
         timeout_s: of one attempt.
@@ -377,20 +347,19 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
 
 
 def _composed(model: Any, timeout_s: float) -> OwnClient | None:
-    """Return a copy of a runnable that is made of others, and of these; None of one that is not."""
+    """Return a copy of a runnable that is made of others, with copies of these; None for any other runnable."""
     has: Mapping[str, Any] = getattr(model, "__dict__", {})
     single = {name: own_client(has[name], timeout_s) for name in _MODEL_PARTS if hasattr(has.get(name), "ainvoke")}
     if not single:
         return None
-    lists = {name: [own_client(one, timeout_s) for one in has[name]] for name in _MODEL_LISTS if name in has}
-    copies = {name: own.model for name, own in single.items()}
-    copies |= {name: [own.model for own in several] for name, several in lists.items()}
-    return _together(model.model_copy(update=copies), [*single.values(), *chain.from_iterable(lists.values())])
-
-
-def _together(model: Any, parts: Sequence[OwnClient]) -> OwnClient:
-    notes = dict.fromkeys(note for part in parts for note in part.notes)
-    return OwnClient(model, max(part.attempts for part in parts), tuple(notes))
+    copies: dict[str, Any] = {name: own.model for name, own in single.items()}
+    parts = [*single.values()]
+    for name in filter(has.__contains__, _MODEL_LISTS):
+        several = [own_client(part, timeout_s) for part in has[name]]
+        copies[name] = [own.model for own in several]
+        parts += several
+    notes = dict.fromkeys(chain.from_iterable(part.notes for part in parts))
+    return OwnClient(model.model_copy(update=copies), max(part.attempts for part in parts), tuple(notes))
 
 
 def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
@@ -404,7 +373,8 @@ def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
         if theirs is not None and (own := _own(theirs, timeout_s, made)) is not None:
             setattr(mine, name, own)
     by_client = any(hasattr(own, "max_retries") for own in made.values())
-    if not by_client and _library(model) not in _ATTEMPTS_AT_CALL_TIME:
+    library = module_of(type(model)).partition(".")[0]
+    if not by_client and library not in _ATTEMPTS_AT_CALL_TIME:
         return mine, False
     _set_first(mine, ("max_retries",), 0 if by_client else 1)
     _set_first(mine, _TIMEOUTS, timeout_s)
@@ -412,7 +382,7 @@ def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
 
 
 def _own(theirs: Any, timeout_s: float, made: dict[int, Any]) -> Any:
-    """Return a client of our own for one of theirs, always the same one; None where it is of no known kind."""
+    """Return a client of our own for one of theirs, always the same one; None if it is of no known kind."""
     if id(theirs) not in made:
         made[id(theirs)] = _made(theirs, timeout_s, made)
     return made[id(theirs)]
@@ -451,10 +421,6 @@ def _guarded(theirs: Any) -> Any:
 def _around(transport: Any) -> GuardedTransport:
     own = own_connections(transport)
     return GuardedTransport(own, is_ours=own is not transport)
-
-
-def _library(model: Any) -> str:
-    return module_of(type(model)).partition(".")[0]
 
 
 def _set_first(model: Any, names: tuple[str, ...], value: Any) -> None:

@@ -13,15 +13,7 @@ from spanscore.core.log import bases_of, class_name, type_name
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.langchain.message import Exchange, limits_in
 
-__all__ = ["ParameterRefused", "ProviderRefusal", "judge_error", "refusal_in", "refusal_of", "without_input"]
-
-# --- refusal --------------------------------------------------------------------------------------------------------
-
-# A client's exception → what the provider answered instead of an answer, told by its shape: no provider's library is
-# imported.
-#
-# The clients of this field agree on little more than a ``status_code``, a ``response`` with headers, and a body with a code
-# and a message. What a message says is read, as many providers have no codes, and never shown: it quotes prompts.
+__all__ = ["ParameterRefused", "judge_error", "refusal_in", "without_input"]
 
 _SAID_IN_WORDS = frozenset({400, 402, 403, 404, 413, 422, 429, 500, 501})
 """Statuses behind which words tell what happened."""
@@ -70,7 +62,10 @@ _LONGEST_S = 3_600.0
 
 
 class ProviderRefusal(NamedTuple):
-    """What a provider answered.
+    """A provider's refusal, read by its shape: no provider's library is imported.
+
+    Clients agree on little more than a ``status_code``, a ``response`` with headers, and a body with a code and a message. The
+    message is read, as many providers have no codes, and never shown: it quotes prompts.
 
     Attributes:
         status: of HTTP.
@@ -86,7 +81,7 @@ class ProviderRefusal(NamedTuple):
 
     @property
     def trouble(self) -> str | None:
-        """What a person, or another question, would have to do something about; None where it may pass or is not known."""
+        """A trouble that only a person or another question can end; None if it may pass or is not known."""
         if self.status in _SAID_IN_WORDS:
             said = next((trouble for trouble, pattern in _WORDS.items() if pattern.search(self.words)), None)
             if said is not None:
@@ -102,7 +97,7 @@ class ProviderRefusal(NamedTuple):
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds that it asks us to wait, an hour at most; None where it does not, or nobody can read it."""
+        """Seconds that it asks us to wait, an hour at most; None if it does not, or not in a readable form."""
         named = {str(name).lower(): str(value) for name, value in self.headers.items()}
         millis = retry_after_s(named.get("retry-after-ms", ""))
         waits_s = retry_after_s(named.get("retry-after", "")) if millis is None else millis / 1000
@@ -119,19 +114,10 @@ class ParameterRefused(JudgeError):
 
 def refusal_in(heard: Exchange) -> ProviderRefusal | None:
     """Return what a provider answered, by its status; by what stands in it, of a gateway that answers 200 to everything."""
-    said = heard.said.get("error")
-    status = _status(heard.status) or (_status(said.get("code")) if isinstance(said, Mapping) else None)
-    return (
-        None
-        if status is None
-        else ProviderRefusal(status, _words(said or heard.said), heard.headers, _names(said or heard.said))
-    )
-
-
-def refusal_of(error: BaseException, heard: Exchange | None) -> ProviderRefusal | None:
-    """Return what a provider answered instead of an answer; None where it did not come so far."""
-    found = _in_exception(error) or _in_boto(error)
-    return found if found is not None or heard is None else refusal_in(heard)
+    error = heard.said.get("error")
+    status = _status(heard.status) or (_status(error.get("code")) if isinstance(error, Mapping) else None)
+    body = error or heard.said
+    return None if status is None else ProviderRefusal(status, _words(body), heard.headers, _names(body))
 
 
 def _in_exception(error: BaseException) -> ProviderRefusal | None:
@@ -182,10 +168,6 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(value, depth + 1)
 
 
-# --- provider errors ------------------------------------------------------------------------------------------------
-
-# Any provider's exception → JudgeError: by what the provider answered, else by the words in the names of its classes.
-
 _MAY_PASS = frozenset({408, 409, 425, *range(500, 600)})
 _OVERLOADED = frozenset({429, 529})
 _AWAY_FOR_NOW = 503
@@ -193,7 +175,7 @@ _FIRST_REDIRECT = 300
 _LOADED = ("RateLimit", "Overloaded", "Throttl", "TooManyRequests", "ResourceExhausted")
 _AWAY = ("OSError", "Connect", "Unavailable", "ServiceBusy", "RemoteProtocol", "ReadError", "WriteError")
 _TROUBLES = {"LengthFinishReason": "cut", "ContentFilterFinishReason": "declined", "ContextOverflow": "too_long"}
-"""Of OpenAI's client and LangChain's: what they raise over an answer that is there."""
+"""Words in the classes that OpenAI's client and LangChain's raise over an answer that is there → trouble."""
 _MOST_CAUSES = 5
 
 
@@ -208,7 +190,8 @@ def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> J
     if ours is not None:
         return ours
     text = f"{step}: the judge raised {type_name(error)}"
-    refusal = next((found for cause in causes if (found := refusal_of(cause, heard))), None)
+    answered = None if heard is None else refusal_in(heard)
+    refusal = next(filter(None, (_in_exception(cause) or _in_boto(cause) or answered for cause in causes)), None)
     if refusal is not None:
         about = "; ".join(filter(None, (type_name(error), refusal.names)))
         return _refused(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({about})")
@@ -238,20 +221,16 @@ def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
         return JudgeTimeout(text)
     if _has_word(classes, *_LOADED):
         return JudgeOverloaded(text)
-    if heard.is_whole:
-        return _billed(text, _of_no_use(heard), heard)
+    if heard.is_whole:  # and the client could not read it
+        trouble = "unparseable" if heard.body.strip() and not heard.said else "empty"
+        if heard.status is not None and heard.status >= _FIRST_REDIRECT:
+            trouble = f"http_{heard.status}"
+        return _billed(text, trouble, heard)
     if _has_word(classes, *_AWAY):
         away = JudgeUnavailable(text, error_type="connection")
         away.response_started = heard.status is not None
         return away
     return JudgeError(text)  # whose type is one for all that nobody knows: classes are without number
-
-
-def _of_no_use(heard: Exchange) -> str:
-    """Return what is wrong with an answer that came whole, and that the client could not read."""
-    if heard.status is not None and heard.status >= _FIRST_REDIRECT:
-        return f"http_{heard.status}"
-    return "unparseable" if heard.body.strip() and not heard.said else "empty"
 
 
 def _billed(text: str, error_type: str, heard: Exchange) -> JudgeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spanscore.core.printable import did_you_mean
@@ -29,19 +29,15 @@ def openai(kind: str, model: str, role: str, made_with: Mapping[str, Any]) -> An
     except ImportError as error:
         raise MissingExtraError("langchain-openai", "openai") from error
     maker = getattr(langchain_openai, kind)
-    if unknown := [name for name in made_with if name not in _arguments(maker)]:
-        raise ConfigurationError(f"{role} 'openai:{model}': {_no_such(unknown[0], kind, _arguments(maker))}")
+    arguments = {name for field, about in maker.model_fields.items() for name in (field, about.alias) if name}
+    for name in made_with:
+        if name not in arguments:  # the library itself would print a warning, and send it on
+            meant = did_you_mean(name, arguments)
+            raise ConfigurationError(
+                f"{role} 'openai:{model}': {kind} takes no {name!r}; {meant and f'{meant} '}What only the server knows goes "
+                f"into extra_body: {{{name}: …}}"
+            )
     try:
         return maker(model=model, **made_with)
     except Exception as error:  # a missing key, mostly: the client's message names the variable
         raise ConfigurationError(f"{role} 'openai:{model}' cannot be made: {without_input(error)}") from error
-
-
-def _arguments(maker: Any) -> set[str]:
-    return {name for field, about in maker.model_fields.items() for name in (field, about.alias) if name}
-
-
-def _no_such(name: str, kind: str, arguments: Iterable[str]) -> str:
-    """Return what is wrong with an argument: the library itself would print a warning, and send it on."""
-    meant = did_you_mean(name, arguments)
-    return f"{kind} takes no {name!r}; {meant and f'{meant} '}What only the server knows goes into extra_body: {{{name}: …}}"

@@ -14,7 +14,6 @@ __all__ = [
     "CUT",
     "UNKNOWN",
     "Exchange",
-    "ModelChoice",
     "Tokens",
     "at_batch_price",
     "choices_of",
@@ -27,12 +26,6 @@ __all__ = [
     "tokens_of",
 ]
 
-# --- usage ----------------------------------------------------------------------------------------------------------
-
-# Usage as providers write it → tokens that can be believed: whole, not negative, below 10⁸. Else nothing is known of any.
-#
-# A gateway that counts -5 or 1e30 tokens has once made a cost of 5.4e24 USD, and one that writes "many" has lost a verdict.
-
 _TOO_MANY = 10**8
 _INPUT = ("input_tokens", "prompt_tokens")
 _OUTPUT = ("output_tokens", "completion_tokens")
@@ -41,7 +34,7 @@ _CACHED = ("cache_read", "cached_tokens", "cache_read_input_tokens")
 
 
 class Tokens(NamedTuple):
-    """What an answer took; all 0 where it is not known."""
+    """The tokens of an answer; all 0 if they are not known."""
 
     input: int = 0
     output: int = 0
@@ -52,7 +45,10 @@ UNKNOWN = Tokens()
 
 
 def tokens_in(usage: Any) -> Tokens:
-    """Return the tokens of a usage object, LangChain's or a provider's own."""
+    """Return the tokens of a usage object, LangChain's or a provider's own; 0 of each if a count cannot be believed.
+
+    A gateway that counts -5 or 1e30 tokens has once made a cost of 5.4e24 USD, and one that writes "many" has lost a verdict.
+    """
     if not isinstance(usage, Mapping) or not is_believable(usage):
         return UNKNOWN
     sent = _first(usage, _INPUT)
@@ -61,7 +57,7 @@ def tokens_in(usage: Any) -> Tokens:
 
 
 def is_believable(usage: Mapping[str, Any]) -> bool:
-    """Whether each count of tokens in it can be one."""
+    """Whether each count of tokens is whole, not negative, and below 10⁸."""
     return all(value is None or _is_count(value) for value in _counts(usage))
 
 
@@ -82,31 +78,27 @@ def _first(usage: Mapping[str, Any], names: tuple[str, ...]) -> int:
     return next((int(usage[name]) for name in names if usage.get(name) is not None), 0)
 
 
-# --- exchange -------------------------------------------------------------------------------------------------------
-
-# Exchange: one call of a client as its HTTP transport sees it: how long and how much it may take, and what it heard.
-
 _LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after")
 _LONGEST_VALUE = 100
 _FIRST_REDIRECT, _FIRST_REFUSAL = 300, 400
 _SHORTEST_S = 0.001
-"""Of a timeout that is set on a socket: 0 would mean not to wait at all."""
+"""Least timeout of a socket: 0 would mean not to wait at all."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """What a call may take, and what came of it. On the call's thread.
+    """One call of a client as its HTTP transport sees it: its limits, and the answers. On the call's thread.
 
     Attributes:
         ends_s: when the whole answer has to be there; ``time.monotonic``.
         max_bytes: of one answer, inflated.
         max_parts: values in its JSON; a judge's has some 30.
         origin: scheme, host and port of the last request; None before the first one.
-        status: of the last answer; None where none began.
+        status: of the last answer; None if none began.
         headers: what the last answer said of the account's limits, names in lower case.
         body: of the last answer, inflated.
         is_whole: whether all of it came.
-        said: the body as JSON; empty where it is none.
+        said: the body as JSON; empty if it is none.
         tokens: of all answers of the call, as they say themselves.
         answers: of each that is no refusal and no redirect.
         is_counted: whether each of them says it.
@@ -159,7 +151,7 @@ _exchange: ContextVar[Exchange | None] = ContextVar("spanscore_exchange", defaul
 
 
 def exchange() -> Exchange | None:
-    """Return the call on whose behalf this is sent; None where a client is used by somebody else."""
+    """Return the call on whose behalf this is sent; None if a client is used by somebody else."""
     return _exchange.get()
 
 
@@ -179,13 +171,9 @@ def limits_in(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in named if name.startswith(_LIMITS) and len(value) <= _LONGEST_VALUE}
 
 
-# --- message --------------------------------------------------------------------------------------------------------
-
-# A chat model's messages → what they say, and why the model stopped. The integration's own parsers are not asked.
-
 CUT = "cut"
 _MOST_CHARACTERS = 200_000
-"""Of an answer that is read; no verdict is that long."""
+"""Characters of an answer that are read; no verdict is that long."""
 _FINISH = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _MODELS = ("model_name", "model")
 _BATCH_TIERS = ("flex", "batch")
@@ -209,7 +197,7 @@ class ModelChoice(NamedTuple):
 
     Attributes:
         text: at most 200,000 characters.
-        finish: why the model stopped, in its provider's word; None where it does not tell.
+        finish: why the model stopped, in its provider's word; None if it does not tell.
         trouble: ``declined``, ``cut`` or ``empty``; None for an answer that a verdict may be in.
     """
 
@@ -219,17 +207,29 @@ class ModelChoice(NamedTuple):
 
     @property
     def why(self) -> str:
-        """What is wrong with it, in words."""
+        """The trouble in words."""
         return _TROUBLES.get(self.trouble or "", "")
 
 
 def choices_of(messages: Sequence[Any], heard: Exchange) -> list[ModelChoice]:
     """Return what the messages of one answer say."""
     raw = heard.said.get("choices")
-    told = [one.get("finish_reason") for one in raw if isinstance(one, Mapping)] if isinstance(raw, list) else []
-    if len(told) != len(messages):
-        told = [_finish(message) for message in messages]
-    return [_choice(message, finish) for message, finish in zip(messages, told, strict=True)]
+    listed = raw if isinstance(raw, list) else []
+    reasons = [choice.get("finish_reason") for choice in listed if isinstance(choice, Mapping)]
+    if len(reasons) != len(messages):
+        reasons = [_finish(message) for message in messages]
+    choices = []
+    for message, finish in zip(messages, reasons, strict=True):
+        text, word = _text(message), str(finish).lower()
+        trouble = None
+        if _is_refusal(message) or word in _DECLINED:
+            trouble = "declined"
+        elif word in _CUT:
+            trouble = CUT
+        elif not text.strip():
+            trouble = "empty"
+        choices.append(ModelChoice(text, None if finish is None else str(finish), trouble))
+    return choices
 
 
 def tokens_of(messages: Sequence[Any], heard: Exchange) -> Tokens:
@@ -239,7 +239,7 @@ def tokens_of(messages: Sequence[Any], heard: Exchange) -> Tokens:
 
 
 def model_of(messages: Sequence[Any], heard: Exchange) -> str | None:
-    """Return the model that answered, as its provider names it; None where it does not tell."""
+    """Return the model that answered, as its provider names it; None if it does not tell."""
     told = _told_beside(messages, heard)
     return next((str(one[name]) for one in told for name in _MODELS if one.get(name)), None)
 
@@ -252,18 +252,6 @@ def at_batch_price(messages: Sequence[Any], heard: Exchange) -> bool:
 def _told_beside(messages: Sequence[Any], heard: Exchange) -> list[Mapping[str, Any]]:
     """Return what came with the answer: as it went over the wire, and as the integration has it."""
     return [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
-
-
-def _choice(message: Any, finish: Any) -> ModelChoice:
-    text, word = _text(message), str(finish).lower()
-    trouble = None
-    if _is_refusal(message) or word in _DECLINED:
-        trouble = "declined"
-    elif word in _CUT:
-        trouble = CUT
-    elif not text.strip():
-        trouble = "empty"
-    return ModelChoice(text, None if finish is None else str(finish), trouble)
 
 
 def _text(message: Any) -> str:

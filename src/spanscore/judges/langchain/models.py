@@ -24,18 +24,12 @@ __all__ = [
     "KEYS",
     "ClientSettings",
     "account_of_model",
-    "client_settings",
     "is_in_process",
     "missing_key",
     "model_name",
     "named_embeddings",
     "named_model",
-    "takes_key",
 ]
-
-# --- keys -----------------------------------------------------------------------------------------------------------
-
-# Provider → the environment variables that hold its key: what is missing can be said without asking the provider.
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
@@ -53,24 +47,17 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "together": ("TOGETHER_API_KEY",),
     "xai": ("XAI_API_KEY",),
 }
-"""As LangChain's integrations read them; any one will do. Providers that are not here take credentials of another kind."""
+"""Provider → environment variables of its key, as LangChain's integrations read them; any one will do.
+
+Other providers take credentials of another kind."""
 
 
 def missing_key(name: str) -> str | None:
-    """Return the variables of which one must be set for ``provider:model``; None where one is, or the provider is not known."""
+    """Return the variables of which one must be set for ``provider:model``; None if one is, or the provider is not known."""
     provider, colon, _ = name.strip().partition(":")
     wanted = KEYS.get(provider, ()) if colon else ()
     return None if not wanted or any(os.environ.get(key) for key in wanted) else " or ".join(wanted)
 
-
-def takes_key(provider: str) -> bool:
-    """Whether a provider is known to take a key, without which its client is not made."""
-    return provider in KEYS
-
-
-# --- client settings ------------------------------------------------------------------------------------------------
-
-# What the client of a judge is made with that is given by name: its own address, its own key, its parameters.
 
 _OWN = ("model", "base_url")
 _NO_KEY = "none"
@@ -95,44 +82,39 @@ def client_settings(provider: str, given: ClientSettings) -> dict[str, Any]:
         ConfigurationError: a setting cannot be; a key is in no message.
         NotReadyError: the key is not where it should be.
     """
-    made = _parameters(given.get("model_kwargs") or {})
-    key = _key(given.get("api_key_env"), given.get("api_key_file"))
-    address = given.get("base_url")
-    if address is not None:
-        made["base_url"] = _checked(address)
-        key = key or (_NO_KEY if takes_key(provider) else None)
-    if key is not None:
-        made["api_key"] = SecretStr(key)
-    return made
-
-
-def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    for name in given:
+    parameters = dict(given.get("model_kwargs") or {})
+    for name in parameters:
         if name.endswith("api_key"):
             raise ConfigurationError(f"model_kwargs names {name!r}; {HOW_TO_GIVE}")
         if name in _OWN:
             raise ConfigurationError(f"model_kwargs names {name!r}, a setting of its own: write it beside model_kwargs")
-    return dict(given)
+    key = _read_key(given.get("api_key_env"), given.get("api_key_file"))
+    if (address := given.get("base_url")) is not None:
+        _check_address(address)
+        parameters["base_url"] = address
+        key = key or (_NO_KEY if provider in KEYS else None)
+    if key is not None:
+        parameters["api_key"] = SecretStr(key)
+    return parameters
 
 
-def _checked(address: str) -> str:
-    found = urlsplit(address)
-    if found.username or found.password:
+def _check_address(address: str) -> None:
+    parts = urlsplit(address)
+    if parts.username or parts.password:
         raise ConfigurationError(f"base_url holds a password; {HOW_TO_GIVE}")
-    if found.scheme not in ("http", "https") or not found.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(f"base_url is {address!r}; it is http://… or https://…")
-    return address
 
 
-def _key(variable: str | None, file: str | Path | None) -> str | None:
+def _read_key(variable: str | None, file: str | Path | None) -> str | None:
     if variable is not None and file is not None:
         raise ConfigurationError("api_key_env and api_key_file are both given; one of them holds the key")
     if variable is not None:
-        return _held(variable)
-    return None if file is None else _read(Path(file))
+        return _read_variable(variable)
+    return None if file is None else _read_file(Path(file))
 
 
-def _held(variable: str) -> str:
+def _read_variable(variable: str) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*", variable):  # which may be the key itself
         raise ConfigurationError(
             "api_key_env names no variable of the environment; write a name, such as JUDGE_API_KEY"
@@ -144,7 +126,7 @@ def _held(variable: str) -> str:
     return key
 
 
-def _read(file: Path) -> str:
+def _read_file(file: Path) -> str:
     try:
         key = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -153,11 +135,6 @@ def _read(file: Path) -> str:
     if len(key.split()) != 1:
         raise NotReadyError(f"api_key_file: {file} holds {'more than a' if key else 'no'} key")
     return key
-
-
-# --- named ----------------------------------------------------------------------------------------------------------
-
-# ``provider:model`` → LangChain's chat model or embeddings of this name.
 
 
 def named_model(name: str, **client: Unpack[ClientSettings]) -> Any:
@@ -197,12 +174,8 @@ def _named(name: str, role: str, of_openai: str, module: str, maker: str, made_w
         raise ConfigurationError(f"{what} Use 'provider:model', the object itself, or 'lexical'") from error
 
 
-# --- account --------------------------------------------------------------------------------------------------------
-
-# A chat model or embeddings → the account that answers for it: whom it asks, at which address, with whose key.
-
 _SALT = os.urandom(16)
-"""Of this process: outside of it a hash says nothing of the key, and cannot be looked up."""
+"""A salt of this process: outside of it, a hash does not lead to the key."""
 _NAMES = ("model_name", "model", "model_id", "deployment_name")
 _ADDRESSES = ("base_url", "api_base", "azure_endpoint", "endpoint_url", "endpoint", "anthropic_api_url", "host", "url")
 _WHOSE = ("openai_organization", "default_headers", "credentials_profile_name", "project")
@@ -212,14 +185,14 @@ _WHOSE = ("openai_organization", "default_headers", "credentials_profile_name", 
 def account_of_model(model: Any) -> Account:
     """Return the account of a chat model or embeddings. Equal objects, and objects of one name, have the same.
 
-    What has neither address nor key is nobody's service: such an object is an account of its own.
+    An object with neither address nor key is an account of its own.
     """
     address, key = _address(model), _hash_secrets(model)
     return Account(_provider(model), model_name(model), address, key if address or key else f"object {id(model)}")
 
 
 def is_in_process(model: Any) -> bool:
-    """Whether a model computes in this process: it has neither address nor key. Of a runnable that is no model nobody knows."""
+    """Whether a model computes in this process, without address and key; False for a runnable that is no model."""
     is_model = hasattr(model, "_llm_type") or hasattr(model, "embed_documents")
     return is_model and not _address(model) and not _hash_secrets(model)
 
@@ -243,7 +216,7 @@ def _provider(model: Any) -> str:
 
 
 def _address(model: Any) -> str:
-    """Return host, port and path of where it asks; empty where nothing says. What may be secret in a URL stays out."""
+    """Return host, port and path of where it asks; empty if nothing says. What may be secret in a URL stays out."""
     client = getattr(model, "root_client", None) or getattr(model, "client", None)
     clients = (client, getattr(client, "_client", None), getattr(client, "meta", None))  # Stainless's resources; boto's
     given = [getattr(one, name, None) for name in ("base_url", "endpoint_url") for one in clients]

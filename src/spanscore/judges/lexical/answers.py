@@ -1,4 +1,4 @@
-"""The lexical judge's answers on conditions, critiques, ratings, retrieval, references and topics."""
+"""The lexical judge's answers: step of a metric → a function that compares words."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ from spanscore.judges.lexical.words import (
     words,
 )
 
-__all__ = ["CRITIQUE_ANSWERS", "RATING_ANSWERS", "REFERENCE_ANSWERS", "RETRIEVAL_ANSWERS", "TOPIC_ANSWERS"]
+__all__ = ["ANSWERS"]
 
-# --- single ---------------------------------------------------------------------------------------------------------
 
-# The lexical judge on one answer as a whole: a critique of it, and the question it would fit.
+def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
+    return {"statements": stated(text_in(prompt, "answer"))}
+
+
+def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
+    return {"statements": verdicts(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
+
 
 _INSULT = re.compile(r"\b(?:idiots?|stupid|moron|dumb|shut up|loser|fool|hate you|worthless|pathetic)\b", re.IGNORECASE)
 _OWN_WORK = re.compile(r"^(?:but )?(?:i|we) (?:can |am here to |only )*(?:answer|help|assist)\b", re.IGNORECASE)
@@ -109,17 +114,6 @@ def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
     return {"question": stating[prompt.vote_index % len(stating)].rstrip(".! ") + "?", "noncommittal": 0}
 
 
-CRITIQUE_ANSWERS: Mapping[str, LexicalAnswer] = {
-    "critique": _critique,
-    "generate_question": _generate_question,
-}
-
-
-# --- ratings --------------------------------------------------------------------------------------------------------
-
-# The lexical judge on whole answers: how far one agrees with another, or is backed by a context.
-
-
 def _agreement(prompt: Prompt) -> Mapping[str, Any]:
     """4 when nothing of the reference is missing in the answer, 2 when half of it is there.
 
@@ -154,25 +148,11 @@ def _backed(statements: list[str], text: str) -> float:
     return sum(objection(statement, text) is None for statement in statements) / len(statements)
 
 
-RATING_ANSWERS: Mapping[str, LexicalAnswer] = {
-    "judge_accuracy_1": _agreement,
-    "judge_accuracy_2": _agreement,
-    "judge_groundedness": _groundedness,
-    "judge_groundedness_1": _groundedness_by_clause,
-    "judge_groundedness_2": _groundedness_by_sentence,
-}
-
-
-# --- context --------------------------------------------------------------------------------------------------------
-
-# The lexical judge on retrieval: a question, its answer and a context → whether the one is of use for the other.
-#
-# A context is of use for a question when it holds the question's words, those beside its names above all (names are in
-# every text about the subject), and something of the kind that is asked for: a time where it says "when", a name where it
-# says "who".
+# A context is of use for a question if it holds the question's words and something of the kind that is asked for: a time for
+# "when", a name for "who". The words beside the names count most, as names are in every text about the subject.
 
 _NAME_WEIGHT = 0.5
-"""What a name counts beside an ordinary word of the question: the near misses of a search share the names."""
+"""Weight of a name beside an ordinary word of the question: the near misses of a search share the names."""
 _SPEAKS_OF_IT = 0.3
 """Weighted share of the question's words from which a text speaks of the same. These were tuned on the tuning half alone."""
 _SAYS_IT = 0.85
@@ -214,7 +194,7 @@ _KINDS = (
     (r"\bhow (?:do|can|should|must) i\b|\bwhat (?:must|should|can|do) i\b", _ORDER),
     (r"^(?:is|are|can|may|do|does|did|must|should|will|was|were)\b", _PERMISSION),
 )
-"""What a question asks for → how a text that gives it looks. The first that fits counts."""
+"""Form of a question → form of a text that answers it. The first that fits counts."""
 
 
 def _judge_context(prompt: Prompt) -> Mapping[str, Any]:
@@ -272,7 +252,7 @@ def _kind(question: str) -> str | None:
 
 
 def _fits(kind: str, wanted: Words, place: str) -> bool:
-    """Whether a text gives what is asked for; who asks for a name asks for another than he gives."""
+    """Whether a text gives what is asked for; a question for a name asks for another one than its own."""
     if kind == _NAMED:
         return bool(words(place).names - wanted.names)
     return bool(re.search(kind, place, 0 if kind == _PLACE else re.IGNORECASE))
@@ -288,20 +268,6 @@ def _share(wanted: Words, place: Words) -> float:
     named = any(among(stem, place.content) for stem in wanted.names)
     return max(share, _SPEAKS_OF_IT) if named else share
 
-
-RETRIEVAL_ANSWERS: Mapping[str, LexicalAnswer] = {
-    "judge_context": _judge_context,
-    "classify_reference_sentences": _classify_reference_sentences,
-    "judge_relevance": _relevance,
-    "judge_relevance_1": _relevance_by_words,
-    "judge_relevance_2": _relevance_by_kind,
-    "extract_sentences": _extract_sentences,
-}
-
-
-# --- reference ------------------------------------------------------------------------------------------------------
-
-# The lexical judge on answers beside a reference: right or wrong statements, a grade, a goal that was reached or not.
 
 _REACHED = 0.5
 """Share of a wanted outcome's words and numbers that the one arrived at must hold."""
@@ -378,18 +344,6 @@ def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
     return {"reason": f"It holds {share:.0%} of what was wanted.", "verdict": int(share >= _REACHED)}
 
 
-REFERENCE_ANSWERS: Mapping[str, LexicalAnswer] = {
-    "classify_statements": _classify_statements,
-    "classify_pairs": _classify_pairs,
-    "decompose_response": _decompose,
-    "decompose_reference": _decompose,
-    "score_criteria": _grade_by_overlap("reason"),
-    "score_rubric": _grade_by_overlap("feedback"),
-    "infer_goal_outcome": _infer_goal_outcome,
-    "compare_outcome": _compare_outcome,
-}
-
-
 def _list(prompt: Prompt, name: str) -> list[str]:
     return [str(item) for item in prompt.evidence.get(name, ())]
 
@@ -413,10 +367,6 @@ def _scale(prompt: Prompt) -> Sequence[float]:
         or _OPEN_SCALE
     )
 
-
-# --- topics ---------------------------------------------------------------------------------------------------------
-
-# The lexical judge on topics: a conversation → what the user brought up, what was declined, what was allowed.
 
 _REFUSAL = re.compile(
     r"\b(?:(?:can(?:no|')t|can not|could not|won't|will not|unable to|not able to|not allowed to|don't)"
@@ -454,13 +404,6 @@ def _classify_topics(prompt: Prompt) -> Mapping[str, Any]:
     }
 
 
-TOPIC_ANSWERS: Mapping[str, LexicalAnswer] = {
-    "extract_topics": _extract_topics,
-    "check_refusal": _check_refusal,
-    "classify_topics": _classify_topics,
-}
-
-
 def _turns(prompt: Prompt) -> list[tuple[str, str]]:
     """Return each of the user's turns in a conversation, with all that followed it up to the next."""
     turns: list[tuple[str, str]] = []
@@ -479,3 +422,69 @@ def _topic(turn: str) -> str:
 def _share_of(topic: str, text: str) -> float:
     wanted, held = words(topic).content, words(text).content
     return sum(among(stem, held) for stem in wanted) / len(wanted) if wanted else 0.0
+
+
+_CAPITALISED = r"[A-ZÀ-ÖØ-Þ][\w'’-]*"
+_ENTITY = re.compile(rf"{_CAPITALISED}(?: (?:(?:of|de|van|von|la) )?{_CAPITALISED})*|\d+(?:[.,:]\d+)*")
+
+
+def _extract_entities(prompt: Prompt) -> Mapping[str, Any]:
+    """Runs of capitalised words, and numbers. A word that only opens a sentence is a name when it is one elsewhere too."""
+    text = text_in(prompt, "text")
+    inside = words(text).names
+    entities: dict[str, None] = {}
+    for sentence in sentences(text):
+        for opens, entity in _candidates(sentence):
+            if not opens or " " in entity or set(words(entity).content) & inside or entity[0].isdigit():
+                entities[entity] = None
+    return {"entities": list(entities)}
+
+
+def _candidates(sentence: str) -> Iterator[tuple[bool, str]]:
+    """Yield runs of capitalised words without the "The" before them, and whether they open the sentence."""
+    for match in _ENTITY.finditer(sentence):
+        run = match.group().split()
+        while run and not (words(run[0]).content or words(run[0]).numbers):
+            del run[0]
+        if run:
+            yield match.start() == 0 and len(run) == len(match.group().split()), " ".join(run)
+
+
+ANSWERS: Mapping[str, LexicalAnswer] = {
+    "extract_statements": _extract_statements,
+    "extract_statements_response": _extract_statements,
+    "extract_statements_reference": _extract_statements,
+    "verify_statements": _verify_statements,
+    "verify_reference_statements": _verify_statements,
+    "verify_response_statements": _verify_statements,
+    "verify_response_against_reference": _verify_statements,
+    "verify_response_claims": _verify_statements,
+    "verify_reference_claims": _verify_statements,
+    "critique": _critique,
+    "generate_question": _generate_question,
+    "extract_topics": _extract_topics,
+    "check_refusal": _check_refusal,
+    "classify_topics": _classify_topics,
+    "classify_statements": _classify_statements,
+    "classify_pairs": _classify_pairs,
+    "decompose_response": _decompose,
+    "decompose_reference": _decompose,
+    "score_criteria": _grade_by_overlap("reason"),
+    "score_rubric": _grade_by_overlap("feedback"),
+    "infer_goal_outcome": _infer_goal_outcome,
+    "compare_outcome": _compare_outcome,
+    "judge_context": _judge_context,
+    "classify_reference_sentences": _classify_reference_sentences,
+    "judge_relevance": _relevance,
+    "judge_relevance_1": _relevance_by_words,
+    "judge_relevance_2": _relevance_by_kind,
+    "extract_sentences": _extract_sentences,
+    "judge_accuracy_1": _agreement,
+    "judge_accuracy_2": _agreement,
+    "judge_groundedness": _groundedness,
+    "judge_groundedness_1": _groundedness_by_clause,
+    "judge_groundedness_2": _groundedness_by_sentence,
+    "extract_entities_reference": _extract_entities,
+    "extract_entities_contexts": _extract_entities,
+}
+"""Step → the function that answers it."""

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from spanscore.core.prompt import Prompt, Reply
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.middleware import unwrapped
-from spanscore.judges.lexical.answers import (
-    CRITIQUE_ANSWERS,
-    RATING_ANSWERS,
-    REFERENCE_ANSWERS,
-    RETRIEVAL_ANSWERS,
-    TOPIC_ANSWERS,
-)
-from spanscore.judges.lexical.words import ENTITY_ANSWERS, STATEMENT_ANSWERS, LexicalAnswer, share_of, text_in, words
+from spanscore.judges.lexical.answers import ANSWERS
+from spanscore.judges.lexical.words import share_of, text_in, words
 from spanscore.protocols import Judge
 
 __all__ = ["LexicalJudge", "is_offline"]
 
-_FAMILIES = (
-    STATEMENT_ANSWERS,
-    CRITIQUE_ANSWERS,
-    TOPIC_ANSWERS,
-    REFERENCE_ANSWERS,
-    RETRIEVAL_ANSWERS,
-    RATING_ANSWERS,
-    ENTITY_ANSWERS,
-)
-"""Tables of step → function that answers it. A new family is a table and a name here."""
-
-ANSWERS: Mapping[str, LexicalAnswer] = {step: answer for family in _FAMILIES for step, answer in family.items()}
 _HALF = 0.5
 _OF_THE_EXCHANGE = (
     "user customer human person somebody assistant agent bot model question answer request response reply conversation message "
@@ -47,8 +27,8 @@ class LexicalJudge:
     It is meant for tests, demos and a first look without a key, not for verdicts anybody acts on. It sees that a number or a
     name is not in the context, that "not" was added or dropped, that most words of a statement are foreign to it. It does
     not see a paraphrase in other words, an inference over two sentences, a swapped subject and object, or irony. It cuts and
-    compares texts of any script; denials, opposites and endings it knows in English only. A critique it can only pretend: see
-    ``CRITIQUE_ANSWERS`` in ``answers.py``.
+    compares texts of any script; denials, opposites and endings it knows in English only. A
+    critique it can only pretend (``_critique`` in ``answers.py``).
 
     Measured with Faithfulness on 60 answers written for it (20 topics, each with a grounded, a partly grounded and an
     ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.995 on the ten topics it was not
@@ -84,13 +64,11 @@ class LexicalJudge:
                 "or in a test a spanscore.testing.ScriptedJudge",
                 error_type="unknown_step",
             )
-        return Reply(text=json.dumps(_within(prompt, answer), ensure_ascii=False), model=self.model)
-
-
-def _within(prompt: Prompt, answer: LexicalAnswer) -> Mapping[str, Any]:
-    if prompt.applies_when is None:
-        return answer(prompt)
-    return {"applies": 1, **answer(prompt)} if applies(prompt) else {"applies": 0}
+        if prompt.applies_when is None:
+            fields = answer(prompt)
+        else:
+            fields = {"applies": 1, **answer(prompt)} if applies(prompt) else {"applies": 0}
+        return Reply(text=json.dumps(fields, ensure_ascii=False), model=self.model)
 
 
 def is_offline(judge: Judge | None) -> bool:

@@ -1,10 +1,10 @@
-"""Texts → words, clauses and entities; and the lexical judge's answers on statements and entities."""
+"""Texts → words, clauses and sentences, and what speaks against a statement: what the lexical judge compares."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -15,14 +15,9 @@ from spanscore.core.codecs.text import WITHOUT_STOPS, script_of
 from spanscore.core.prompt import Prompt
 
 __all__ = [
-    "ENTITY_ANSWERS",
-    "OPPOSITES",
-    "STATEMENT_ANSWERS",
     "LexicalAnswer",
     "Words",
-    "akin",
     "among",
-    "clauses",
     "gives_up",
     "listed",
     "messages_in",
@@ -37,16 +32,12 @@ __all__ = [
     "words",
 ]
 
-# --- answer ---------------------------------------------------------------------------------------------------------
-
-# What an answer of the lexical judge is: a function of the prompt alone. The families of them stand beside it.
-
 LexicalAnswer: TypeAlias = Callable[[Prompt], Mapping[str, Any]]
 """Prompt → the fields of the answer. Pure: the same prompt always gets the same answer."""
 
 
 def text_in(prompt: Prompt, name: str) -> str:
-    """Return a text of a prompt's evidence, a list of texts joined by line breaks; empty where there is none."""
+    """Return a text of a prompt's evidence, a list of texts joined by line breaks; empty if there is none."""
     value = prompt.evidence.get(name, "")
     if messages := messages_in(prompt, name):
         return "\n".join(map(said_in, messages))
@@ -54,7 +45,7 @@ def text_in(prompt: Prompt, name: str) -> str:
 
 
 def messages_in(prompt: Prompt, name: str) -> list[Mapping[str, Any]]:
-    """Return a conversation of a prompt's evidence; empty where there is none."""
+    """Return a conversation of a prompt's evidence; empty if there is none."""
     value = prompt.evidence.get(name)
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
 
@@ -65,12 +56,8 @@ def said_in(message: Mapping[str, Any]) -> str:
     return "\n".join([*filter(None, [message.get("content")]), *calls])
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
-
-# Text → sentences, word stems, numbers and names, which the lexical judge compares.
-#
-# Sentences end by the rules of any script. The dictionary is English and stands in this file; signs of a script without
-# blanks between words are compared one by one.
+# Sentences end by the rules of any script. The dictionary is English. Signs of a script without blanks between words are
+# compared one by one.
 
 _BEGINS = r"[\"'(\[¿¡]?[A-Z0-9À-ÞΆ-ΫЀ-ЯԱ-Ֆ\u0590-\u1cff\u2e80-\ufdff]"
 """A capital letter, a digit, or a letter of a script without capitals."""
@@ -111,7 +98,7 @@ _NUMBERS: dict[str, str] = {
 _VAGUE_NUMBERS = frozenset({"0", "0.5", "1"})
 """Said in passing ("one of them", "half a day", "below zero"): no evidence of anything."""
 _WHOLE_CLAUSE = listed("required needed necessary allowed possible permitted available included mandatory true")
-"""What "not" before one of these denies stands in front of it: "insurance is not required"."""
+"""A "not" before one of these denies the words in front of it: "insurance is not required"."""
 _REACH = 2
 """Content words that a denial reaches."""
 _ENDINGS = (("ies", 5), ("ing", 6), ("edly", 7), ("ed", 5), ("ly", 6), ("es", 5), ("s", 4), ("e", 5), ("y", 5))
@@ -131,7 +118,7 @@ OPPOSITES: dict[str, frozenset[str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a text is compared by.
+    """The parts of a text that are compared.
 
     Attributes:
         content: stems that carry meaning, in order.
@@ -252,18 +239,16 @@ for _pair in _PAIRS.split():
     OPPOSITES[_other] = OPPOSITES.get(_other, frozenset()) | {_one}
 
 
-# --- support --------------------------------------------------------------------------------------------------------
-
-# Statement, context → what speaks against the one being in the other, by words, numbers, names and denials.
-
 _SUPPORTED = 0.5
 """Least share of a statement's content words that one place of its context must hold. Tuned on the tuning half alone."""
 
 
 def objection(statement: str, context: str) -> str | None:
-    """Say why the context does not support the statement, None when nothing speaks against it."""
+    """Return why the context does not support the statement, by words, numbers, names and denials; None if it may do so."""
     said = words(statement)
-    places = _windows(context)
+    single = sentences(context)
+    pairs = (f"{first} {second}" for first, second in pairwise(single))
+    places = [words(text) for text in (*single, *pairs)]
     if not places:
         return "There is no context."
     everywhere = words(context)
@@ -280,26 +265,18 @@ def objection(statement: str, context: str) -> str | None:
 def _denial(said: Words, place: Words) -> str | None:
     if any(among(stem, place.denied) for stem in said.denied):
         return None  # both deny the same
-    if denied := sorted(stem for stem in said.affirmed if _only_denied(stem, place)):
+    only_denied = (stem for stem in said.affirmed if among(stem, place.denied) and not among(stem, place.affirmed))
+    if denied := sorted(only_denied):
         return f"The context denies it: {', '.join(denied)}."
     if denied := sorted(stem for stem in said.denied if among(stem, place.affirmed)):
         return f"The context says so, the statement denies it: {', '.join(denied)}."
     return "The statement denies something, the context does not." if said.denied and not place.denied else None
 
 
-def _only_denied(stem: str, place: Words) -> bool:
-    return among(stem, place.denied) and not among(stem, place.affirmed)
-
-
 def _opposite(said: Words, place: Words) -> str | None:
     opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
     opposed = [stem for stem in opposed if not among(stem, place.content)]
     return f"The context says the opposite of {', '.join(opposed)}." if opposed else None
-
-
-def _windows(context: str) -> list[Words]:
-    single = sentences(context)
-    return [words(text) for text in (*single, *(f"{one} {other}" for one, other in pairwise(single)))]
 
 
 def among(stem: str, stems: Iterable[str]) -> bool:
@@ -313,10 +290,6 @@ def share_of(wanted: Words, place: Words, *, of_nothing: float) -> float:
     held = sum(among(stem, place.content) for stem in wanted.content) + len(wanted.numbers & place.numbers)
     return held / count if count else of_nothing
 
-
-# --- statements -----------------------------------------------------------------------------------------------------
-
-# The lexical judge on statements: an answer → its clauses; clauses and a context → which have something against them.
 
 _CHECKABLE = 2
 """Least content words of a clause that stands alone."""
@@ -344,27 +317,6 @@ def verdicts(statements: Any, context: str) -> list[dict[str, Any]]:
     return [{"statement": s, "reason": why or "Its words are there.", "verdict": int(not why)} for s, why in found]
 
 
-def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": stated(text_in(prompt, "answer"))}
-
-
-def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": verdicts(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
-
-
-STATEMENT_ANSWERS: Mapping[str, LexicalAnswer] = {
-    "extract_statements": _extract_statements,
-    "verify_statements": _verify_statements,
-    "extract_statements_response": _extract_statements,
-    "extract_statements_reference": _extract_statements,
-    "verify_reference_statements": _verify_statements,
-    "verify_response_statements": _verify_statements,
-    "verify_response_against_reference": _verify_statements,
-    "verify_response_claims": _verify_statements,
-    "verify_reference_claims": _verify_statements,
-}
-
-
 def states_nothing(sentence: str) -> bool:
     """Whether a sentence asks, greets, gives up or has no word of content."""
     said = words(sentence)
@@ -387,39 +339,3 @@ def clauses(sentence: str) -> list[str]:
         else:
             whole.append(part)
     return whole
-
-
-# --- entities -------------------------------------------------------------------------------------------------------
-
-# The lexical judge on entities: a text → its capitalised names and its numbers.
-
-_CAPITALISED = r"[A-ZÀ-ÖØ-Þ][\w'’-]*"
-_ENTITY = re.compile(rf"{_CAPITALISED}(?: (?:(?:of|de|van|von|la) )?{_CAPITALISED})*|\d+(?:[.,:]\d+)*")
-
-
-def _extract_entities(prompt: Prompt) -> Mapping[str, Any]:
-    """Runs of capitalised words, and numbers. A word that only opens a sentence is a name when it is one elsewhere too."""
-    text = text_in(prompt, "text")
-    inside = words(text).names
-    found: dict[str, None] = {}
-    for sentence in sentences(text):
-        for opens, entity in _candidates(sentence):
-            if not opens or " " in entity or set(words(entity).content) & inside or entity[0].isdigit():
-                found[entity] = None
-    return {"entities": list(found)}
-
-
-def _candidates(sentence: str) -> Iterator[tuple[bool, str]]:
-    """Yield runs of capitalised words without the "The" before them, and whether they open the sentence."""
-    for match in _ENTITY.finditer(sentence):
-        said = match.group().split()
-        while said and not (words(said[0]).content or words(said[0]).numbers):
-            del said[0]
-        if said:
-            yield match.start() == 0 and len(said) == len(match.group().split()), " ".join(said)
-
-
-ENTITY_ANSWERS: Mapping[str, LexicalAnswer] = {
-    "extract_entities_reference": _extract_entities,
-    "extract_entities_contexts": _extract_entities,
-}

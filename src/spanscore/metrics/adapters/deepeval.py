@@ -12,9 +12,8 @@ from spanscore import semconv
 from spanscore.core.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Sample, ToolCall, ToolMessage
 from spanscore.core.score import Direction, Scale
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, silenced, snake
+from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, snake
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
-from spanscore.metrics.kit.judged import passing_at
 from spanscore.metrics.tool_calls import calls_in
 
 __all__ = ["DeepEvalMetric"]
@@ -103,20 +102,19 @@ class DeepEvalMetric(ExternalMetric):
             from deepeval.metrics import BaseConversationalMetric, BaseMetric
         except ImportError as error:
             raise MissingExtraError("deepeval", "deepeval") from error
-        silenced("deepeval")
         if not isinstance(metric, BaseMetric | BaseConversationalMetric):
             raise ConfigurationError(f"a {type(metric).__name__} is no metric of DeepEval that scores samples")
         self.constants = dict(constants or {})
         own = _name(metric)
         self._parameters = _declared(metric, conversational=isinstance(metric, BaseConversationalMetric))
-        needed = {turns: tuple(given) for turns, given in requires.items()} if requires else self._needed(own)
         super().__init__(
             metric,
             library="deepeval",
             revision=version,
             name=name or snake(own),
-            requires=needed,
-            scale=passing_at(scale or _scale(metric), pass_at),
+            pass_at=pass_at,
+            requires=requires or self._needed(own),
+            scale=scale or _scale(metric),
             parameters=parameters_of(metric, but=_NO_PARAMETERS),
             judge_model=str(getattr(metric, "evaluation_model", None) or ""),
         )
@@ -131,8 +129,12 @@ class DeepEvalMetric(ExternalMetric):
 
         metric, case = copy.copy(self._metric), self._case(sample)
         metric.verbose_mode, metric.score, metric.reason, metric.error = False, None, None, None
+        measure = metric.measure if self._blocking else metric.a_measure
+        # It shows no progress; a user's own metric may not know the parameter.
+        quiet = {"_show_indicator": False} if "_show_indicator" in inspect.signature(measure).parameters else {}
+        run = self._called if self._blocking else self._awaited
         try:
-            value = await self._measured(metric, case)
+            value = await run(lambda: measure(case, **quiet))
         except MissingTestCaseParamsError:  # it is there, or we would not have come here
             return Finding(value=None, reason="DeepEval measures no empty field that it requires")
         if value is None:
@@ -141,11 +143,6 @@ class DeepEvalMetric(ExternalMetric):
             raise ValueError("DeepEval gave an error in the place of a score")
         number = None if value is None else float(value)
         return Finding(value=number, reason="DeepEval gave no score on this sample", explanation=metric.reason)
-
-    async def _measured(self, metric: Any, case: Any) -> Any:
-        if self._blocking:
-            return await self._called(lambda: metric.measure(case, **_quietly(metric.measure)))
-        return await self._awaited(lambda: metric.a_measure(case, **_quietly(metric.a_measure)))
 
     def _needed(self, own: str) -> dict[str, tuple[str, ...]]:
         """Return the fields of a sample that the required parameters stand for.
@@ -223,11 +220,6 @@ def _direction(metric: Any) -> Direction:
         except Exception:  # noqa: BLE001  (a user's own; then it is as most)
             return "higher"
     return "lower" if found == [True, False] else "higher"
-
-
-def _quietly(measure: Any) -> dict[str, Any]:
-    """Return what keeps a measure from showing its progress; a user's own may not know it."""
-    return {"_show_indicator": False} if "_show_indicator" in inspect.signature(measure).parameters else {}
 
 
 def _turns(messages: Sequence[Message]) -> list[Any]:

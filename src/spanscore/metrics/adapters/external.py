@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
 from enum import Enum
@@ -25,10 +25,10 @@ from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges.langchain.client import BlockingCalls
 from spanscore.judges.langchain.errors import judge_error
 from spanscore.judges.score_context import suppress_tracing
-from spanscore.metrics.kit.base import BaseMetric, plain
-from spanscore.metrics.kit.judged import checked_name
+from spanscore.metrics.kit.base import plain
+from spanscore.metrics.kit.judged import NamedMetric
 
-__all__ = ["ExternalMetric", "parameters_of", "silenced", "snake"]
+__all__ = ["ExternalMetric", "parameters_of", "snake"]
 
 T = TypeVar("T")
 
@@ -37,18 +37,20 @@ _loop = LoopThread("spanscore-external", pool="spanscore-external-pool")
 _UNPARSEABLE = ("Parse", "JSON", "Validation", "DidNotFinish", "Incomplete")
 """Words in the names of what ragas, DeepEval, instructor and pydantic raise for an answer that is not in the asked shape."""
 _SILENT = logging.NullHandler()
+"""Keeps a library's log lines from stderr if the application has no logging set up: they may quote content."""
 _DEEPEST = 8
 """Causes looked through; a chain may run in a circle."""
 
 
-class ExternalMetric(BaseMetric):
-    """What a wrapped metric is to us. Public attributes are its identity: all of them are part of the version.
+class ExternalMetric(NamedMetric):
+    """A wrapped metric of another library. Public attributes are its identity: all of them are part of the version.
 
     Args:
         external: the metric object; never changed.
         library: the distribution it comes from; its version is part of ours.
         revision: raised by hand for what cannot be seen from here.
         name: as the metric calls itself, or the user.
+        pass_at: lowest quality that passes; the scale's own when None.
         requires: ``single_turn`` and/or ``multi_turn`` → fields.
         scale: of its values.
         parameters: what it was made with, plain.
@@ -62,15 +64,17 @@ class ExternalMetric(BaseMetric):
         library: str,
         revision: str,
         name: str,
-        requires: Mapping[str, tuple[str, ...]],
+        pass_at: float | None,
+        requires: Mapping[str, Sequence[str]],
         scale: Scale,
         parameters: Mapping[str, Any],
         judge_model: str,
     ) -> None:
-        self.name = checked_name(name)
-        self.base_version = revision
-        self.requires = requires
         self.scale = scale
+        super().__init__(name=name, pass_at=pass_at)
+        logging.getLogger(library).addHandler(_SILENT)  # added once, however often
+        self.base_version = revision
+        self.requires = {turns: tuple(fields) for turns, fields in requires.items()}
         self.library = f"{library} {version(library)}"
         self.external = f"{type(external).__module__}.{type(external).__qualname__}"
         self.parameters = parameters
@@ -97,8 +101,13 @@ class ExternalMetric(BaseMetric):
 
     async def _called(self, call: Callable[[], T]) -> T:
         """Run a blocking call on a thread, unseen by any instrumentation. Cancelled, it is left behind."""
+
+        def unseen() -> T:
+            with suppress_tracing():
+                return call()
+
         try:
-            return await self._calls.on_a_thread(lambda: Context().run(_unseen, call))
+            return await self._calls.on_a_thread(lambda: Context().run(unseen))
         except Exception as error:
             raise _ours(error, self.name) from error
 
@@ -116,11 +125,6 @@ def parameters_of(external: Any, *, besides: Iterable[str] = (), but: Iterable[s
     """
     names = {*inspect.signature(type(external)).parameters, *besides} - {*but}
     return {name: plain(getattr(external, name), _of_object) for name in sorted(names) if hasattr(external, name)}
-
-
-def silenced(library: str) -> None:
-    """Keep a library's log lines from stderr where the application has no logging set up: they may quote content."""
-    logging.getLogger(library).addHandler(_SILENT)  # added once, however often
 
 
 def _of_object(value: Any) -> Any:
@@ -143,11 +147,6 @@ async def _in_no_context(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return await asyncio.get_running_loop().create_task(unseen(), context=Context())
 
 
-def _unseen(call: Callable[[], T]) -> T:
-    with suppress_tracing():
-        return call()
-
-
 def _ours(error: Exception, name: str) -> Exception:
     """Return a judge's failure as a JudgeError, anything else as it is: then the metric failed, not its judge."""
     for cause in _causes(error):
@@ -164,17 +163,11 @@ def _ours(error: Exception, name: str) -> Exception:
 
 def _causes(error: BaseException) -> list[Exception]:
     """Return an error and what it stands for: a retry's last attempt, then what it was raised from."""
-    found: list[Exception] = []
+    causes: list[Exception] = []
     current: BaseException | None = error
-    while isinstance(current, Exception) and len(found) < _DEEPEST:
-        found.append(current)
-        current = _stands_for(current)
-    return found
-
-
-def _stands_for(error: BaseException) -> BaseException | None:
-    attempt: Any = getattr(error, "last_attempt", None)  # of tenacity.RetryError
-    if attempt is not None and callable(getattr(attempt, "exception", None)):
-        last: BaseException | None = attempt.exception()
-        return last
-    return error.__cause__ or error.__context__
+    while isinstance(current, Exception) and len(causes) < _DEEPEST:
+        causes.append(current)
+        attempt: Any = getattr(current, "last_attempt", None)  # of tenacity.RetryError
+        is_retry = attempt is not None and callable(getattr(attempt, "exception", None))
+        current = attempt.exception() if is_retry else current.__cause__ or current.__context__
+    return causes

@@ -12,10 +12,9 @@ from spanscore import semconv
 from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample
 from spanscore.core.score import BINARY, Direction, Scale
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, silenced, snake
+from spanscore.metrics.adapters.external import ExternalMetric, parameters_of, snake
 from spanscore.metrics.kit.averages import COSINE
-from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
-from spanscore.metrics.kit.judged import passing_at
+from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding, kind_of
 
 __all__ = ["RagasMetric"]
 
@@ -84,8 +83,6 @@ class RagasMetric(ExternalMetric):
         except ImportError as error:
             raise MissingExtraError("ragas", "ragas") from error
         os.environ.setdefault(semconv.RAGAS_DO_NOT_TRACK_ENV, "true")
-        silenced("ragas")
-        declared = _declared(metric) if requires is None else {turns: tuple(given) for turns, given in requires.items()}
         prompts = [name for name, held in vars(metric).items() if isinstance(getattr(held, "instruction", None), str)]
         self.values = dict(values) if values is not None else _words(metric)
         super().__init__(
@@ -93,8 +90,9 @@ class RagasMetric(ExternalMetric):
             library="ragas",
             revision=version,
             name=name or snake(str(metric.name)),
-            requires=declared,
-            scale=passing_at(scale or _scale(metric), pass_at),
+            pass_at=pass_at,
+            requires=_declared(metric) if requires is None else requires,
+            scale=scale or _scale(metric),
             parameters=parameters_of(metric, besides=prompts, but=_NO_PARAMETERS),
             judge_model=_model_name(llm if llm is not None else getattr(metric, "llm", None)),
         )
@@ -104,7 +102,7 @@ class RagasMetric(ExternalMetric):
 
     async def measure(self, sample: Sample) -> Finding:
         """Hand the sample over in ragas's form."""
-        turns = MULTI_TURN if isinstance(sample, MultiTurnSample) else SINGLE_TURN
+        turns = kind_of(sample)
         converted = _converted(sample)
         entry = getattr(self._metric, _ENTRY[turns], None)
         if entry is not None:

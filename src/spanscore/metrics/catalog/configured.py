@@ -36,10 +36,6 @@ __all__ = [
     "shadows_of",
 ]
 
-# --- configured -----------------------------------------------------------------------------------------------------
-
-# Configuration → judge and metrics: what a configuration file names, made.
-
 SHADOW = "shadow"
 """Beside a metric's parameters: its second judge."""
 PER: Final = "per"
@@ -150,13 +146,6 @@ def per_session(settings: Configuration) -> Iterator[bool]:
         yield per == SESSION
 
 
-# --- shadowed -------------------------------------------------------------------------------------------------------
-
-# ``shadow:`` of a metric → its second judge, and what that may be paid.
-#
-# What is left out is as of ``judge:``. Address, key and parameters are of the judge's provider: they are taken together,
-# and where the model is another provider's, or an address or key is given, none of them is.
-
 _WHOSE = ("base_url", "api_key_env", "api_key_file")
 _THE_JUDGE = ("model", *_WHOSE, "model_kwargs", "structured")
 """Keys by which one judge is another than the next; the others say how patiently it is asked."""
@@ -179,7 +168,7 @@ def shadows_of(settings: Configuration) -> list[Metric]:
 
 
 def shadow_budget_of(settings: Configuration, budgets: tuple[Budget, ...]) -> tuple[Budget, ...] | None:
-    """Return what second judges may be paid; None where none has a budget of its own, but as much again as the judge.
+    """Return what second judges may be paid; None if none has a budget of its own, but as much again as the judge.
 
     Args:
         budgets: the judge's.
@@ -217,6 +206,11 @@ def _read(shadow: Any, place: str) -> ShadowSettings:
 
 
 def _inherited(shadow: ShadowSettings, judge: ChatModelSettings) -> ShadowSettings:
+    """Return a second judge's settings, the missing ones as of the judge.
+
+    Address, key and parameters belong to the judge's provider. They are taken together; if the model is another provider's, or
+    an address or key is given, none of them is.
+    """
     given = shadow.model_fields_set
     model = shadow.model if "model" in given else judge.model
     left_out = {name for name in type(shadow).model_fields if name in type(judge).model_fields} - given - {"budget"}

@@ -31,7 +31,7 @@ from spanscore.judges.rendering import render
 from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.registry import create, found
 
-__all__ = ["FIXED_SAMPLES", "Cost", "cost_of", "samples_with"]
+__all__ = ["Cost", "cost_of", "samples_with"]
 
 _CONTEXTS = [
     "The Harbour Bridge of Skerry was opened to traffic on 4 May 1931. It is 412 metres long, carries two lanes and a "
@@ -82,7 +82,7 @@ _PARAMETERS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one score costs.
+    """The cost of one score.
 
     Attributes:
         calls: questions to the judge; a mean where they were measured.

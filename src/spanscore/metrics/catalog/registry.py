@@ -35,10 +35,6 @@ __all__ = [
     "under_current_names",
 ]
 
-# --- registry -------------------------------------------------------------------------------------------------------
-
-# A name and plain parameters → a metric: what configuration files, the command line and the test kit use.
-
 T = TypeVar("T")
 
 ALIASES: Mapping[str, str] = {
@@ -63,7 +59,12 @@ def built_ins() -> Mapping[str, type[BaseMetric]]:
     """
     exported = vars(import_module("spanscore.metrics")).values()  # not above: it imports this file
     kinds = [thing for thing in exported if isinstance(thing, type) and issubclass(thing, BaseMetric)]
-    return MappingProxyType({_default_name(kind): kind for kind in kinds if kind.measure is not BaseMetric.measure})
+    named: dict[str, type[BaseMetric]] = {}
+    for kind in kinds:
+        if kind.measure is not BaseMetric.measure:
+            default = getattr(kind, "name", None) or inspect.signature(kind).parameters["name"].default
+            named[str(default)] = kind
+    return MappingProxyType(named)
 
 
 def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **params: Any) -> Metric:
@@ -153,25 +154,6 @@ def _metrics() -> Registry:
     )
 
 
-def _default_name(kind: type[BaseMetric]) -> str:
-    return str(getattr(kind, "name", None) or inspect.signature(kind).parameters["name"].default)
-
-
-# --- metric doc -----------------------------------------------------------------------------------------------------
-
-# A metric's docstring → what a person must know: what it asks, how it computes, what it needs, and where it is blind.
-#
-# The docstring is the one place where this is written; a MetricDoc is cut from it by its labels:
-#
-#     Does …?                                             question: the first paragraph
-#     Formula: … Range [0, 1], higher is better. …        formula, range, direction
-#     Fields: … Judge calls: …                            fields, judge_calls
-#     Blind spot: …                                       blind_spot
-#     Source: … Deviations: …                             source, deviations ("Deviations: none." where there are none)
-#
-# A label opens a paragraph or stands behind a sentence's end; what follows it goes to the next label or to the paragraph's
-# end. A paragraph without a label is for the reader of the docstring alone.
-
 _LABELS = {
     "Formula": "formula",
     "Fields": "fields",
@@ -190,7 +172,18 @@ _ARGUMENTS = re.compile(r"^(?:Args|Attributes|Raises|Example|Examples):\s*$", re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDoc:
-    """What a person must know of a metric before believing its scores. Texts; a part its docstring does not have is empty.
+    """The parts of a metric's docstring, which is their one place; a part that it does not have is empty.
+
+    The labels of the docstring cut it::
+
+        Does …?                                             question: the first paragraph
+        Formula: … Range [0, 1], higher is better. …        formula, range, direction
+        Fields: … Judge calls: …                            fields, judge_calls
+        Blind spot: …                                       blind_spot
+        Source: … Deviations: …                             source, deviations ("Deviations: none." if there are none)
+
+    A label opens a paragraph or stands behind a sentence's end. Its text goes to the next label or to the paragraph's end. A
+    paragraph without a label is for the reader of the docstring alone.
 
     Attributes:
         question: that it answers.
@@ -234,10 +227,6 @@ def metric_doc_of(metric: Any) -> MetricDoc:
         parts |= {"range": scale[1], "direction": scale[2]}
     return MetricDoc(**parts)
 
-
-# --- offline --------------------------------------------------------------------------------------------------------
-
-# Metrics → what must be known of their scores where the offline judge gives them: it stands where the numbers are read.
 
 COMPARES_WORDS = "The offline judge compares words: a first look, no verdict."
 _SHARED_WORDS = "counts the words that answer and question share: good answers score low, too"

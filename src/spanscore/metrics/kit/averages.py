@@ -28,10 +28,6 @@ __all__ = [
     "wanted_embedder",
 ]
 
-# --- assignment -----------------------------------------------------------------------------------------------------
-
-# Values of all pairs → the pairing with the highest sum, each row and each column used once. Pure.
-
 _FAR = float("inf")
 
 
@@ -85,10 +81,6 @@ def _augment(
     while column:
         row_of[column], column = row_of[came_from[column]], came_from[column]
 
-
-# --- averages -------------------------------------------------------------------------------------------------------
-
-# Counts and ranks → one number: the averages that several metrics share. Pure.
 
 Mode = Literal["f1", "precision", "recall"]
 
@@ -144,10 +136,6 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
     ranks = [rank for rank, flag in enumerate(relevant, 1) if flag]
     return ratio(sum(found / rank for found, rank in enumerate(ranks, 1)), len(ranks))
 
-
-# --- cosine ---------------------------------------------------------------------------------------------------------
-
-# Two embedded texts → the cosine of their vectors, and which embeddings a metric uses.
 
 COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
 NO_LENGTH = "the text has no words to compare"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from math import isfinite, isnan
+from math import isfinite, isnan, nan
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,7 @@ from spanscore.core.sample import MultiTurnSample, Sample, SingleTurnSample, mis
 from spanscore.core.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage, Votes
 from spanscore.core.threads import run_without_loop
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
-from spanscore.judges.effects.limited import stand_in_for
+from spanscore.judges.effects.limited import judge_in_force
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.langchain.models import model_name
 from spanscore.judges.records import EMBED_STEP, recorded_calls
@@ -29,20 +29,7 @@ from spanscore.metrics.kit.condition import NotApplicableError
 from spanscore.metrics.kit.step import Step
 from spanscore.protocols import Judge
 
-__all__ = [
-    "LANGUAGES",
-    "BaseMetric",
-    "Finding",
-    "Measured",
-    "language_wanted",
-    "parameters_of_version",
-    "plain",
-    "plain_parameter",
-]
-
-# --- language -------------------------------------------------------------------------------------------------------
-
-# The language of the texts that a metric reads, as its maker names it.
+__all__ = ["LANGUAGES", "BaseMetric", "Finding", "Measured", "kind_of", "language_wanted", "plain", "plain_parameter"]
 
 _NAMES: Final = """
     am:Amharic ar:Arabic bg:Bulgarian da:Danish de:German el:Greek en:English es:Spanish fa:Persian fr:French
@@ -71,19 +58,14 @@ def language_wanted(metric: str, given: str | None) -> str | None:
     )
 
 
-# --- identity -------------------------------------------------------------------------------------------------------
-
-# A metric's parameter → what of it tells one version from another, as JSON.
-#
-# A judge, an embedder or a model that a metric holds is named by its model: another one starts another evaluator version,
-# another key or address for the same one does not. Any other object is its class, for a default repr holds an address and
-# differs every time.
-
 _LEAVE_OUT = "begin its name with an underscore, and it is no part of the version"
 
 
 def parameters_of_version(metric: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a metric's parameters as JSON.
+    """Return a metric's parameters as JSON, which tells one version from another.
+
+    A judge, an embedder or a model is its model's name: another model starts another evaluator version, another key or address
+    for the same model does not. Any other object is its class, as a default repr holds an address and differs every time.
 
     Raises:
         ConfigurationError: one cannot be; the message names the attribute and says what to do.
@@ -120,8 +102,7 @@ def plain_parameter(value: Any) -> Any:
 def _of_object(value: Any) -> Any:
     if isinstance(value, type):
         return value.__qualname__
-    model = _model_asked(value)
-    if model is not None:
+    if (model := _model_asked(value)) is not None:
         return model
     if is_dataclass(value):  # not by asdict(): it copies what cannot be copied, such as a lock
         return {field.name: plain_parameter(getattr(value, field.name)) for field in fields(value)}
@@ -133,7 +114,11 @@ def _of_object(value: Any) -> Any:
 def _model_asked(value: Any) -> str | None:
     """Return the model of a judge, of an embedder, or of what LangChain can ask; None for anything else."""
     if _has(value, "ask"):
-        return _model_of_judge(value)
+        model = getattr(value, "model", None)
+        if not isinstance(model, str) or not model:
+            kind = type(value).__name__
+            raise ConfigurationError(f"a {kind} is a judge that names no model; give it a text as model")
+        return model
     if _has(value, "embed"):
         return embedder_name(value)
     if _has(value, "ainvoke") or _has(value, "aembed_documents"):
@@ -145,13 +130,6 @@ def _has(value: Any, method: str) -> bool:
     return callable(getattr(value, method, None))
 
 
-def _model_of_judge(judge: Any) -> str:
-    model = getattr(judge, "model", None)
-    if not isinstance(model, str) or not model:
-        raise ConfigurationError(f"a {type(judge).__name__} is a judge that names no model; give it a text as model")
-    return model
-
-
 def _models(runnable: Any) -> Iterator[Any]:
     """Yield what a LangChain runnable asks: of a binding what is bound, of a sequence its steps, and what is in reserve."""
     if (bound := getattr(runnable, "bound", None)) is not None:
@@ -160,19 +138,11 @@ def _models(runnable: Any) -> Iterator[Any]:
         for step in steps:
             yield from _models(step)
     elif isinstance(others := getattr(runnable, "fallbacks", None), list | tuple):
-        for one in (runnable.runnable, *others):
-            yield from _models(one)
+        for other in (runnable.runnable, *others):
+            yield from _models(other)
     else:
         yield runnable
 
-
-# --- base -----------------------------------------------------------------------------------------------------------
-
-# Sample → Score: what all metrics share. A metric measures; this turns what it measured, or what went wrong, into a Score.
-#
-#     field check → measure → range check → Score
-#
-# Nothing a sample or a judge does makes ``score`` raise: a failure is an outcome, and it has no value.
 
 SINGLE_TURN = "single_turn"
 MULTI_TURN = "multi_turn"
@@ -182,7 +152,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a metric found.
+    """The result of a metric on one sample.
 
     Attributes:
         value: on the metric's scale; None when the metric is undefined on the sample.
@@ -200,11 +170,14 @@ class Finding:
 
 
 Measured: TypeAlias = Finding | Score | float | None
-"""What ``measure`` may return. A bare number is a value; None and nan are no value."""
+"""A result of ``measure``. A bare number is a value; None and nan are no value."""
 
 
 class BaseMetric:
     """The mixin that makes a class with one method ``async measure(sample)`` a metric.
+
+    Field check → ``measure`` → range check → ``Score``. Nothing a sample or a judge does makes ``score`` raise: a failure is an
+    outcome without a value.
 
     Public attributes are the metric's parameters: they are part of its version, a judge, an embedder or a chat model by its
     model's name. What begins with an underscore is not.
@@ -269,14 +242,14 @@ class BaseMetric:
     def evaluator_version(self) -> str:
         """Version, judge model and votes: a change starts a new evaluator version, it is not a drop.
 
-        Of a score at hand for which another judge stands in, that one's model.
+        While a fallback stands in for the judge of the score at hand, it is the fallback's model.
         """
-        judge = stand_in_for(self._judge) or self._judge
-        return f"{self.version}/{judge.model if judge else 'none'}/{self.votes}"
+        model = "none" if self._judge is None else judge_in_force(self._judge).model
+        return f"{self.version}/{model}/{self.votes}"
 
     def missing(self, sample: Sample) -> str | None:
-        """Say which required field is not there, None when all are. Called before the first paid call."""
-        absent = missing_fields(sample, self.requires[_turns(sample)])
+        """Return which required field is missing; None if all are there. Called before the first paid call."""
+        absent = missing_fields(sample, self.requires[kind_of(sample)])
         return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
 
     async def _scored(self, sample: Sample) -> Score:
@@ -294,14 +267,16 @@ class BaseMetric:
         except NotApplicableError as error:
             return self._ended(Outcome.NOT_APPLICABLE, calls, reason=str(error), applies=False)
         except JudgeError as error:
-            return self._ended(_outcome_of(error), calls, reason=str(error), error_type=error.error_type)
+            own = (outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
+            outcome = next(own, Outcome.JUDGE_ERROR)
+            return self._ended(outcome, calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
             reason = f"{self.name} raised {raised_by_user(error)}"
             return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type=type_name(error))
 
     def _refusal(self, sample: Sample) -> str | None:
-        """Say why a sample cannot be measured, None where it can."""
-        turns = _turns(sample)
+        """Return why a sample cannot be measured; None if it can."""
+        turns = kind_of(sample)
         if turns not in self.requires:
             kinds = " or ".join(kind.replace("_", "-") for kind in self.requires)
             return f"{self.name} needs a {kinds} sample, not a {turns} one"
@@ -311,11 +286,13 @@ class BaseMetric:
         if isinstance(measured, Score):
             return self._adopted(measured, calls)
         finding = measured if isinstance(measured, Finding) else Finding(value=measured)
-        if not _is_number(finding.value):
+        if finding.value is not None and (
+            isinstance(finding.value, complex) or not hasattr(finding.value, "__float__")
+        ):
             reason = f"{self.name} gave {type_name(finding.value)}; a metric gives a number, a bool, None, a Finding or a Score"
             return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type="no_number")
-        value = _number(finding.value)
-        if value is None:
+        value = nan if finding.value is None else float(finding.value)
+        if isnan(value):
             return self._ended(
                 Outcome.NO_VALUE,
                 calls,
@@ -376,7 +353,7 @@ class BaseMetric:
         return {"evaluator_version": self.evaluator_version, "source": asker().source}
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
-        """Return the model that answered last; without one what is known, else the judge's own, None where there is none."""
+        """Return the model that answered last; without one what is known, else the judge's own, None if there is none."""
         answered = next((call.model for call in reversed(calls) if call.model and call.step != EMBED_STEP), None)
         return answered or known or (self._judge.model if self._judge else None)
 
@@ -395,28 +372,14 @@ _OUTCOMES: Mapping[type[JudgeError], Outcome] = {
 }
 
 
-def _outcome_of(error: JudgeError) -> Outcome:
-    return next((outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), Outcome.JUDGE_ERROR)
-
-
 _NO_PARAMETERS = frozenset({"name", "version", "steps", "questions", "requires", "scale"})
 
 
-def _turns(sample: Any) -> str:
+def kind_of(sample: Any) -> str:
+    """Return ``multi_turn`` for a conversation, ``single_turn`` for one turn, else the name of the object's class."""
     if isinstance(sample, MultiTurnSample):
         return MULTI_TURN
     return SINGLE_TURN if isinstance(sample, SingleTurnSample) else type(sample).__name__
-
-
-def _is_number(measured: Any) -> bool:
-    """Whether a bare result is a number, or None; a text is none, also if it could be read as one."""
-    return measured is None or (hasattr(measured, "__float__") and not isinstance(measured, complex))
-
-
-def _number(measured: Any) -> float | None:
-    """Return a bare result (bool, int, float, a NumPy scalar) as a float, None for None and nan."""
-    value = None if measured is None else float(measured)
-    return None if value is None or isnan(value) else value
 
 
 def _within(value: float, scale: Scale) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any, Final, Self
@@ -31,13 +32,9 @@ __all__ = [
     "conditional",
     "contradictions_in",
     "contradicts",
-    "is_verdict",
+    "reason_in",
     "with_condition",
 ]
-
-# --- condition ------------------------------------------------------------------------------------------------------
-
-# A condition of a judged step: does it apply here? Asked in the same call; what does not apply is no pass and no fail.
 
 _INSTRUCTION: Final = """\
 Does this hold here?
@@ -78,8 +75,10 @@ class Applied(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _rest_only_where_it_applies(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(given, Mapping) and _is_none(given.get("applies")):
-            return cls.model_construct(applies=0)
+        if isinstance(given, Mapping):
+            with suppress(ValidationError):
+                if _VERDICT.validate_python(given.get("applies")) == 0:
+                    return cls.model_construct(applies=0)
         return read(given)
 
 
@@ -89,13 +88,6 @@ class JsonAlone(BaseModel):
     @classmethod
     def from_plain_text(cls, text: str, evidence: Mapping[str, Any]) -> None:
         """Read none."""
-
-
-def _is_none(given: Any) -> bool:
-    try:
-        return _VERDICT.validate_python(given) == 0
-    except ValidationError:
-        return False
 
 
 @lru_cache(maxsize=64)
@@ -115,7 +107,7 @@ def with_condition(instruction: str, condition: str) -> str:
 
 
 def checked_condition(name: str, given: Any) -> str | None:
-    """Return a condition that a user gave; None where there is none.
+    """Return a condition that a user gave; None if there is none.
 
     Raises:
         ConfigurationError: it is empty, or no text.
@@ -129,18 +121,16 @@ def checked_condition(name: str, given: Any) -> str | None:
     return given.strip()
 
 
-# --- contradictions -------------------------------------------------------------------------------------------------
-
 # A verdict beside its reason → does the reason say the opposite? A list of plain English forms; nobody is asked again.
 #
 #     verdict 1, "The answer fails to name the deadline."        contradicts
-#     verdict 1, "It does not violate the policy."               denied: says nothing against it
+#     verdict 1, "It does not violate the policy."               denied: nothing against it
 #     verdict 1, "It tells her that the plan 'violates the law'" quoted, and reported: not the judge's own word
-#     verdict 0, "It meets the criterion, but it insults."       restricted: says both
+#     verdict 0, "It meets the criterion, but it insults."       restricted: both
 #
-# It errs on one side. What is quoted, reported, supposed, conceded or of the user is not read, and where a reason holds
-# something for its verdict nothing in it counts: a contradiction that is told should be one, many are not told. A reason in
-# another language holds none of the forms. How often it is right stands in ``tests/metrics/kit/test_contradictions.py``.
+# The forms err on one side. Quoted, reported, supposed and conceded words, and the user's, are not read; a reason with
+# anything for its verdict does not count. In another language there are none of the forms. How often they are right stands in
+# ``tests/metrics/kit/test_contradictions.py``.
 
 _MOST = 800
 """Characters of a reason that are read: of longer ones the beginning, as a sentence is asked for. It bounds the time."""
@@ -149,7 +139,7 @@ _MOST_FORMS, _MOST_BEFORE = 8, 160
 """Forms of a clause that are looked at, and characters before each. Likewise."""
 
 _QUOTED: Final = re.compile(r"“[^”]*”|«[^»]*»|‘[^’]*’|`[^`]*`|\"[^\"]*(?:\"|\Z)|(?<!\w)'[^']*(?:'\w[^']*){0,3}'(?!\w)")
-"""What a judge quotes; a quotation that never ends goes to the end."""
+"""Quotations; one that never ends goes to the end."""
 _CLAUSE: Final = re.compile(
     r"[.;:!?\n]+|\bbut\b|\bwhich\b|\bhowever\b|\byet\b"
     r"|,?\s+\band\s+(?=(?:it|this|that|these|they|the|there|nothing|none|no|so)\b)"
@@ -177,7 +167,7 @@ _GOOD: Final = (
     r"consistent\s+with\b",
 )
 _SHORT: Final = r"fail(?:s|ed)?\b|falls?\s+short\b"
-"""Of what was asked, be that good or not."""
+"""A shortfall of what was asked, be that good or not."""
 _BAD: Final = (
     r"(?:violat|breach)(?:es|ed)\b",
     r"contradict(?:s|ed)?\b",
@@ -186,26 +176,12 @@ _BAD: Final = (
 )
 _FORM: Final = re.compile(rf"\b(?:(?P<good>{'|'.join(_GOOD)})|(?P<short>{_SHORT})|(?P<bad>{'|'.join(_BAD)}))")
 
-_STEMS: Final = (
-    *(
-        "meet",
-        "met",
-        "fulfil",
-        "match",
-        "pass",
-        "satisf",
-        "adher",
-        "compl",
-        "conform",
-        "hold",
-        "support",
-        "ground",
-        "attribut",
-    ),
-    *("entail", "stated", "mentioned", "confirm", "inferred", "derived", "concluded", "follow", "consistent"),
-    *("fail", "short", "violat", "breach", "contradict", "conflict", "substantiat", "hallucinat", "fabricat"),
+_WORDS_OF_FORMS: Final = (
+    "meet met fulfil match pass satisf adher compl conform hold support ground attribut entail stated mentioned confirm "
+    "inferred derived concluded follow consistent fail short violat breach contradict conflict substantiat hallucinat fabricat"
 )
-"""Of these each form holds one."""
+_STEMS: Final = _WORDS_OF_FORMS.split()
+"""Each form holds one of these."""
 
 _NEGATED: Final = re.compile(
     r"\b(?:not(?!\s+(?:only|just|merely))|no|never|none|nothing|neither|nor|without|cannot|lack(?:s|ing)?|avoid(?:s|ing)?"
@@ -299,11 +275,21 @@ def _counts(form: re.Match[str], before: str, *, negated: bool) -> bool:
 
 @lru_cache(maxsize=256)
 def _verdict_of(shape: type[BaseModel]) -> tuple[str, str] | None:
-    """Return the fields of an answer's reason and its verdict; None where it has no reason, or not just one verdict."""
+    """Return the fields of an answer's reason and its verdict; None if it has no reason, or not just one verdict."""
     fields = shape.model_fields
-    reason = next((name for name in _REASONS if name in fields and fields[name].annotation is str), None)
+    reason = _reason_field(shape)
     verdicts = [name for name, field in fields.items() if name != APPLIES and is_verdict(field)]
     return (reason, verdicts[0]) if reason is not None and len(verdicts) == 1 else None
 
 
 _REASONS: Final = ("reason", "explanation", "rationale", "reasoning", "feedback")
+
+
+def _reason_field(shape: type[BaseModel]) -> str | None:
+    fields = shape.model_fields
+    return next((name for name in _REASONS if name in fields and fields[name].annotation is str), None)
+
+
+def reason_in(answer: BaseModel) -> str:
+    """Return the judge's words in an answer; empty if its shape has none."""
+    return str(getattr(answer, _reason_field(type(answer)) or "", ""))

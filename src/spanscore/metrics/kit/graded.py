@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model, field_validator
 
@@ -15,7 +16,8 @@ from spanscore.core.score import Direction, Scale, Votes
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.effects.middleware import reads_instructions
 from spanscore.judges.rendering import render
-from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.base import Finding, kind_of
+from spanscore.metrics.kit.condition import reason_in
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.shown import (
     DEFAULT_FIELDS,
@@ -24,13 +26,11 @@ from spanscore.metrics.kit.shown import (
     contexts_hidden,
     evidence_of,
     fields_wanted,
-    kind_of,
 )
 from spanscore.metrics.kit.step import OwnPrompts, Step, cast_ballots, majority
 
 __all__ = [
     "Bounds",
-    "Grade",
     "GradedMetric",
     "Rating012",
     "Rating024",
@@ -44,10 +44,6 @@ __all__ = [
     "voted",
 ]
 
-# --- graded ---------------------------------------------------------------------------------------------------------
-
-# What the metrics share that let a judge give a grade: the grade's range, and the vote.
-
 Bounds = tuple[float, float] | None
 """Lowest and highest grade; None = any whole number."""
 
@@ -56,18 +52,6 @@ _SPAN = re.compile(r"(?<![\d.])(\d+)\s*[-–]\s*(\d+)(?![\d.])")
 _TWO = 2
 _WIDEST = 1_000
 """Grades of a span of which each is counted; no rubric has more."""
-
-
-class Grade(Protocol):
-    """An answer with a grade and the judge's words for it."""
-
-    @property
-    def score(self) -> float:
-        """The grade."""
-
-    @property
-    def why(self) -> str:
-        """The judge's words."""
 
 
 T = TypeVar("T", bound=BaseModel)
@@ -105,8 +89,9 @@ class GradedMetric(JudgedMetric):
         self.fields = fields_wanted(name, fields, required_columns)
         self._shown = DEFAULT_FIELDS
         if self.fields is not None:
-            self._shown = {kind: tuple(map(_bare, names)) for kind, names in self.fields.items()}
-            self.requires = {kind: tuple(filter(_is_needed, names)) for kind, names in self.fields.items()}
+            needed = {kind: tuple(name for name in names if ":" not in name) for kind, names in self.fields.items()}
+            self._shown = {kind: tuple(name.partition(":")[0] for name in names) for kind, names in self.fields.items()}
+            self.requires = needed
         if self.advice is not None:
             warnings.warn(self.advice, ContextsHiddenWarning, stacklevel=3)
 
@@ -116,7 +101,7 @@ class GradedMetric(JudgedMetric):
         return contexts_hidden(self.name, self.steps.values()) if self.fields is None else None
 
     def missing(self, sample: Sample) -> str | None:
-        """Return which needed field the sample lacks; without a needed field, any one of those that are shown will do."""
+        """Return which needed field the sample lacks; without a needed field, any shown field will do."""
         kind = kind_of(sample)
         if self.requires[kind] or any(getattr(sample, name, None) is not None for name in self._shown[kind]):
             return super().missing(sample)
@@ -130,14 +115,6 @@ class GradedMetric(JudgedMetric):
     def evidence(self, sample: Sample) -> dict[str, Any]:
         """Return the fields of a sample that the judge is shown."""
         return evidence_of(sample, self._shown[kind_of(sample)])
-
-
-def _bare(field: str) -> str:
-    return field.partition(":")[0]
-
-
-def _is_needed(field: str) -> bool:
-    return ":" not in field
 
 
 @lru_cache(maxsize=64)
@@ -170,13 +147,13 @@ def bounded(shape: type[T], bounds: Bounds, *, told: bool = True, only: tuple[fl
 
 
 def bounds_of(keys: Iterable[str]) -> Bounds:
-    """Return the range of a rubric from its keys (``score1_description`` …); None where one has no number."""
+    """Return the range of a rubric from its keys (``score1_description`` …); None if one has no number."""
     grades = grades_of(keys)
     return None if grades is None else (grades[0], grades[-1])
 
 
 def grades_of(keys: Iterable[str]) -> tuple[float, ...] | None:
-    """Return the grades that a rubric describes, in order; None where a key has no number, or all have the same.
+    """Return the grades that a rubric describes, in order; None if a key has no number, or all have the same.
 
     A key that names a span describes each whole number in it (``3-5``).
     """
@@ -230,27 +207,32 @@ def ordinal(bounds: Bounds, direction: Direction = "higher") -> Scale:
     )
 
 
-async def voted(ballot: Callable[[int], Coroutine[Any, Any, Grade]], number: int) -> Finding:
-    """Cast ballots and return the most frequent grade; the lower median of all where several are equally frequent."""
+async def voted(
+    ballot: Callable[[int], Coroutine[Any, Any, BaseModel]],
+    number: int,
+    *,
+    field: str = "score",
+    tie: float | None = None,
+) -> Finding:
+    """Cast ballots and return the most frequent grade, with the reason of a voter that gave it.
+
+    Args:
+        ballot: number of the ballot → an answer.
+        field: of the answer that holds the grade.
+        tie: the grade if several are equally frequent; None = the lower median of all.
+    """
     votes = await cast_ballots(ballot, number)
-    grades = [one.score for one in votes]
-    grade = majority(grades, tie=sorted(grades)[(len(grades) - 1) // 2])
-    winner = next(one for one in votes if one.score == grade)
+    grades: list[float] = [getattr(vote, field) for vote in votes]
+    grade = majority(grades, tie=sorted(grades)[(len(grades) - 1) // 2] if tie is None else tie)
+    winner = votes[grades.index(grade)]
     split = f"{grades.count(grade)} of {len(grades)} votes for {grade}: " if len(grades) > 1 else ""
-    return Finding(value=float(grade), explanation=split + winner.why, votes=Votes(number, len(votes)))
+    return Finding(value=float(grade), explanation=split + reason_in(winner), votes=Votes(number, len(votes)))
 
-
-# --- ratings --------------------------------------------------------------------------------------------------------
-
-# Two ratings of one thing, by two differently worded questions → their mean. What NVIDIA's three metrics share.
-#
-# A rating that cannot be read is asked for again, up to five times: one number is cheaper asked again than repaired. Where
-# both questions are about the same texts, a chat model is asked both at once: the texts are most of what is paid for.
 
 _ATTEMPTS = 5
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _AROUND = " \t\r\n.*_`'\""
-"""What may stand around a number that is a whole answer."""
+"""Signs around a number that is a whole answer."""
 
 
 class _Rated(BaseModel):
@@ -301,7 +283,10 @@ class Both012(_Rated):
 
 
 class TwoRatings(JudgedMetric):
-    """The mixin of a metric that is the mean of two ratings, each divided by the highest.
+    """The mixin of a metric that is the mean of two ratings, by two differently worded questions, each divided by the highest.
+
+    A rating that cannot be read is asked for again, up to five times: one number is cheaper asked again than repaired. If both
+    questions are about the same texts, a chat model is asked both at once: the texts are most of the tokens.
 
     Attributes:
         questions: the two steps; their outputs are of one class.
@@ -314,27 +299,22 @@ class TwoRatings(JudgedMetric):
     async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
         """Ask both questions side by side, each with its evidence, and return the mean of the ratings that came back."""
         both = self._joined() if reads_instructions(self._judge) else None
-        found = await self._at_once(both, evidence[0]) if both else []
-        if not found:
-            asked = list(zip(self.steps.values(), evidence, strict=True))
+        ratings: list[int] = []
+        if both:
+            with suppress(JudgeUnparseable):
+                answer = await both.ask(self._judge, evidence[0], repair=False)
+                ratings = [answer.first, answer.second]
+        if not ratings:
+            questions = list(zip(self.steps.values(), evidence, strict=True))
             tried = 1 if both else 0
-            found = await cast_ballots(lambda place: self._rating(*asked[place], tried), len(asked))
+            ratings = await cast_ballots(lambda place: self._rating(*questions[place], tried), len(questions))
         top = self.questions[0].output.allowed[-1]
-        told = " and ".join(map(str, found))
-        lost = "" if len(found) == self.votes else "; the other rating could not be had"
+        lost = "" if len(ratings) == self.votes else "; the other rating could not be had"
         return Finding(
-            value=sum(found) / top / len(found),
-            explanation=f"Rated {told} on a scale of 0 to {top}{lost}.",
-            votes=Votes(requested=self.votes, received=len(found)),
+            value=sum(ratings) / top / len(ratings),
+            explanation=f"Rated {' and '.join(map(str, ratings))} on a scale of 0 to {top}{lost}.",
+            votes=Votes(requested=self.votes, received=len(ratings)),
         )
-
-    async def _at_once(self, both: Step[Both012], evidence: Mapping[str, Any]) -> list[int]:
-        """Return the two ratings of one answer; none when they cannot be read."""
-        try:
-            answer = await both.ask(self._judge, evidence, repair=False)
-        except JudgeUnparseable:
-            return []
-        return [answer.first, answer.second]
 
     async def _rating(self, step: Step[Any], evidence: Mapping[str, Any], tried: int) -> int:
         """Ask until a rating can be read; ``tried`` attempts are gone."""
@@ -355,7 +335,7 @@ class TwoRatings(JudgedMetric):
         return {**known, "prompts": {**known["prompts"], **joined}}
 
     def _joined(self) -> Step[Both012] | None:
-        """Return both questions as one; None where a user gave one of them examples, which are of that one's form."""
+        """Return both questions as one; None if a user gave one of them examples, which are of that one's form."""
         if self.both is None or any(question.examples for question in self.steps.values()):
             return None
         first, second = (question.instruction for question in self.steps.values())

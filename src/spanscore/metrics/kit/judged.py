@@ -1,4 +1,4 @@
-"""What metrics share that a user makes: a name and a pass mark; and those with a judge: it, and prompts a user may change."""
+"""The bases of built-in metrics: with a name and a pass mark, and with a judge and prompts that a user may change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, get_args
 
 from pydantic import BaseModel
 
@@ -22,11 +22,11 @@ from spanscore.judges.score_context import asker
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.condition import contradictions_in
 from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
-from spanscore.protocols import Judge, Redactor
+from spanscore.protocols import Judge
 
 if TYPE_CHECKING:  # loaded when a metric is fitted, or was
     from spanscore.metrics.kit.tuned_prompts import Fitted
-    from spanscore.metrics.kit.tuning import OnProgress
+    from spanscore.metrics.kit.tuning import FitSettings
 
 __all__ = ["JudgedMetric", "NamedMetric", "checked_name", "passing_at", "refuse_unknown", "together"]
 
@@ -113,13 +113,7 @@ class JudgedMetric(NamedMetric):
     async def fit(
         self,
         annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path,
-        *,
-        demonstrations: int = 4,
-        candidates: int = 16,
-        rewriter: Any = None,
-        redactor: Redactor | None = None,
-        seed: int = 0,
-        progress: OnProgress | None = None,
+        **settings: Unpack[FitSettings],
     ) -> Fitted:
         """Teach the judge by human labels, and keep what it learned only where that is shown to help.
 
@@ -134,13 +128,13 @@ class JudgedMetric(NamedMetric):
             annotations: labelled samples, ``{"user_input": …, "response": …, "human": True}``, or the path of a file of them:
                 JSON lines, or what ragas's app exports. Labels of one ``session`` or ``trace_id`` stay together. 100 or more:
                 with fewer, a gain as large as one may hope for is seldom shown.
-            demonstrations: worked cases in each candidate's prompt. They are content, in every later question.
-            candidates: how many are tried, those of the rewriter among them.
+            demonstrations: worked cases in each candidate's prompt, 4 by default. They are content, in every later question.
+            candidates: how many are tried, those of the rewriter among them; 16 by default.
             rewriter: a chat model, a judge or a name; it is shown what the judge got wrong, and proposes the instruction of
                 every other candidate. None = the instruction stays.
-            redactor: that of the scorer: run on all texts before a model is shown them.
-            seed: of split and candidates.
-            progress: called after each judged sample; must not block.
+            redactor: that of the scorer: run on all texts before a model is shown them. None = texts are shown as they are.
+            seed: of split and candidates; 0 by default.
+            progress: called after each judged sample; must not block. None = no call.
 
         Raises:
             ConfigurationError: the metric has no step that a label of a sample can teach, which the message names; or the
@@ -153,46 +147,22 @@ class JudgedMetric(NamedMetric):
             )
         from spanscore.metrics.kit.tuning import FittingRun
 
-        return await FittingRun(
-            metric=self,
-            annotations=annotations,
-            demonstrations=demonstrations,
-            candidates=candidates,
-            rewriter=None if rewriter is None else shared_judge(rewriter),
-            redactor=redactor,
-            seed=seed,
-            progress=progress,
-        ).run()
+        return await FittingRun(metric=self, annotations=annotations, **settings).run()
 
     def fit_sync(
         self,
         annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path,
-        *,
-        demonstrations: int = 4,
-        candidates: int = 16,
-        rewriter: Any = None,
-        redactor: Redactor | None = None,
-        seed: int = 0,
-        progress: OnProgress | None = None,
+        **settings: Unpack[FitSettings],
     ) -> Fitted:
         """``fit``, blocking; also inside a running loop (Jupyter). Interrupted, it asks no further."""
-        fitting = self.fit(
-            annotations,
-            demonstrations=demonstrations,
-            candidates=candidates,
-            rewriter=rewriter,
-            redactor=redactor,
-            seed=seed,
-            progress=progress,
-        )
-        return loop.run(fitting)
+        return loop.run(self.fit(annotations, **settings))
 
     def with_changes(self, *, judge: Judge | None = None, prompts: OwnPrompts | None = None) -> Self:
         """Return the same metric with another judge, or in other words.
 
         Args:
             judge: None = the same one.
-            prompts: as of a new metric, which replace those that were given to this one; None = the same.
+            prompts: as of a new metric, in the place of this one's; None = the same.
 
         Raises:
             ConfigurationError: ``prompts`` names no step of the metric, or a file that is not of it.

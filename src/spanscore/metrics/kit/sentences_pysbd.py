@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from spanscore.core.codecs.text import WITHOUT_STOPS, script_of
 from spanscore.errors import MissingExtraError
 
-__all__ = ["Segmenter", "segmenter"]
+__all__ = ["segmenter"]
 
 Segmenter: TypeAlias = Callable[[str], list[str]]
 """A text → its sentences, in order, without white space at their ends."""

@@ -1,4 +1,4 @@
-"""The fields of a sample that a judge is shown: those that the metric's maker names, or the default."""
+"""The fields of a sample that a judge is shown: named by the metric's maker, or the default."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ __all__ = [
     "contexts_hidden",
     "evidence_of",
     "fields_wanted",
-    "kind_of",
 ]
 
 Fields: TypeAlias = Sequence[str] | Mapping[str, Collection[str]]
@@ -52,11 +51,6 @@ class ContextsHiddenWarning(UserWarning):
     """A definition speaks of contexts, which the judge is not shown as ``fields`` does not name them."""
 
 
-def kind_of(sample: Sample) -> str:
-    """Return ``multi_turn`` for a conversation, else ``single_turn``."""
-    return MULTI_TURN if isinstance(sample, MultiTurnSample) else SINGLE_TURN
-
-
 def evidence_of(sample: Sample, names: Iterable[str]) -> dict[str, Any]:
     """Return field → value for the named fields that the sample has; a conversation as messages."""
     shown = {name: getattr(sample, name, None) for name in names}
@@ -85,14 +79,14 @@ def fields_wanted(
     """
     if fields is not None and required_columns:
         raise ConfigurationError(f"{metric}: fields and required_columns are two names of one parameter; give fields")
-    given = fields if fields is not None else required_columns or None
-    if given is None:
+    wanted = fields if fields is not None else required_columns or None
+    if wanted is None:
         return None
-    named = _by_kind(metric, given)
+    named = _by_kind(metric, wanted)
     kinds = {kind: names for kind, names in named.items() if _can_have(kind, names)}
-    if not kinds or (isinstance(given, Mapping) and len(kinds) < len(named)):
+    if not kinds or (isinstance(wanted, Mapping) and len(kinds) < len(named)):
         raise ConfigurationError(
-            f"{metric}: fields are {given!r}; no kind of sample has them all. A single turn has "
+            f"{metric}: fields are {wanted!r}; no kind of sample has them all. A single turn has "
             f"{', '.join(ALL_FIELDS[SINGLE_TURN])}; a conversation has {', '.join(ALL_FIELDS[MULTI_TURN])}"
         )
     return {kind: _in_order(kind, names) for kind, names in kinds.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -96,7 +96,7 @@ class Aligned:
     """Verdicts brought back to their statements.
 
     Attributes:
-        rows: one per statement, same order; None where the judge gave none.
+        rows: one per statement, same order; None if the judge gave none.
         extra: rows that belong to no statement.
     """
 
@@ -106,12 +106,25 @@ class Aligned:
     @property
     def supported(self) -> int:
         """How many statements the judge found supported."""
-        return sum(1 for row in self.rows if row is not None and row.verdict == 1)
+        return sum(map(self.supports, range(len(self.rows))))
 
     @property
     def missing(self) -> int:
         """How many statements have no verdict."""
         return sum(1 for row in self.rows if row is None)
+
+    def supports(self, place: int) -> bool:
+        """Whether the judge found the statement at this place supported."""
+        row = self.rows[place]
+        return row is not None and row.verdict == 1
+
+    def unsupported(self, statements: Sequence[str]) -> Iterator[str]:
+        """Yield an explanation for each statement that does not count as supported."""
+        for statement, row in zip(statements, self.rows, strict=True):
+            if row is None:
+                yield f"no verdict, counted as not supported: {statement}"
+            elif row.verdict == 0:
+                yield f"not supported: {statement}" + (f" ({row.reason})" if row.reason else "")
 
 
 def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligned:
@@ -137,14 +150,14 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
         for number in [n for n in loose if matched[n] is None]:
             matched[number] = rows[number]
             loose.remove(number)
-    matched = _shared(statements, matched)
+    matched = _share_rows(statements, matched)
     if matched and all(row is None for row in matched):
         raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
     return Aligned(tuple(matched), len(loose))
 
 
-def _shared(statements: Sequence[str], rows: Sequence[StatementVerdict | None]) -> list[StatementVerdict | None]:
-    """Return the rows, with that of an equal statement where one has none."""
+def _share_rows(statements: Sequence[str], rows: Sequence[StatementVerdict | None]) -> list[StatementVerdict | None]:
+    """Return the rows; a statement without one has that of an equal statement."""
     keys = [*map(key_of, statements)]
     judged = {key: row for key, row in zip(keys, rows, strict=True) if row is not None}
     return [row or judged.get(key) for key, row in zip(keys, rows, strict=True)]

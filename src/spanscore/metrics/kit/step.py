@@ -19,10 +19,6 @@ from spanscore.protocols import Judge
 
 __all__ = ["BinaryAnswer", "OwnPrompts", "Step", "ballots_wanted", "cast_ballots", "majority", "odd", "overridden"]
 
-# --- step -----------------------------------------------------------------------------------------------------------
-
-# Step: a question a metric asks, as data: instruction, answer's shape and worked cases, to be filled with evidence.
-
 OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
 """Step → ``{"instruction": …, "examples": […]}``, either or both; or ``file`` → the path of what ``fit`` came to, alone."""
 
@@ -50,7 +46,7 @@ class Step(Generic[T]):
 
     @property
     def answer(self) -> type[BaseModel]:
-        """What the judge gives: the output, and whether the condition holds where there is one."""
+        """The shape of the judge's answer: the output, and for a condition whether it holds."""
         return self.output if self.applies_when is None else conditional(self.output)
 
     def prompt(self, evidence: Mapping[str, Any], vote_index: int = 0) -> Prompt:
@@ -124,10 +120,6 @@ def _example(step: Step[Any], example: Any) -> Example:
         raise ConfigurationError(f"prompts.{step.name}: an example does not fit the step: {error}") from error
     return typed
 
-
-# --- votes ----------------------------------------------------------------------------------------------------------
-
-# Ballots, really cast, and what their majority says.
 
 Ballot = TypeVar("Ballot")
 Number = TypeVar("Number", int, float)

@@ -11,30 +11,27 @@ from math import ceil, comb, sqrt
 from pathlib import Path
 from random import Random
 from statistics import NormalDist
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from spanscore.core.codecs.annotation_file import passes
 from spanscore.core.codecs.text import json_in
 from spanscore.core.prompt import Example, Prompt, Reply
 from spanscore.core.sample import AnnotatedSample, HumanValue, Sample
-from spanscore.core.score import Scale, Score
+from spanscore.core.score import Scale
 from spanscore.errors import ConfigurationError, JudgeError, writing
 from spanscore.judges.rendering import fenced
 from spanscore.judges.score_context import ScoreContext, asked_by
-from spanscore.protocols import Judge
+from spanscore.metrics.kit.step import Step
+
+if TYPE_CHECKING:  # a metric loads this module when it is fitted
+    from spanscore.metrics.kit.judged import JudgedMetric
 
 __all__ = [
-    "ALPHA",
     "Answers",
     "Fitted",
     "Lesson",
-    "Lessons",
     "Paired",
     "Prompts",
-    "Question",
-    "Teachable",
     "VerdictStep",
     "best_of",
     "demonstration_sets",
@@ -45,12 +42,8 @@ __all__ = [
     "verdict_step",
 ]
 
-# --- choosing -------------------------------------------------------------------------------------------------------
-
-# Right and wrong answers → which candidate is best, and whether it is better at all. Pure: what the simulations run, too.
-#
 # Labels are split in three. Demonstrations come from the first part, the candidate is chosen on the second, and the third
-# says, once, whether to keep it. The best of many looks better on the labels that it was chosen by: of 16 candidates
+# decides, once, whether to keep it. The best of many looks better on the labels that it was chosen by: of 16 candidates
 # without any true gain one did in 98–100 % of simulated runs, and a test on those same labels passed in 23 % of them.
 
 ALPHA = 0.05
@@ -60,7 +53,7 @@ _POWER = 0.8
 _TRIES = 20
 
 Answers: TypeAlias = Sequence[bool | None]
-"""Label by label, whether the judge was right; None where it gave no verdict."""
+"""Label by label, whether the judge was right; None if it gave no verdict."""
 
 
 class Paired(NamedTuple):
@@ -91,7 +84,7 @@ class Paired(NamedTuple):
 
     @property
     def p(self) -> float:
-        """Of McNemar's test, exact, one-sided: how probable so many gains among the changes are if each is a toss of a coin."""
+        """The p of McNemar's exact one-sided test: the probability of so many gains if each change is a toss of a coin."""
         changes = self.gained + self.lost
         return sum(comb(changes, gains) for gains in range(self.gained, changes + 1)) / (1 << changes)
 
@@ -102,7 +95,7 @@ class Paired(NamedTuple):
 
     @property
     def labels_needed(self) -> int | None:
-        """About how many labels, of all three parts, would show such a gain four times out of five; None where there is none.
+        """About how many labels, of all three parts, would show such a gain four times out of five; None if there is none.
 
         Source: Connor, "Sample size for testing differences in proportions for the paired-sample design" (1987), one-sided,
         with Fleiss's correction for continuity, as the test is exact.
@@ -167,66 +160,17 @@ def _balanced(verdicts: Sequence[int], size: int, dice: Random) -> tuple[int, ..
 
 
 def best_of(before: Answers, candidates: Sequence[Answers]) -> tuple[int, Paired] | None:
-    """Return the place of the candidate that got most labels right, and how it did; None where none did better than before."""
+    """Return the place of the candidate that got most labels right, and how it did; None if none did better than before."""
     scored = [Paired.of(before, answers) for answers in candidates]
     best = max(range(len(scored)), key=lambda place: scored[place].after, default=None)
     return None if best is None or scored[best].after <= scored[best].before else (best, scored[best])
 
 
-# --- teachable ------------------------------------------------------------------------------------------------------
-
-# Metric and labels → lessons: what its one verdict step is shown of each sample, and the verdict that is right for it.
-
 Prompts: TypeAlias = dict[str, dict[str, Any]]
-"""What a metric takes as ``prompts``; empty = its own words."""
+"""A metric's parameter ``prompts``; empty = its own words."""
 _MOST_SHOWN = 8_000
 """Characters of a demonstration: it is read, and paid for, with every later question."""
 _NAMED = 5
-
-
-class Question(Protocol):
-    """A step of a metric, to who teaches it."""
-
-    @property
-    def name(self) -> str:
-        """As the judge sees it."""
-
-    @property
-    def instruction(self) -> str:
-        """What the judge is to do."""
-
-    @property
-    def output(self) -> type[BaseModel]:
-        """The shape of its answer."""
-
-    @property
-    def examples(self) -> tuple[Example, ...]:
-        """Worked cases."""
-
-
-class Teachable(Protocol):
-    """A metric that asks a judge (``JudgedMetric``)."""
-
-    name: str
-    scale: Scale
-
-    @property
-    def questions(self) -> Sequence[Question]:
-        """Its steps, in its own words."""
-
-    @property
-    def steps(self) -> Mapping[str, Question]:
-        """Its steps by name, in the words in force."""
-
-    @property
-    def evaluator_version(self) -> str:
-        """Of its scores."""
-
-    async def score(self, sample: Sample) -> Score:
-        """Score one sample; never raises for what a judge does."""
-
-    def with_changes(self, *, judge: Judge | None = None, prompts: Mapping[str, Any] | None = None) -> Self:
-        """Return the same metric with another judge, or in other words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,17 +181,17 @@ class VerdictStep:
         question: in the words in force.
         own: in the metric's own.
         verdict: field of its answer that holds the verdict, a whole number.
-        reason: field that holds the judge's words; None where it has none.
+        reason: field that holds the judge's words; None if it has none.
     """
 
-    question: Question
-    own: Question
+    question: Step[Any]
+    own: Step[Any]
     verdict: str
     reason: str | None
 
     @property
     def prompts_in_force(self) -> Prompts:
-        """What makes of the metric's own words those in force."""
+        """The ``prompts`` that turn the metric's own words into the words in force."""
         return self.prompts(self.question.examples)
 
     def prompts(self, examples: Sequence[Example], instruction: str | None = None) -> Prompts:
@@ -266,7 +210,7 @@ class Lesson:
     Attributes:
         evidence: what the judge is shown of it, as JSON.
         verdict: the human's, as the judge would give it.
-        example: the same as a demonstration; None where it is too long for one.
+        example: the same as a demonstration; None if it is too long for one.
     """
 
     sample: Sample
@@ -289,7 +233,7 @@ class Lessons:
     notes: tuple[str, ...]
 
 
-def verdict_step(metric: Teachable) -> VerdictStep:
+def verdict_step(metric: JudgedMetric) -> VerdictStep:
     """Return the step of a metric that a label can teach.
 
     Raises:
@@ -310,20 +254,20 @@ def verdict_step(metric: Teachable) -> VerdictStep:
     return VerdictStep(metric.steps[own.name], own, _verdict_fields(own)[0], texts[0] if texts else None)
 
 
-def _verdict_fields(question: Question) -> list[str]:
+def _verdict_fields(question: Step[Any]) -> list[str]:
     """Return the one field that is a whole number, where all others are texts; none where it is otherwise."""
     kinds = {name: kind.annotation for name, kind in question.output.model_fields.items()}
     numbers = [name for name, kind in kinds.items() if kind in (int, bool)]
     return numbers if len(numbers) == 1 and all(kind in (int, bool, str) for kind in kinds.values()) else []
 
 
-def _unteachable(metric: Teachable, step: str, why: str) -> ConfigurationError:
+def _unteachable(metric: JudgedMetric, step: str, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"{metric.name} cannot be fitted: its step {step} cannot be taught by a label of the whole sample: {why}"
     )
 
 
-async def lessons_of(metric: Teachable, labels: Sequence[AnnotatedSample]) -> Lessons:
+async def lessons_of(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> Lessons:
     """Return the labels that can teach a metric. Asks nobody.
 
     Raises:
@@ -360,7 +304,7 @@ def _lesson(
     return Lesson(sample, evidence, verdict, group, example if len(shown) <= _MOST_SHOWN else None)
 
 
-def _verdicts(metric: Teachable, labels: Sequence[AnnotatedSample]) -> list[int]:
+def _verdicts(metric: JudgedMetric, labels: Sequence[AnnotatedSample]) -> list[int]:
     found, faults = list[int](), list[str]()
     for label in labels:
         try:
@@ -399,8 +343,8 @@ class _Listening:
         raise JudgeError(f"{prompt.step}: nobody was asked")
 
 
-async def _shown(metric: Teachable, sample: Sample) -> Mapping[str, Any] | None:
-    """Return what the judge would be shown of a sample; None where it would not be asked.
+async def _shown(metric: JudgedMetric, sample: Sample) -> Mapping[str, Any] | None:
+    """Return what the judge would be shown of a sample; None if it would not be asked.
 
     Raises:
         ConfigurationError: it would be asked about several things.
@@ -417,17 +361,13 @@ async def _shown(metric: Teachable, sample: Sample) -> Mapping[str, Any] | None:
     return asked[0] if asked else None
 
 
-# --- fitted ---------------------------------------------------------------------------------------------------------
-
-# Fitted: what came of fitting a judge to human labels; and the file of it, which a metric takes as ``prompts: {file: …}``.
-
 _KEYS = ("metric", "step", "fitted_to", "kept", "prompts")
 _MADE_BY = "make it by `spanscore tune`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """What came of fitting a judge to human labels. ``print`` it.
+    """The result of fitting a judge to human labels. ``print`` it; its file is for a metric's ``prompts: {file: …}``.
 
     Attributes:
         metric: to be used from now on; where nothing is kept, the one that was fitted.
@@ -442,7 +382,7 @@ class Fitted:
         chosen: the best of them on the labels that it was chosen by, where it looks better than it is; None = none did better.
         tested: the same one on those that it was not; None = none came so far.
         judge_calls: that were paid for; those answered before are not counted.
-        cost_usd: of those with a known price; None where none is known.
+        cost_usd: of those with a known price; None if none is known.
         notes: what must be known of it, a sentence each.
     """
 
@@ -489,7 +429,11 @@ class Fitted:
         )
         if self.kept:
             return f"{name}: kept; {how}."
-        return f"{name}: not kept, unchanged; {how}, and {ALPHA:g} is asked. {_more(tested)}"
+        needed = tested.labels_needed
+        more = "It was right no more often there: no gain that more labels would show."
+        if needed is not None:
+            more = f"About {ceil(needed / 10) * 10:,} labels in all would show such a gain, four times out of five."
+        return f"{name}: not kept, unchanged; {how}, and {ALPHA:g} is asked. {more}"
 
     def _way(self) -> Iterable[str]:
         first, second, third = self.labels
@@ -518,14 +462,7 @@ def _told(paired: Paired | None) -> dict[str, Any] | None:
     return None if paired is None else {**paired._asdict(), "after": paired.after, "p": paired.p}
 
 
-def _more(tested: Paired) -> str:
-    needed = tested.labels_needed
-    if needed is None:
-        return "It was right no more often there: no gain that more labels would show."
-    return f"About {ceil(needed / 10) * 10:,} labels in all would show such a gain, four times out of five."
-
-
-def fitted_prompts(path: Any, metric: str, own: Iterable[Question]) -> Mapping[str, Any]:
+def fitted_prompts(path: Any, metric: str, own: Iterable[Step[Any]]) -> Mapping[str, Any]:
     """Return what a metric takes as ``prompts`` from the file of a ``Fitted``.
 
     Args:
@@ -554,7 +491,7 @@ def fitted_prompts(path: Any, metric: str, own: Iterable[Question]) -> Mapping[s
     return prompts
 
 
-def digest_of(own: Question) -> str:
+def digest_of(own: Step[Any]) -> str:
     """Return what tells a metric's own words from others: labels of one definition are none of another."""
     return blake2b(own.instruction.encode("utf-8", "replace"), digest_size=8).hexdigest()
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 
 from pydantic import BaseModel, Field
 
@@ -20,6 +20,7 @@ from spanscore.core.sample import AnnotatedSample
 from spanscore.core.score import JudgeCall, Outcome, Score, known_sum
 from spanscore.errors import ConfigurationError, JudgeBudgetSpent, JudgeError
 from spanscore.judges.ask import ask
+from spanscore.judges.build import shared_judge
 from spanscore.judges.effects.cache import MemoryAnswers, answers_kept
 from spanscore.judges.records import recorded_by
 from spanscore.judges.score_context import ScoreContext, asked_by, asker
@@ -29,7 +30,6 @@ from spanscore.metrics.kit.tuned_prompts import (
     Lesson,
     Paired,
     Prompts,
-    Teachable,
     VerdictStep,
     best_of,
     demonstration_sets,
@@ -41,23 +41,19 @@ from spanscore.metrics.kit.tuned_prompts import (
 from spanscore.protocols import Judge, Redactor
 from spanscore.samples.redaction import redacted, redacted_sample
 
+if TYPE_CHECKING:  # a metric loads this module when it is fitted
+    from spanscore.metrics.kit.judged import JudgedMetric
+
 __all__ = [
+    "FitSettings",
     "FittingProgress",
     "FittingRun",
     "Marking",
-    "Miss",
     "OnProgress",
-    "Rewritten",
     "answers_in",
-    "misses_in",
-    "proposals",
     "refuse_silence",
     "warnings_for",
 ]
-
-# --- marking --------------------------------------------------------------------------------------------------------
-
-# Marking: a metric and lessons → which of them it gets right, many at once; with what that cost so far.
 
 _AT_ONCE = 32
 """Samples at once, as of ``evaluate``; the judge keeps to its own limit."""
@@ -71,7 +67,7 @@ class FittingProgress(NamedTuple):
         done: samples judged.
         total: the most that there will be.
         judge_calls: that were sent; what was answered before is not counted.
-        cost_usd: of those with a known price; None where none is known.
+        cost_usd: of those with a known price; None if none is known.
     """
 
     done: int = 0
@@ -85,11 +81,11 @@ OnProgress: TypeAlias = Callable[[FittingProgress], None]
 
 
 class Marking:
-    """Has metrics judge lessons. Loop thread.
+    """The judging of lessons by metrics, many at once, and its cost so far. Loop thread.
 
     Args:
-        total: samples that it will have judged, at most.
-        on_progress: told after each; None = nobody is.
+        total: samples to be judged, at most.
+        on_progress: called after each; None = no call.
 
     Attributes:
         at: how far it is.
@@ -109,7 +105,7 @@ class Marking:
         with answers_kept(MemoryAnswers(max_age_s=_KEPT_S)), recorded_by(self._pay):
             yield
 
-    async def mark(self, metric: Teachable, lessons: Sequence[Lesson]) -> list[Score]:
+    async def mark(self, metric: JudgedMetric, lessons: Sequence[Lesson]) -> list[Score]:
         """Return the metric's scores of the lessons, in order.
 
         Raises:
@@ -120,7 +116,7 @@ class Marking:
             raise JudgeBudgetSpent(_why(unpaid[0]))
         return scores
 
-    async def _score(self, metric: Teachable, lesson: Lesson) -> Score:
+    async def _score(self, metric: JudgedMetric, lesson: Lesson) -> Score:
         async with self._room:
             with asked_by(ScoreContext(metric.name, purse=asker().purse)):
                 score = await metric.score(lesson.sample)
@@ -147,7 +143,7 @@ class Marking:
 
 
 def answers_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[bool | None]:
-    """Return lesson by lesson whether the verdict is the human's; None where there is none, or another judge stood in."""
+    """Return lesson by lesson whether the verdict is the human's; None if there is none, or another judge stood in."""
     pairs = zip(scores, lessons, strict=True)
     return [score.value == lesson.verdict if _says(score) else None for score, lesson in pairs]
 
@@ -170,10 +166,6 @@ def _says(score: Score) -> bool:
 def _why(score: Score) -> str:
     return score.reason or "a fallback judged in its place"
 
-
-# --- rewriting ------------------------------------------------------------------------------------------------------
-
-# Misses of a judge → better instructions, by a chat model that rewrites them. What it says is a candidate like any other.
 
 REWRITE_STEP = "rewrite_instruction"
 _MISSES_SHOWN = 8
@@ -233,7 +225,12 @@ async def _proposal(model: Judge, instruction: str, misses: Sequence[Miss], plac
     prompt = Prompt(
         step=REWRITE_STEP,
         instruction=_REWRITE,
-        evidence={"instruction": instruction, "cases": [_case(miss) for miss in shown]},
+        evidence={
+            "instruction": instruction,
+            "cases": [
+                {"shown": miss.lesson.evidence, "judge": miss.said, "people": miss.lesson.verdict} for miss in shown
+            ],
+        },
         output=Rewritten,
         vote_index=place,
     )
@@ -245,14 +242,6 @@ async def _proposal(model: Judge, instruction: str, misses: Sequence[Miss], plac
         return None
     return answer.instruction.strip() or None if isinstance(answer, Rewritten) else None
 
-
-def _case(miss: Miss) -> dict[str, Any]:
-    return {"shown": miss.lesson.evidence, "judge": miss.said, "people": miss.lesson.verdict}
-
-
-# --- run ------------------------------------------------------------------------------------------------------------
-
-# Labels → Fitted: candidates are drawn from one part of the labels, chosen on another, and tested once on the third.
 
 _FEWEST = 20
 """Labels: of fewer, the third part is too small to show any gain."""
@@ -269,12 +258,23 @@ class _SplitLabels(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The candidate that did best, and how it did on the labels that it was chosen by, and on those that it was not."""
+    """The best candidate, with its counts on the labels that it was chosen by, and on the others."""
 
     prompts: Prompts
-    metric: Teachable
+    metric: JudgedMetric
     chosen: Paired
     tested: Paired
+
+
+class FitSettings(TypedDict, total=False):
+    """Keywords of ``JudgedMetric.fit``; their defaults stand in ``FittingRun``."""
+
+    demonstrations: int
+    candidates: int
+    rewriter: Any
+    redactor: Redactor | None
+    seed: int
+    progress: OnProgress | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,19 +282,21 @@ class FittingRun:
     """One fit of one metric; its attributes are the arguments of ``JudgedMetric.fit``.
 
     Raises:
-        ConfigurationError: a number is none, or the metric has no step that a label can teach.
+        ConfigurationError: a number is none, there is no such rewriter, or the metric has no step that a label can teach.
     """
 
-    metric: Teachable
+    metric: JudgedMetric
     annotations: Iterable[AnnotatedSample | Mapping[str, Any]] | str | Path
     demonstrations: int = 4
     candidates: int = 16
-    rewriter: Judge | None = None
+    rewriter: Any = None
     redactor: Redactor | None = None
     seed: int = 0
     progress: OnProgress | None = None
 
     def __post_init__(self) -> None:
+        if self.rewriter is not None:
+            object.__setattr__(self, "rewriter", shared_judge(self.rewriter))  # frozen
         if self.demonstrations < 0:
             raise ConfigurationError(f"demonstrations is {self.demonstrations}; it is how many a prompt has, 0 or more")
         if self.candidates < 1:
@@ -316,36 +318,32 @@ class FittingRun:
 
     async def _fitted(self) -> Fitted:
         labels = await asyncio.to_thread(self._labels)  # a redactor may compute, and blocks no judge meanwhile
-        found = await lessons_of(self.metric, labels)
-        parts = self._parts(found.lessons)
-        marking = Marking(self._most_judged(parts), self.progress)
+        lessons = await lessons_of(self.metric, labels)
+        step, parts = lessons.step, self._parts(lessons.lessons)
+        misses = 0 if self.rewriter is None else len(parts.shown)
+        most_judged = misses + (1 + self.candidates) * len(parts.chosen) + 2 * len(parts.tested)
+        marking = Marking(most_judged, self.progress)
         with marking.counting():
-            tried, told = await self._tried(found.step, parts, marking)
+            tried, notes = await self._tried(step, parts, marking)
             best = await self._best(tried, parts, marking)
-        return Fitted(
-            **self._decided(found.step, best),
-            labels=(len(parts.shown), len(parts.chosen), len(parts.tested)),
-            candidates=len(tried),
-            judge_calls=marking.at.judge_calls,
-            cost_usd=marking.at.cost_usd,
-            notes=(*found.notes, *told, *marking.notes(), *warnings_for(len(found.lessons))),
-        )
-
-    def _decided(self, step: VerdictStep, best: _Best | None) -> dict[str, Any]:
-        """Return which metric is used from now on, and why."""
         kept = best is not None and best.tested.shown
         used = best.metric if best is not None and kept else self.metric
-        return {
-            "metric": used,
-            "kept": kept,
-            "step": step.own.name,
-            "fitted_to": digest_of(step.own),
-            "prompts": best.prompts if best is not None and kept else step.prompts_in_force,
-            "evaluator_version": used.evaluator_version,
-            "evaluator_version_before": self.metric.evaluator_version,
-            "chosen": best.chosen if best else None,
-            "tested": best.tested if best else None,
-        }
+        return Fitted(
+            metric=used,
+            kept=kept,
+            step=step.own.name,
+            fitted_to=digest_of(step.own),
+            prompts=best.prompts if best is not None and kept else step.prompts_in_force,
+            evaluator_version=used.evaluator_version,
+            evaluator_version_before=self.metric.evaluator_version,
+            labels=(len(parts.shown), len(parts.chosen), len(parts.tested)),
+            candidates=len(tried),
+            chosen=best.chosen if best else None,
+            tested=best.tested if best else None,
+            judge_calls=marking.at.judge_calls,
+            cost_usd=marking.at.cost_usd,
+            notes=(*lessons.notes, *notes, *marking.notes(), *warnings_for(len(lessons.lessons))),
+        )
 
     def _labels(self) -> list[AnnotatedSample]:
         """Return the labels as they may be shown."""
@@ -368,10 +366,6 @@ class FittingRun:
         if not all(parts):
             raise ConfigurationError("the labels are of too few sessions or traces: by these they are split in three")
         return parts
-
-    def _most_judged(self, parts: _SplitLabels) -> int:
-        misses = 0 if self.rewriter is None else len(parts.shown)
-        return misses + (1 + self.candidates) * len(parts.chosen) + 2 * len(parts.tested)
 
     async def _tried(self, step: VerdictStep, parts: _SplitLabels, marking: Marking) -> tuple[list[Prompts], list[str]]:
         """Return the words of each candidate, and what must be known of them."""
@@ -397,7 +391,7 @@ class FittingRun:
         return [tuple(able[place][1] for place in places) for places in sets]
 
     async def _best(self, tried: Sequence[Prompts], parts: _SplitLabels, marking: Marking) -> _Best | None:
-        """Return the candidate that the second part chooses, tested on the third; None where none looks better at all."""
+        """Return the candidate that the second part chooses, tested on the third; None if none looks better at all."""
         if not tried:
             return None
         metrics = [self.metric.with_changes(prompts=prompts) for prompts in tried]
@@ -411,7 +405,7 @@ class FittingRun:
         return _Best(tried[place], metrics[place], chosen, Paired.of(was, now))
 
     async def _answers(
-        self, metrics: Sequence[Teachable], lessons: Sequence[Lesson], marking: Marking
+        self, metrics: Sequence[JudgedMetric], lessons: Sequence[Lesson], marking: Marking
     ) -> list[Answers]:
         """Return those of each metric; of several candidates one may be silent, as with demonstrations that are too long."""
         scores = [await marking.mark(one, lessons) for one in metrics]
