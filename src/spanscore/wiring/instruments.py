@@ -19,15 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["gauges_of", "telemetry_of"]
 
-# --- gauges ---------------------------------------------------------------------------------------------------------
-
-# Gauges of a scorer's parts: the queue, the buffer of held spans, capture, and the spool.
-
 Gauges = Mapping[str, Callable[[], float | Mapping[str, float]]]
 
 
 def gauges_of(line: Pipeline, *, has_spool: bool) -> dict[str, Callable[[], float | Mapping[str, float]]]:
-    """Return instrument → the function that reads its value; the line makes the parts after its instruments."""
+    """Return instrument → a function that reads its value; the parts that it reads are made later."""
     own: Gauges = {
         semconv.QUEUE_SIZE: lambda: len(line.queue),
         semconv.QUEUE_CAPACITY: lambda: line.queue.capacity,
@@ -53,11 +49,6 @@ def _of_spool(line: Pipeline) -> Gauges:
     }
 
 
-# --- telemetry ------------------------------------------------------------------------------------------------------
-
-# A line's options and parts → its instruments, with what they are to show from the first collection on.
-
-
 def telemetry_of(
     settings: ScorerSettings,
     counts: Counts,
@@ -69,7 +60,7 @@ def telemetry_of(
     points: Points,
     compared: ComparedValues | None,
 ) -> Telemetry | None:
-    """Return the instruments of a line; None where scores are not attached to any.
+    """Return the instruments of a scorer, with every series that is shown from the first collection on; None without any.
 
     Raises:
         ConfigurationError: metrics and dimensions are too many, or a dimension has the name of an attribute of ours.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from opentelemetry.sdk.trace import SpanProcessor
 
@@ -13,61 +12,43 @@ from spanscore.core.event_queue import DutyCycle, EventQueue, begin_turn, rest_a
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
+from spanscore.pipeline.session_line import SessionPipeline
 from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Receiver
 
 __all__ = ["ShutdownWatch", "SpanThread"]
 
-# --- shutdown watch -------------------------------------------------------------------------------------------------
-
-# ShutdownWatch: notices that a provider is shut down. The only thing we ever add to an application's provider.
-
 
 class ShutdownWatch(SpanProcessor):
-    """Does nothing with spans; tells the hold when its provider has gone."""
+    """Reports to the hold that its provider was shut down: the only processor that we add to an application's provider."""
 
     def __init__(self, hold: SpanBuffer) -> None:
         self._hold = hold
 
     def shutdown(self) -> None:
-        """From here on, what is held cannot be exported any more."""
+        """Note that held spans cannot be exported any more."""
         self._hold.provider_closed = True
 
-
-# --- span thread ----------------------------------------------------------------------------------------------------
-
-# SpanThread: the one thread that makes spans, ends them, and calls sinks.
-#
-# So an application's slow exporter stalls neither the application nor the loop.
 
 _SLOW_TICK_S = 10.0
 _AT_ONCE = 500
 """Events between two looks at what is due: a thread that gives way may take seconds to read a full event queue."""
 
 
-class SideTask(Protocol):
-    """What lives by the span thread's time, beside the units. Span thread."""
-
-    def tick(self, now_ns: int) -> None:
-        """Do what has come due."""
-
-    def next_due_ns(self) -> int | None:
-        """Return when there will be something to do, None while nothing waits for a time."""
-
-    def in_flight(self) -> set[UnitKey]:
-        """Return the keys of what a flush waits for."""
-
-
 class SpanThread:
-    """Reads the event queue and drives receivers and units. Started on first use; a daemon.
+    """The one thread that makes spans, ends them and calls sinks, so that a slow exporter stalls neither application nor loop.
+
+    It reads the event queue and drives receivers and units. It starts on first use, and is a daemon.
 
     Args:
-        receivers: whose events are in the event queue.
-        beside: driven after the receivers and the units.
-        duty: how it shares the CPU with the application.
-        prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
-        clock: nanoseconds since the epoch; one that steps would have units wait for as long.
+        event_queue: events, each with its receiver.
+        receivers: driven on each tick.
+        units: driven after the receivers.
+        sessions: driven after the units.
+        duty: how the thread shares the CPU with the application.
+        prepare: called first on the thread, for work that neither the constructor nor the first request should do.
+        clock: nanoseconds since the epoch, without steps.
     """
 
     def __init__(
@@ -76,7 +57,7 @@ class SpanThread:
         receivers: Sequence[Receiver],
         units: UnitTracker,
         *,
-        beside: SideTask,
+        sessions: SessionPipeline,
         duty: DutyCycle,
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = steady_ns,
@@ -84,7 +65,7 @@ class SpanThread:
         self._event_queue = event_queue
         self._receivers = receivers
         self._units = units
-        self._beside = beside
+        self._sessions = sessions
         self._duty = duty
         self._prepare = prepare
         self._clock = clock
@@ -137,7 +118,7 @@ class SpanThread:
             return done.wait(timeout_s)
 
     def leave(self, work: Callable[[], None]) -> None:
-        """Hand over what is done with the next batch of events, at once where a ``flush`` waits. Any thread."""
+        """Have work done with the next batch of events, at once while a ``flush`` waits. Any thread."""
         if self._markers:
             self._event_queue.post(work)
         else:
@@ -164,7 +145,7 @@ class SpanThread:
             self.tick()
 
     def tick(self) -> None:
-        """Do what is to be done now. Span thread (or a test without one)."""
+        """Handle events and posted work, and do what is due. Span thread (or a test without one)."""
         posted = [*iter(self._event_queue.take_posted, None)]
         events = len(self._event_queue)
         for _ in range(_AT_ONCE, events, _AT_ONCE):
@@ -199,17 +180,17 @@ class SpanThread:
 
     def _see_to_units(self, now_ns: int) -> None:
         self._safely(lambda: self._units.tick(now_ns))
-        self._safely(lambda: self._beside.tick(now_ns))
+        self._safely(lambda: self._sessions.tick(now_ns))
 
     def _safely(self, work: Callable[[], None]) -> None:
-        """One bad unit must not end the thread that all others need."""
+        """Do work that must not end the thread if it fails."""
         try:
             work()
         except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
             log_internal_error("keep track of a unit", error)
 
     def _timeout_s(self) -> float | None:
-        times = [self._units.next_due_ns(), self._beside.next_due_ns()]
+        times = [self._units.next_due_ns(), self._sessions.next_due_ns()]
         times += [receiver.next_due_ns() for receiver in self._receivers]
         due = [time_ns for time_ns in times if time_ns is not None]
         if due:
@@ -218,11 +199,11 @@ class SpanThread:
 
     def _in_flight(self) -> set[UnitKey]:
         return self._units.waited_for().union(
-            self._beside.in_flight(), *(receiver.in_flight() for receiver in self._receivers)
+            self._sessions.in_flight(), *(receiver.in_flight() for receiver in self._receivers)
         )
 
     def _answer_markers(self) -> None:
-        """Tell those who wait for units that these are out; all are looked at only when the last one of somebody's is."""
+        """Wake callers of ``flush`` whose units are out; all units are looked at when the last unit of a caller is out."""
         if parts := self._units.take_parts():
             self._wait_for_parts(parts)
         ended = self._units.in_flight
@@ -238,7 +219,7 @@ class SpanThread:
         ]
 
     def _wait_for_parts(self, parts: Mapping[UnitKey, Collection[UnitKey]]) -> None:
-        """Have those who wait for a topmost span wait for the units that its spans make."""
+        """Have callers of ``flush`` that wait for a topmost span wait for the units that its spans make."""
         for keys, _, _ in self._markers:
             keys.update(*(parts[key] for key in keys & parts.keys()))
 
