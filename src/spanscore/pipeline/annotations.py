@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import isfinite
 from time import time_ns
 from typing import Any, Final, TypeAlias
@@ -131,17 +131,20 @@ class _Known:
             self.votes.add(vote)
 
 
+@dataclass(eq=False, repr=False)
 class AnnotationBook:
     """The last vote, by time, of each label that this process has seen, in bounded room. One thread's.
 
-    Args:
+    Attributes:
         kept: labels that are remembered; past them the oldest is forgotten, and new when it comes again.
         clock: nanoseconds since 1970: the time of votes without one of their own.
     """
 
-    def __init__(self, kept: int = _KEPT, *, clock: Callable[[], int] = time_ns) -> None:
-        self._kept = kept
-        self._clock = clock
+    kept: int = _KEPT
+    _: KW_ONLY
+    clock: Callable[[], int] = time_ns
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -153,13 +156,13 @@ class AnnotationBook:
         whose, vote = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
         known = self._of.get(whose)
         if known is None:
-            at_ns = self._clock() if label.when_ns is None else label.when_ns
+            at_ns = self.clock() if label.when_ns is None else label.when_ns
             self._of[whose] = _Known(label.value, at_ns, at_ns, votes={vote})
-            if len(self._of) > self._kept:
+            if len(self._of) > self.kept:
                 self._of.popitem(last=False)
             return label
         self._of.move_to_end(whose)
-        at_ns = max(self._clock(), known.until_ns) if label.when_ns is None else label.when_ns
+        at_ns = max(self.clock(), known.until_ns) if label.when_ns is None else label.when_ns
         if (label.when_ns is not None and vote in known.votes) or known.is_said(label.value, at_ns):
             return None
         known.change(vote, at_ns)

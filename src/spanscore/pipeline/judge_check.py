@@ -42,7 +42,6 @@ __all__ = [
     "build_check_name",
     "cases_of",
     "judge_check_runs",
-    "points_of",
 ]
 
 
@@ -344,11 +343,6 @@ def judge_check_runs(
         prepare=prepare,
         record=(lambda _: None) if telemetry is None else partial(telemetry.record, None),
     )
-
-
-def points_of(judge_check: JudgeCheckRuns | None) -> Mapping[Hashable, GaugeReading]:
-    """Return the gauges of a judge check; empty if there is none."""
-    return {} if judge_check is None else judge_check.points()
 
 
 def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
 from typing import Any
@@ -15,9 +15,10 @@ from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Decision, UnitCounts
 from spanscore.core.log import log_once
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
+from spanscore.outputs.aggregates import ComparedValues
 from spanscore.protocols import Sink
 
-__all__ = ["ComparedLedger", "Ledger", "Notes", "ScoreBatch", "has_span", "log_failures"]
+__all__ = ["Ledger", "Notes", "ScoreBatch", "has_span", "log_failures"]
 
 
 class Ledger:
@@ -29,14 +30,16 @@ class Ledger:
 
     Args:
         metrics: names of the metrics for which a unit is eligible if ``enter`` names none.
+        compared: tells the releases apart whose losses are weighed one by one; None = nothing is compared.
 
     Attributes:
         since_s: when the counts began at zero, seconds since the epoch: an earlier life of the process is in no count.
     """
 
-    def __init__(self, metrics: Iterable[str]) -> None:
+    def __init__(self, metrics: Iterable[str], compared: ComparedValues | None = None) -> None:
         self._metrics = tuple(metrics)
         self._every = frozenset(self._metrics)
+        self._compared = compared
         self.reset()
 
     def reset(self) -> None:
@@ -51,6 +54,8 @@ class Ledger:
         self._single: Counter[tuple[str, Outcome]] = Counter()
         self._of_sources: Counter[tuple[str, Outcome, str | None]] = Counter()
         self._excluded: dict[tuple[str, Outcome, str | None], Weights] = {}
+        self._values: dict[UnitKey, str] = {}  # open unit → compared value
+        self._by_value: dict[tuple[str, str], Weights] = {}  # (metric, compared value) → weights of losses
 
     def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
         """Make a unit eligible for these metrics; None = for every one. False: it has entered already and is still open."""
@@ -65,7 +70,9 @@ class Ledger:
             return True
 
     def belongs(self, unit: Unit) -> None:
-        """Note an open unit's compared value; only a ``ComparedLedger`` has one."""
+        """Note the compared value of an open unit, if releases are compared."""
+        if self._compared is not None and self.is_open(unit.ledger_key):
+            self._values[unit.ledger_key] = self._compared.of_unit(unit)
 
     def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
         """Note the probability π with which metrics took an open unit: lost after this, it weighs 1/π, before it 1."""
@@ -79,6 +86,9 @@ class Ledger:
             self._units += units
             self._whole[outcome] += units
             self._rejected[outcome] += units
+            if self._compared is not None and outcome.missing:
+                for metric in self._metrics * units:
+                    self._lose(metric, self._compared.of_unit(None), 1.0)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
         """Give an open (unit × metric) its outcome; ``source`` is ``Score.source``. False: it had one, nothing is counted."""
@@ -92,6 +102,7 @@ class Ledger:
                 self._of_sources[metric, outcome, source] += 1
             if not waiting:
                 del self._open[key]
+                self._values.pop(key, None)
             return True
 
     def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
@@ -106,6 +117,7 @@ class Ledger:
                 self._single.update((metric, outcome) for metric in waiting)
             for metric, weight in waiting.items():
                 self._weigh(key, metric, outcome, None, weight)
+            self._values.pop(key, None)
             return frozenset(waiting)
 
     @property
@@ -125,9 +137,7 @@ class Ledger:
     def eligible(self) -> Mapping[str, int]:
         """Metric → units that entered."""
         with self._lock:
-            names = dict.fromkeys(
-                [*self._metrics, *self._of_some]
-            )  # a process that handed over a unit may have more metrics
+            names = dict.fromkeys([*self._metrics, *self._of_some])  # a process that handed a unit over may have others
             return {name: self._units * (name in self._metrics) + self._of_some[name] for name in names}
 
     def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
@@ -170,7 +180,8 @@ class Ledger:
     def count_units(self) -> UnitCounts:
         """Return all counts of one moment: counts that are read one by one do not add up while units end."""
         with self._lock:
-            return UnitCounts(self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded())
+            counts = self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded()
+            return UnitCounts(*counts, compared=dict(self._by_value))
 
     def pending(self) -> Mapping[str, int]:
         """Metric → units between entry and outcome."""
@@ -180,13 +191,19 @@ class Ledger:
                 between.update(waiting.keys())
             return between
 
-    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
-        """Add the weight of a unit that the mean lacks; False: the mean has it."""
-        lost = outcome.missing or (outcome is Outcome.SCORED and source is not None)
-        if lost:
+    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> None:
+        """Add the weight of a unit, if the mean lacks it."""
+        if outcome.missing or (outcome is Outcome.SCORED and source is not None):
             at = metric, outcome, source
             self._excluded[at] = _plus(self._excluded.get(at), 1, weight)
-        return lost
+            if self._compared is not None:
+                value = self._values.get(key)
+                self._lose(metric, self._compared.of_unit(None) if value is None else value, weight)
+
+    def _lose(self, metric: str, value: str, weight: float) -> None:
+        assert self._compared is not None
+        at = metric, self._compared.of_loss(metric, value)
+        self._by_value[at] = _plus(self._by_value.get(at), 1, weight)
 
 
 def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
@@ -290,80 +307,6 @@ def _cause(score: Score) -> str:
     name = score.error_type or ""
     suffix = f" ({name})" if _NAME.match(name) and name != score.outcome else ""
     return _WHAT[score.outcome] + suffix
-
-
-class ComparedLedger(Ledger):
-    """A ledger that also weighs the losses of each release, by the compared value of a unit (``outputs/aggregates.py``).
-
-    Args:
-        metrics: names of the metrics, as in `Ledger`.
-        of_unit: unit → its compared value; called with None for a unit that was rejected at the door.
-        of_loss: (metric, compared value) → the value under which the loss is counted.
-    """
-
-    def __init__(
-        self, metrics: Iterable[str], of_unit: Callable[[Unit | None], str], of_loss: Callable[[str, str], str]
-    ) -> None:
-        self._of_unit = of_unit
-        self._of_loss = of_loss
-        super().__init__(metrics)
-
-    def reset(self) -> None:
-        """Count from zero: in a forked child."""
-        super().reset()
-        self._values: dict[UnitKey, str] = {}
-        self._by_value: dict[tuple[str, str], Weights] = {}
-
-    def belongs(self, unit: Unit) -> None:
-        """Note the value of an open unit."""
-        if self.is_open(unit.ledger_key):
-            self._values[unit.ledger_key] = self._of_unit(unit)
-
-    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
-        """Count units as eligible and ended in one step, for every metric."""
-        with self._lock:
-            super().record_rejected(outcome, units)
-            for metric in self._metrics * units if outcome.missing else ():
-                self._lose(metric, None, 1.0)
-
-    def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
-        """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted."""
-        with self._lock:
-            settled = super().settle(key, metric, outcome, source)
-            self._forget(key)
-            return settled
-
-    def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
-        """Give every metric of a unit that is still open this outcome; return their names."""
-        with self._lock:
-            settled = super().settle_all(key, outcome)
-            self._forget(key)
-            return settled
-
-    def count_units(self) -> UnitCounts:
-        """Return how units stand, all of one moment."""
-        with self._lock:
-            return super().count_units()._replace(compared=self.compared())
-
-    def compared(self) -> Mapping[tuple[str, str], Weights]:
-        """(metric, compared value) → the weights of the units that the mean of the population lacks."""
-        with self._lock:
-            return dict(self._by_value)
-
-    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
-        lost = super()._weigh(key, metric, outcome, source, weight)
-        if lost:
-            self._lose(metric, self._values.get(key), weight)
-        return lost
-
-    def _lose(self, metric: str, value: str | None, weight: float) -> None:
-        at = metric, self._of_loss(metric, self._of_unit(None) if value is None else value)
-        so_far = self._by_value.get(at, Weights())
-        self._by_value[at] = Weights(so_far.w + weight, so_far.w2 + weight * weight)
-
-    def _forget(self, key: UnitKey) -> None:
-        if not self.is_open(key):
-            self._values.pop(key, None)
 
 
 _SCORE_BYTES = 2_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice, zip_longest
@@ -144,6 +144,7 @@ _NEWEST: Final = 0.3
 """Weight of the newest step in the expected values."""
 
 
+@dataclass(eq=False, repr=False)
 class BudgetPacer:
     """Lowers each metric's sampling rate by a factor, so that budgets last to the end of their window. Span thread.
 
@@ -157,30 +158,25 @@ class BudgetPacer:
     half of a window's money. In 25 simulated days with such bursts this cut the units lost to a spent budget from 2 % to
     0.05 %, and the bias of a day's mean from 0.005 to 0.000.
 
-    Args:
+    Attributes:
         budgets: this process's part of each budget; at least one.
         spending: the money that was spent.
-        under_way: metric → units that it took and that are not done yet.
+        under_way: returns metric → units that it took and that are not done yet.
         clock: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        budgets: Sequence[Budget],
-        spending: BudgetLedger,
-        under_way: Callable[[], Mapping[str, int]],
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._budgets = tuple(budgets)
-        self._spending = spending
-        self._under_way = under_way
-        self._clock = clock
+    budgets: Sequence[Budget]
+    spending: BudgetLedger
+    under_way: Callable[[], Mapping[str, int]]
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Be as new: in a forked child."""
-        self._paces = [_BudgetPace(budget, self._clock()) for budget in self._budgets]
+        self._paces = [_BudgetPace(budget, self.clock()) for budget in self.budgets]
 
     def factors(self) -> list[float]:
         """Return each budget's factor as it is now, in their order. Any thread."""
@@ -188,11 +184,11 @@ class BudgetPacer:
 
     def factor(self, metric: str) -> float:
         """Return the factor on a metric's rate, (0, 1], for a unit that closes now."""
-        now_s = self._clock()
+        now_s = self.clock()
         for pace in self._paces:
             if pace.is_over(now_s):
                 others = [other for other in self._paces if other is not pace]
-                pace.begin(now_s, self._spending, self._under_way(), partial(self._least, paces=others))
+                pace.begin(now_s, self.spending, self.under_way(), partial(self._least, paces=others))
         return self._least(metric, self._paces)
 
     def count(self, metric: str, *, taken: bool) -> None:
@@ -582,24 +578,6 @@ class TakenUnit:
     taken: Mapping[str, tuple[str, float]]
 
 
-@dataclass(slots=True)
-class _Named:
-    """The first units of each rule."""
-
-    of_rule: dict[str, list[TakenUnit]] = field(default_factory=dict)
-
-    def add(self, unit: TakenUnit) -> None:
-        for rule in {rule: None for rule, _ in unit.taken.values()}:
-            kept = self.of_rule.setdefault(rule, [])
-            if len(kept) < _NAMED:
-                kept.append(unit)
-
-    def __iter__(self) -> Iterator[TakenUnit]:
-        """Yield the first unit of each rule, then the second of each, each unit once."""
-        units = (unit for unit in chain.from_iterable(zip_longest(*self.of_rule.values())) if unit is not None)
-        return iter({unit.key: unit for unit in units}.values())
-
-
 class PreviewTally:
     """Counts the ended units that rates and rules would take, without budgets. Nothing is scored.
 
@@ -637,7 +615,7 @@ class PreviewTally:
         self._metadata = metadata
         self._samplers: dict[tuple[int, ...], RateSampler] = {}
         self._sampler(())  # refuses what is no rate
-        self._named = _Named()
+        self._named: dict[str, list[TakenUnit]] = {}  # rule → the first units that it takes
         self.units = self.taken = 0
         self.rules = {name: TakerCount() for name in (BASE, *(rule.name for rule in rules))}
         self.metrics = {name: TakerCount() for name in rates}
@@ -655,12 +633,19 @@ class PreviewTally:
         takers = {name: (decision.rule, decision.probability) for name, decision in decisions.items() if decision.take}
         if takers:
             self.taken += 1
-            self._named.add(TakenUnit(facts.key, facts.name or "", began_ns, takers))
+            unit = TakenUnit(facts.key, facts.name or "", began_ns, takers)
+            for rule in {rule: None for rule, _ in takers.values()}:
+                kept = self._named.setdefault(rule, [])
+                if len(kept) < _NAMED:
+                    kept.append(unit)
         return decisions
 
     def named(self) -> tuple[TakenUnit, ...]:
         """Return ten taken units, of each rule some, in the order in which they began."""
-        return tuple(sorted(islice(self._named, _NAMED), key=lambda unit: unit.began_ns or 0))
+        # The first unit of each rule, then the second of each, each unit once: a rule that takes few is among them.
+        units = (unit for unit in chain.from_iterable(zip_longest(*self._named.values())) if unit is not None)
+        first = islice({unit.key: unit for unit in units}.values(), _NAMED)
+        return tuple(sorted(first, key=lambda unit: unit.began_ns or 0))
 
     def unlisted(self, rule: Rule) -> tuple[str, ...]:
         """Return the keys of metadata that a rule reads and the units do not show."""

@@ -24,13 +24,12 @@ from spanscore.outputs.aggregates import Points
 from spanscore.outputs.providers import Providers
 from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
-from spanscore.pipeline.annotations import FeedbackScales
 from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.decisions import ClosedUnitIndex, RecentUnits
 from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation, lane_of
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
-from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
+from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs
 from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.queues import MemoryQueue
@@ -43,7 +42,7 @@ from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver
 from spanscore.wiring.accounts import Accounts, pacer_of, purse_of, shadow_purse_of
 from spanscore.wiring.feedback import AnnotationWriter, FeedbackJudging
-from spanscore.wiring.instruments import gauges_of, telemetry_of
+from spanscore.wiring.instruments import telemetry_of
 from spanscore.wiring.metrics import (
     ShadowPairs,
     bounds_of,
@@ -54,7 +53,6 @@ from spanscore.wiring.metrics import (
     checked_shadows,
     compared_values_of,
     dialects_of,
-    ledger_of,
     shown_id,
 )
 from spanscore.wiring.outputs import UnitEndMarker, collector_of, exports_content
@@ -126,25 +124,16 @@ class Pipeline:
         self._make_feedback()
 
     def _make_ledgers(self) -> None:
-        """Make what counts: outcomes, money, accounts of judges, instruments."""
+        """Make the ledger of units, the purses and accounts of judges, and the instruments."""
         settings = self.settings
         self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
-        self.ledger = ledger_of(self.of_units, self.compared)
+        self.ledger = Ledger(self.of_units, self.compared)
         self.purse = purse_of(settings.judge.budget, settings.judge.replica_share, self.metrics)
         self.shadow_purse = shadow_purse_of(settings, self.shadowing)
         self.accounts = Accounts(
             self.metrics.values(), self.purse, shadows=self.shadowing.values(), shadow_purse=self.shadow_purse
         )
-        self.telemetry = telemetry_of(
-            settings,
-            self,
-            gauges_of(self, has_spool=settings.spool is not None),
-            metrics=self.metrics,
-            shadowing=self.shadowing,
-            accounts=self.accounts,
-            points=lambda: {**self.accounts.points(), **points_of(self.judge_check), **self.points_beside()},
-            compared=self.compared,
-        )
+        self.telemetry = telemetry_of(self)
 
     def _make_queues(self) -> None:
         """Make the places where events, units and spans wait."""
@@ -185,7 +174,7 @@ class Pipeline:
         )
 
     def _make_evaluations(self) -> None:
-        """Make what asks metrics, the hooks before it, and what reads its scores beside the sinks."""
+        """Make the evaluation of metrics, the hooks before it, the judge check and the collector of cases."""
         settings = self.settings
         self.evaluation = self._evaluation(self.metrics, self.purse)
         self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
@@ -262,7 +251,7 @@ class Pipeline:
         self.handover = handover_of(settings, builder, self.queue, self.providers, self.ledger, self._post)
 
     def _make_populations(self) -> None:
-        """Make what settles units, revisions and sessions, and the thread on which they live."""
+        """Make units, revisions and sessions, and the span thread that owns them."""
         settings = self.settings
         self.keeping = SampleObservers(self.queue)
         self.known = ClosedUnitIndex(RecentUnits(settings.listed_metadata))
@@ -281,7 +270,7 @@ class Pipeline:
             self.of_sessions,
             table=SessionTable(bounds_of(settings.sessions)),
             sampler=self.sampler,
-            ledger=ledger_of(self.of_sessions, self.compared),
+            ledger=Ledger(self.of_sessions, self.compared),
             queue=self.queue,
             lanes=self.lanes,
             handover=self.engine.accept,
@@ -323,18 +312,9 @@ class Pipeline:
 
     def _make_feedback(self) -> None:
         sampling = self.settings.sampling.feedback
+        # The source of feedback is the last one.
         self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
-        self.annotation_writer = AnnotationWriter(
-            self.event_queue,
-            scales=FeedbackScales(self.settings.feedback_scales, self.metrics),
-            known_units=self.known,
-            hold=self.hold,
-            sinks=self.sinks,
-            content=self.content,
-            redactor=self.hooks.redactor,
-            box=self.box,
-            feedback=self.feedback,
-        )
+        self.annotation_writer = AnnotationWriter(self, self.feedback)
         self.receivers.append(self.annotation_writer)
 
     def _leave(self, work: Callable[[], None]) -> None:

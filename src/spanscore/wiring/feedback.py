@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
@@ -14,20 +14,15 @@ from uuid import UUID
 from spanscore import semconv
 from spanscore.core import loop
 from spanscore.core.codecs.text import safe_text
-from spanscore.core.event_queue import EventQueue
 from spanscore.core.job import Job, JobResult
 from spanscore.core.log import is_a
 from spanscore.core.sample import Annotation, HumanValue
 from spanscore.core.score import from_source
 from spanscore.core.span import UnitKey
-from spanscore.core.timebox import Timebox
 from spanscore.outputs.sinks import CompositeSink
 from spanscore.pipeline.annotations import AnnotationBook, FeedbackScales
-from spanscore.pipeline.decisions import ClosedUnitIndex
 from spanscore.pipeline.population import ScoreSource
 from spanscore.pipeline.sizes import SampleCache
-from spanscore.pipeline.span_buffer import SpanBuffer
-from spanscore.protocols import Receiver, Redactor
 from spanscore.samples.redaction import redacted
 
 if TYPE_CHECKING:
@@ -231,36 +226,25 @@ _PERSONAL: Final = ("annotator", "comment", "key")
 """Fields that may name a person, or quote one."""
 
 
-@dataclass(eq=False, repr=False)
 class AnnotationWriter:
     """Brings labels from the thread that calls ``feedback()`` to the sinks. All but ``take`` is the span thread's.
 
-    Attributes:
-        event_queue: the way to the span thread.
-        scales: the names and values that a label may have.
-        known_units: the units whose key is known.
-        hold: labels leave at its pace.
-        sinks: get the labels.
-        content: whether comments, which are content, may leave.
-        redactor: applied to comments, keys and annotators; a text on which it fails is left out.
-        box: runs the redactor.
+    Without ``capture.content`` no comment leaves. The redactor is applied to comments, keys and annotators; a text on which it
+    fails is left out.
+
+    Args:
+        line: the parts of the scorer.
         feedback: has the units judged that labels are about; None = units are not judged.
+
+    Attributes:
         unplaced: labels that came for a key of no known unit.
         labelled: name of a label → units that have it.
     """
 
-    event_queue: EventQueue[Receiver]
-    _: KW_ONLY
-    scales: FeedbackScales
-    known_units: ClosedUnitIndex
-    hold: SpanBuffer
-    sinks: CompositeSink
-    content: bool = False
-    redactor: Redactor | None = None
-    box: Timebox = field(default_factory=Timebox)
-    feedback: FeedbackJudging | None = None
-
-    def __post_init__(self) -> None:
+    def __init__(self, line: Pipeline, feedback: FeedbackJudging | None) -> None:
+        self._line = line
+        self._feedback = feedback
+        self._scales = FeedbackScales(line.settings.feedback_scales, line.metrics)
         self._closed = False
         self._book = AnnotationBook()
         self.reset()
@@ -273,8 +257,8 @@ class AnnotationWriter:
         self._taken = 0
         self.unplaced = 0
         self.labelled: Counter[str] = Counter()
-        if self.feedback is not None:
-            self.feedback.reset()
+        if self._feedback is not None:
+            self._feedback.reset()
 
     def take(self, label: Annotation) -> bool:
         """Take a label; False: there is no room for it. Does not block. Any thread.
@@ -282,16 +266,14 @@ class AnnotationWriter:
         Raises:
             ValueError: its name or its value is not allowed.
         """
-        checked = self.scales.checked(label if self.content else label.without_comment())
+        checked = self._scales.checked(label if self._line.content else label.without_comment())
         size = _LABEL_BYTES + len(checked.comment or "")
-        return not self._closed and self.event_queue.put(self, checked, size)
+        return not self._closed and self._line.event_queue.put(self, checked, size)
 
     def notes(self) -> list[str]:
         """Return remarks on labels, for ``status()``."""
         reason = "their unit is none that this process knows: they left as events with spanscore.feedback_key"
         return [f"{self.unplaced:,} labels came by a key, and {reason}"] if self.unplaced else []
-
-    # --- Receiver ----------------------------------------------------------------------------------------------
 
     def handle(self, event: Annotation, now_ns: int) -> None:
         """Let a label leave, if it is new."""
@@ -307,14 +289,14 @@ class AnnotationWriter:
         """Let labels leave whose unit has closed meanwhile, and labels that have waited for that long enough."""
         waiting, self._keyed = self._keyed, []
         for until_ns, serial, label in waiting:
-            unit = self.known_units.of_key(label.key or "")
+            unit = self._line.known.of_key(label.key or "")
             if unit is None and now_ns < until_ns:
                 self._keyed.append((until_ns, serial, label))
                 continue
             self.unplaced += unit is None
             self._let_go(serial, replace(label, unit=unit))
-        if self.feedback is not None:
-            self.feedback.look()
+        if self._feedback is not None:
+            self._feedback.look()
 
     def next_due_ns(self) -> int | None:
         """Return when the first label has waited long enough; None if none waits."""
@@ -343,13 +325,13 @@ class AnnotationWriter:
             self._inside.discard(serial)
             return
         self.labelled[label.name] += not label.revision
-        if self.feedback is not None:
-            self.feedback.judge_unit_of(label)
-        self.hold.enqueue(_Leaving(self.sinks, self._clean(label), lambda: self._inside.discard(serial)))
+        if self._feedback is not None:
+            self._feedback.judge_unit_of(label)
+        self._line.hold.enqueue(_Leaving(self._line.sinks, self._clean(label), lambda: self._inside.discard(serial)))
 
     def _clean(self, label: Annotation) -> Annotation:
         """Return a label with its personal texts redacted, if there is a redactor; fails closed."""
-        redactor = self.redactor
+        redactor = self._line.hooks.redactor
         if redactor is None:
             return label
         clean: dict[str, Any] = dict.fromkeys(_PERSONAL)
@@ -359,7 +341,7 @@ class AnnotationWriter:
             if text is None or text == semconv.ANNOTATOR_HUMAN:
                 continue
             with suppress(BaseException):  # SystemExit, too: a text that the redactor did not return does not leave
-                clean[name] = safe_text(self.box.run(lambda text=text: redacted(text, redactor)))  # type: ignore[misc]
+                clean[name] = safe_text(self._line.box.run(lambda text=text: redacted(text, redactor)))  # type: ignore[misc]
         return replace(label, **clean)
 
 

@@ -22,7 +22,7 @@ from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.outputs.aggregates import ComparedValues
 from spanscore.pipeline.evaluation import asks_a_judge
-from spanscore.pipeline.ledger import ComparedLedger, Ledger
+from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, Redactor, SampleExtractor
 from spanscore.samples.genai import DIALECTS
@@ -38,7 +38,6 @@ __all__ = [
     "checked_shadows",
     "compared_values_of",
     "dialects_of",
-    "ledger_of",
     "shown_id",
 ]
 
@@ -243,11 +242,6 @@ def compared_values_of(
         return None
     evaluator_versions = {name: metric.evaluator_version for name, metric in metrics.items()}
     return ComparedValues(settings.compare.by, resource, evaluator_versions, shown)
-
-
-def ledger_of(metrics: Iterable[str], compared: ComparedValues | None) -> Ledger:
-    """Return a ledger, which weighs losses by release if releases are compared."""
-    return Ledger(metrics) if compared is None else ComparedLedger(metrics, compared.of_unit, compared.of_loss)
 
 
 def dialects_of(settings: ScorerSettings, box: Timebox) -> list[SampleExtractor]:

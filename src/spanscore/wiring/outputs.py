@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,6 +118,7 @@ _GATHER_S: Final = 1.0
 """Seconds from the first waiting unit to the flush: a flush per unit would send batches of one span."""
 
 
+@dataclass(eq=False, repr=False)
 class ExportConfirmation:
     """Has a queue forget jobs whose scores are exported. Any thread.
 
@@ -125,7 +126,7 @@ class ExportConfirmation:
     again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the process that
     emits their scores again adds them to no sum.
 
-    Args:
+    Attributes:
         queue: has the jobs.
         flush: begins to export emitted spans; the result is whether they were exported.
         flush_sums: begins to export the sums; the result is whether they were exported.
@@ -133,19 +134,14 @@ class ExportConfirmation:
         later: runs a call after so many seconds.
     """
 
-    def __init__(
-        self,
-        queue: DurableQueue,
-        flush: Callable[[], Future[bool]],
-        *,
-        flush_sums: Callable[[], Future[bool]],
-        counted: Callable[[Sequence[Unit]], None] | None = None,
-        later: Callable[[float, Callable[[], Any]], None] | None = None,
-    ) -> None:
-        self._queue = queue
-        self._flush = flush
-        self._flush_sums, self._counted = flush_sums, counted
-        self._later = later or loop.later
+    queue: DurableQueue
+    flush: Callable[[], Future[bool]]
+    _: KW_ONLY
+    flush_sums: Callable[[], Future[bool]]
+    counted: Callable[[Sequence[Unit]], None] | None = None
+    later: Callable[[float, Callable[[], Any]], None] = loop.later
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -161,7 +157,7 @@ class ExportConfirmation:
             self._waiting.append(unit)
             due, self._due = self._due, True
         if not due:
-            self._later(_GATHER_S, self.begin_flush)
+            self.later(_GATHER_S, self.begin_flush)
 
     def finish(self, timeout_s: float) -> None:
         """Have the jobs forgotten whose scores can be exported in this time."""
@@ -172,7 +168,7 @@ class ExportConfirmation:
         """Begin the next flush now, and return its future."""
         with self._lock:
             units, self._waiting, self._due = self._waiting, [], False
-        flushed = self._flush()
+        flushed = self.flush()
         flushed.add_done_callback(lambda done: self._on_flush(units, done))
         return flushed
 
@@ -180,7 +176,7 @@ class ExportConfirmation:
         if not units:
             return
         if done.exception() is None and done.result():
-            self._queue.mark_exported(units)
+            self.queue.mark_exported(units)
             self._marked.difference_update(map(id, units))
             return
         for unit in units:  # the backend is away: they are exported later, or emitted again by another process
@@ -189,7 +185,7 @@ class ExportConfirmation:
 
     def _count(self, units: list[Unit]) -> None:
         """Export the sums, and mark the units whose scores are in them."""
-        counted = self._counted
+        counted = self.counted
         if not units or counted is None:
             return
 
@@ -198,7 +194,7 @@ class ExportConfirmation:
                 counted(units)
                 self._marked.update(map(id, units))
 
-        self._flush_sums().add_done_callback(mark)
+        self.flush_sums().add_done_callback(mark)
 
 
 @dataclass(frozen=True, slots=True)
