@@ -26,6 +26,7 @@ __all__ = [
     "RecentUnitSpans",
     "RecentUnits",
     "feedback_key_of",
+    "keep_latest",
     "matched_rules",
 ]
 
@@ -165,9 +166,9 @@ class ClosedUnitIndex:
 
     def closed(self, facts: SamplingContext) -> None:
         """Remember a unit, and its key if its metadata hold one. O(1)."""
-        _keep(self._units, facts.key, None, self._kept)
+        keep_latest(self._units, facts.key, None, self._kept)
         if key := feedback_key_of(facts.metadata):
-            _keep(self._keys, key, facts.key, self._kept)
+            keep_latest(self._keys, key, facts.key, self._kept)
 
     def of_trace(self, trace_id: int) -> list[UnitKey]:
         """Return the units of a trace, in the order in which they closed."""
@@ -178,11 +179,12 @@ class ClosedUnitIndex:
         return self._keys.get(key)
 
 
-def _keep(of: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    of[key] = value
-    if len(of) > most:
+def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    """Set an entry; past so many, forget the oldest. Any thread."""
+    entries[key] = value
+    if len(entries) > most:
         try:
-            of.popitem(last=False)
+            entries.popitem(last=False)
         except KeyError:  # another thread was faster
             return
 

@@ -23,6 +23,7 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
+from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.ledger import Notes, log_failures
 from spanscore.pipeline.population import Population
 from spanscore.pipeline.session_turns import Turn
@@ -243,9 +244,7 @@ class SessionPipeline(Population):
         if key not in self._left_out:
             self.ledger.enter(key, self._own(session_id))
             self.ledger.settle_all(key, Outcome.NOT_SAMPLED)
-            self._left_out[key] = None
-            if len(self._left_out) > self._most_left_out:
-                self._left_out.popitem(last=False)
+            keep_latest(self._left_out, key, None, self._most_left_out)
         self._left_out.move_to_end(key)
 
     def _begin_each(self, sessions: Iterable[EndedSession]) -> None:

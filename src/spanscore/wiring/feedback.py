@@ -21,6 +21,7 @@ from spanscore.core.score import from_source
 from spanscore.core.span import UnitKey
 from spanscore.outputs.sinks import CompositeSink
 from spanscore.pipeline.annotations import AnnotationBook, FeedbackScales
+from spanscore.pipeline.decisions import keep_latest
 from spanscore.pipeline.population import ScoreSource
 from spanscore.pipeline.sizes import SampleCache
 from spanscore.samples.redaction import redacted
@@ -159,7 +160,7 @@ class FeedbackJudging:
         if key is None or label.quality is None or label.quality >= self._below or key in self._done:
             return
         if self._is_under_way(key):
-            _keep(self._early, key)
+            keep_latest(self._early, key, None, _MOST)
         else:
             self._judge(key)
 
@@ -192,7 +193,7 @@ class FeedbackJudging:
         return self._line.ledger.is_open(key) or key in self._line.keeping.making()
 
     def _judge(self, key: UnitKey) -> None:
-        _keep(self._done, key)
+        keep_latest(self._done, key, None, _MOST)
         kept = self.kept.take(key)
         if kept is None:
             self._count(TOO_LATE if self.kept.was_kept(key) else NOT_KEPT)
@@ -211,12 +212,6 @@ class FeedbackJudging:
     def _count(self, result: str) -> None:
         if self._line.telemetry is not None:
             self._line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),))
-
-
-def _keep(of: OrderedDict[UnitKey, None], key: UnitKey) -> None:
-    of[key] = None
-    if len(of) > _MOST:
-        of.popitem(last=False)
 
 
 _LABEL_BYTES: Final = 1_000

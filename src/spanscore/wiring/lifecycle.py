@@ -28,7 +28,6 @@ __all__ = [
     "MetricsPage",
     "ShutdownOnce",
     "drain",
-    "exit_hook",
     "export_held_spans",
 ]
 
@@ -78,20 +77,6 @@ _TEARDOWN_S = 0.5
 """Part of it that Python itself takes after the hooks, to drop modules and threads that hang."""
 
 _until: float | None = None
-
-
-def exit_hook(shutdown: Callable[[float], Any]) -> Callable[[], None]:
-    """Return a hook that shuts a scorer down within the rest of that time, unless the scorer is collected."""
-    method = weakref.WeakMethod(shutdown)
-
-    def at_exit() -> None:
-        global _until  # noqa: PLW0603  (a process exits once)
-        _until = _until or monotonic() + EXIT_TIMEOUT_S - _TEARDOWN_S
-        call = method()
-        if call is not None:
-            call(max(0.2, _until - monotonic()))
-
-    return at_exit
 
 
 _LOOK_S = 0.01
@@ -285,7 +270,15 @@ class Lifecycle:
         self._providers = providers
         self.closing = ShutdownOnce()
         self.page = MetricsPage(line, self.closing)
-        self._at_exit = exit_hook(self.shutdown)
+        shutdown = weakref.WeakMethod(self.shutdown)
+
+        def at_exit() -> None:
+            global _until  # noqa: PLW0603  (a process exits once)
+            _until = _until or monotonic() + EXIT_TIMEOUT_S - _TEARDOWN_S
+            if (call := shutdown()) is not None:  # else the scorer was collected
+                call(max(0.2, _until - monotonic()))
+
+        self._at_exit = at_exit
         self._is_ready = self._is_ending = False
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
         reset_in_child(self, Lifecycle.reset)
