@@ -11,7 +11,7 @@ from tests.pipeline.virtual_time import now_s, run
 from spanscore.judges import FallingBack, judge
 from spanscore.judges.effects.limited import Limited
 from spanscore.metrics import BaseMetric
-from spanscore.pipeline.evaluation import Deadline, Evaluation, cancelled_tell
+from spanscore.pipeline.evaluation import Deadline, Evaluation, wait_for_cancelled
 
 
 def scored(*metrics, timeout_s=180.0):
@@ -155,8 +155,9 @@ def test_questions_that_are_out_when_a_job_is_given_up_are_calls_of_scores_that_
         await asyncio.sleep(1)
         begun.take()
         begun.give_up()
-        await cancelled_tell()
-        return begun.unused()
+        await wait_for_cancelled()
+        begun.add_unused()
+        return begun.take()
 
     [score] = run(given_up())
 

@@ -11,9 +11,10 @@ from spanscore.core.job import JobResult, SampledUnit
 from spanscore.core.score import Outcome
 from spanscore.core.span import Unit
 from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.population import Revisions
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import RateSampler
-from spanscore.pipeline.span_buffer import ExportPace, Revisions, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, SpanBuffer
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
 
@@ -51,7 +52,7 @@ def test_a_revision_that_comes_again_waits_until_the_first_of_its_number_is_scor
     revised.revisions.take(unit)
     revised.revisions.take(unit)
     begun_at_first = len(revised.begun)
-    revised.revisions.settled(JobResult(unit, [make_score(metric="judged")], over=True))
+    revised.revisions.settle(JobResult(unit, [make_score(metric="judged")], over=True))
 
     assert (begun_at_first, len(revised.begun)) == (1, 2)
     assert revised.ledger.eligible() == {"judged": 2}
@@ -66,3 +67,13 @@ def test_a_rule_on_another_score_takes_no_revision() -> None:
 
     assert revised.begun == []
     assert revised.ledger.outcomes() == {("judged", Outcome.NOT_SAMPLED): 1}
+
+
+def test_a_forked_child_waits_for_no_revision_of_its_parent() -> None:
+    revised = Revised(RateSampler({"judged": 1.0}))
+    revised.revisions.take(replace(make_unit(make_span()), revision=1))
+
+    revised.revisions.reset()
+
+    assert revised.revisions.open_units() == []
+    assert revised.ledger.eligible() == {"judged": 0}

@@ -17,9 +17,10 @@ from spanscore.core.score import Outcome
 from spanscore.pipeline import tracker
 from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.population import Revisions
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sizes import SampleObservers
-from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, Revisions, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.testing import MemorySink, make_score, make_span, make_unit
 
@@ -108,7 +109,7 @@ class World:
         unit, left = self.working[key]
         cut = self.chance.randint(0, len(left))
         scores, left[:] = [make_score(metric=metric) for metric in left[:cut]], left[cut:]
-        self.units.settled(JobResult(unit, scores, over=not left and key not in self.undecided))
+        self.units.settle(JobResult(unit, scores, over=not left and key not in self.undecided))
         if key in self.undecided:
             self.tick()
         else:
@@ -120,7 +121,7 @@ class World:
             del self.working[key]
             self.queue.cancel(0)
             if not told:
-                self.units.settled(JobResult(unit, ()))
+                self.units.settle(JobResult(unit, ()))
 
     def wait(self):
         self.now_ns += self.chance.randint(1, 12) * S
@@ -182,7 +183,7 @@ def test_nothing_is_made_for_a_root_that_is_not_here(monkeypatch):
     world.tick()
 
     made.clear()
-    world.units.settled(JobResult(unit, [make_score(metric=metric) for metric in LANES]))
+    world.units.settle(JobResult(unit, [make_score(metric=metric) for metric in LANES]))
     world.tick()
 
     assert (made, len(world.sink.emitted)) == ([], 1)

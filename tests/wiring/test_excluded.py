@@ -39,7 +39,7 @@ def test_a_chosen_unit_that_finds_no_room_stands_for_those_that_were_not_chosen(
 
 def test_a_unit_that_never_ended_stands_for_those_that_were_not_followed() -> None:
     with a_line(sample_rate=RATE) as (scorer, _):
-        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
+        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
         begin(scorer)
         looked_at(scorer, clock, 10, 3_600)
         outcomes = scorer.status().outcomes["grounded"]

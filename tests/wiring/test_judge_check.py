@@ -252,9 +252,9 @@ def test_a_forked_child_is_as_new_and_its_parent_has_the_runs(tmp_path: Path) ->
         run(scorer)
         runs = scorer._line.judge_check
         assert runs is not None
-        assert runs._lock.take()
+        assert runs.lock.take()
 
-        assert in_child(lambda: f"{scorer.status().judge_check[0].last} {runs._lock.take()}") == "None False"
+        assert in_child(lambda: f"{scorer.status().judge_check[0].last} {runs.lock.take()}") == "None False"
         assert scorer.status().judge_check[0].last is not None
 
 

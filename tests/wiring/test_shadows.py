@@ -123,8 +123,8 @@ def test_what_a_fallback_judged_is_not_compared(own_first: bool) -> None:
     pairs = ShadowPairs(["faithfulness"], ledger)
     ledger.enter(unit.key)
     settle = [
-        lambda: pairs.settled(JobResult(unit, [make_score(1.0, source="fallback")])),
-        lambda: pairs.settled_beside(JobResult(unit, [make_score(0.0, source="shadow")])),
+        lambda: pairs.settle(JobResult(unit, [make_score(1.0, source="fallback")])),
+        lambda: pairs.settle_beside(unit, [make_score(0.0, source="shadow")]),
     ]
 
     for one in settle if own_first else reversed(settle):

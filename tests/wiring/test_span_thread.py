@@ -23,7 +23,7 @@ def test_a_unit_is_closed_when_its_quiet_time_is_over():
 def test_it_sleeps_until_the_first_unit_is_quiet_and_no_longer():
     with a_line() as (scorer, _):
         thread, assembler, clock = scorer._line.span_thread, scorer._line.assembler, [1_000 * MS]
-        thread._clock, assembler.quiet_ns = lambda: clock[0], 50 * MS
+        thread.now_ns, assembler.quiet_ns = lambda: clock[0], 50 * MS
         scorer._line.units.unit_opened(UnitKey(1, 10), clock[0])
         scorer._line.units.span_ended(UnitKey(1, 10), make_span(trace_id=1, span_id=10), None, clock[0])
 
@@ -37,7 +37,7 @@ def test_it_sleeps_until_the_first_unit_is_quiet_and_no_longer():
 def test_a_full_inbox_does_not_hold_up_what_is_due():
     with a_line() as (scorer, _):
         thread, looks = scorer._line.span_thread, []
-        thread._units.tick = lambda now_ns: looks.append(len(scorer._line.event_queue))
+        thread.units.tick = lambda now_ns: looks.append(len(scorer._line.event_queue))
         for _ in range(1_200):
             scorer._line.event_queue.put(scorer._line.receivers[0], None)
 

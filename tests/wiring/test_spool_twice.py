@@ -76,7 +76,7 @@ def test_a_unit_that_comes_again_before_it_is_begun_from_the_spool_has_its_score
     with a_line(spool=Spool(path=path), outputs=Outputs(sinks=[sink])) as (worker, _):
         units, thread = worker._line.units, worker._line.span_thread
         worker._ready()
-        thread.call(lambda: (units.unit_complete(unit, {}, thread.now_ns()), units.taken_over(job_of(job))), 5)
+        thread.call(lambda: (units.unit_complete(unit, {}, thread.now_ns()), units.take_over(job_of(job))), 5)
         until("the row to be deleted", lambda: rows(path) == [])
 
     assert len(sink.scores) == 1

@@ -97,7 +97,7 @@ def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
 
 def test_an_incomplete_unit_says_so_of_every_metric() -> None:
     with a_line(Grounded(), Grounded("other")) as (scorer, trace):
-        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
+        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
         scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
         looked_at(scorer, clock, 10, 3_600)
 

@@ -1,11 +1,11 @@
-"""Labels: what may be said of a unit, on which scale it counts, and what is said again, or changed."""
+"""Labels on units: their names and scales, and which label is new, repeated or changed."""
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import isfinite
 from time import time_ns
 from typing import Any, Final, TypeAlias
@@ -19,22 +19,22 @@ __all__ = ["AnnotationBook", "FeedbackScales"]
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _SCALES: Final = "allowed are two words or more, worst first, each once: {user_feedback: [bad, ok, good]}"
 _MOST_NAMES: Final = 100
-"""Names of labels in one process: each is a value of an attribute, and a store of metrics pays for every one."""
+"""Names of labels in one process: each is a value of an attribute, and so a series in a store of metrics."""
 _KEPT: Final = 10_000
-"""Labels of which the last vote is remembered: some 0.5 kB each."""
+"""Labels whose last vote is remembered: 0.5 kB each."""
 _VOTES: Final = 100
-"""Votes of one label that are known again."""
+"""Votes of one label that are remembered."""
 
 
 class FeedbackScales:
-    """The scales that are declared, and how what people say counts on them. Pure, but for the names it has seen.
+    """The declared scales, and the quality of labels on them. Pure, but for the names it has seen.
 
     Args:
         declared: name → its words, worst first.
         metrics: names that no label may have.
 
     Raises:
-        ConfigurationError: a name is none, or a metric's; or a scale has fewer than two words, or one of them twice.
+        ConfigurationError: a name is invalid, or a metric's; or a scale has fewer than two words, or one of them twice.
     """
 
     def __init__(self, declared: Mapping[str, Sequence[Any]], metrics: Collection[str] = ()) -> None:
@@ -49,8 +49,8 @@ class FeedbackScales:
         for name, words in self._words.items():
             if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
                 raise ConfigurationError(f"feedback_scales.{name} is {list(words)}; {_SCALES}")
-            if told := self._wrong_name(name):
-                raise ConfigurationError(f"feedback_scales: {told}")
+            if problem := self._wrong_name(name):
+                raise ConfigurationError(f"feedback_scales: {problem}")
 
     @property
     def declared(self) -> Mapping[str, Sequence[str]]:
@@ -61,12 +61,12 @@ class FeedbackScales:
         """Return a label with its quality, and its value as the scale writes it.
 
         Raises:
-            ValueError: its name or its value is none; the message says what is allowed.
+            ValueError: its name or its value is not allowed.
         """
         name = label.name
         if name not in self._seen:
-            if told := self._wrong_name(name):
-                raise ValueError(told)
+            if problem := self._wrong_name(name):
+                raise ValueError(problem)
             if len(self._seen) >= _MOST_NAMES:
                 raise ValueError(
                     f"there are {_MOST_NAMES} names of labels already: a name is a question, not who is asked"
@@ -107,7 +107,7 @@ _Vote: TypeAlias = tuple[HumanValue, int | None]
 
 @dataclass(slots=True)
 class _Known:
-    """The vote that holds, which is the last by time; from when, and when it was last heard."""
+    """The vote that holds, which is the last by time, since when it holds, and when it last came."""
 
     value: HumanValue
     since_ns: int
@@ -116,14 +116,14 @@ class _Known:
     votes: set[_Vote] = field(default_factory=set)
 
     def is_said(self, value: HumanValue, at_ns: int) -> bool:
-        """Whether a vote changes nothing: it is what holds, or was taken back by what has been heard already."""
+        """Whether a vote changes nothing: it is the vote that holds, or one that was taken back already."""
         if value == self.value:
             self.until_ns = max(self.until_ns, at_ns)
             return True
         return self.since_ns < at_ns < self.until_ns
 
     def change(self, vote: _Vote, at_ns: int) -> None:
-        """Note a vote that came; one that is late is no more what holds."""
+        """Note a vote; one that comes late does not hold any more."""
         self.revision += 1
         if at_ns >= self.until_ns:
             self.value, self.since_ns, self.until_ns = vote[0], at_ns, at_ns
@@ -131,40 +131,39 @@ class _Known:
             self.votes.add(vote)
 
 
+@dataclass(eq=False, repr=False)
 class AnnotationBook:
     """The last vote, by time, of each label that this process has seen, in bounded room. One thread's.
 
-    Args:
-        kept: labels that are remembered; past them the one that was given longest ago is new when it comes again.
-        clock: nanoseconds since 1970: the time of votes that have none of their own.
+    Attributes:
+        kept: labels that are remembered; past them the oldest is forgotten, and new when it comes again.
+        clock: nanoseconds since 1970: the time of votes without one of their own.
     """
 
-    def __init__(self, kept: int = _KEPT, *, clock: Callable[[], int] = time_ns) -> None:
-        self._kept = kept
-        self._clock = clock
+    kept: int = _KEPT
+    _: KW_ONLY
+    clock: Callable[[], int] = time_ns
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all of them: in a forked child."""
+        """Forget every label: in a forked child."""
         self._of: OrderedDict[_Whose, _Known] = OrderedDict()
 
     def note(self, label: Annotation) -> Annotation | None:
-        """Return a label with its revision; None: it says nothing new, as after the same call once more."""
+        """Return a label with its revision; None if it is a repetition."""
         whose, vote = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
         known = self._of.get(whose)
         if known is None:
-            self._begin(whose, vote)
+            at_ns = self.clock() if label.when_ns is None else label.when_ns
+            self._of[whose] = _Known(label.value, at_ns, at_ns, votes={vote})
+            if len(self._of) > self.kept:
+                self._of.popitem(last=False)
             return label
         self._of.move_to_end(whose)
-        at_ns = max(self._clock(), known.until_ns) if label.when_ns is None else label.when_ns
+        at_ns = max(self.clock(), known.until_ns) if label.when_ns is None else label.when_ns
         if (label.when_ns is not None and vote in known.votes) or known.is_said(label.value, at_ns):
             return None
         known.change(vote, at_ns)
         return replace(label, revision=known.revision)
-
-    def _begin(self, whose: _Whose, vote: _Vote) -> None:
-        value, when_ns = vote
-        at_ns = self._clock() if when_ns is None else when_ns
-        self._of[whose] = _Known(value, at_ns, at_ns, votes={vote})
-        if len(self._of) > self._kept:
-            self._of.popitem(last=False)

@@ -13,31 +13,23 @@ from spanscore.core.span import Attributes, SpanData, Unit, UnitKey
 
 __all__ = ["ROOT_RUN", "ROOT_RUN_SCOPE", "Assembler", "RootRole", "role_of_operation", "split", "topmost_roots"]
 
-# --- roots ----------------------------------------------------------------------------------------------------------
-
-# Which spans of a tree are roots of units: one rule for spans seen in process, over the wire, and in a store.
-#
-# A root is the topmost span that can hold a question and an answer. A retrieval or a tool call at the top is a unit only if
-# no such span is below it; an embedding, a reranking, the construction of an agent, a guardrail or an evaluation is never
-# one.
-
 Id = TypeVar("Id")
 _STEPS: Final = frozenset({semconv.EXECUTE_TOOL, semconv.RETRIEVAL, semconv.VECTOR_DB_RETRIEVE, semconv.SEARCH_MEMORY})
 _NEVER: Final = semconv.NOT_READ_OPERATIONS | semconv.WORDLESS_REQUESTS
 ROOT_RUN_SCOPE, ROOT_RUN = "opentelemetry.instrumentation.langchain", ".workflow"
-"""Scope of OpenLLMetry's spans of LangChain, and how the name of a run without a parent run ends there. In a batch the span of
-each run is a child of the one before, which was left current: both have the same name."""
+"""Scope of OpenLLMetry's spans of LangChain, and the suffix of the name of a run without a parent run. In a batch the span of
+each run is a child of the span before, which was left current: both have the same name."""
 
 
 class RootRole(Enum):
-    """What a span is if no other span of its unit is above it."""
+    """The role of a span that has no other span of its unit above it."""
 
     ROOT = auto()
     """The root of a unit: a workflow, an agent, a chain, a task or a model call."""
     STEP = auto()
     """A retrieval or a tool call: the root of a unit if no ROOT is below it."""
     NEVER = auto()
-    """No unit: it holds no question with an answer."""
+    """No unit, as it holds no question with an answer: an embedding, a reranking, a guardrail, an evaluation, …"""
     UNNAMED = auto()
     """A span of a known instrumentation without an operation: a workflow if a ROOT or a STEP is below it, else no unit."""
 
@@ -55,6 +47,9 @@ def topmost_roots(
     top: Id, spans: Iterable[tuple[Id, Id | None]], role: Callable[[Id], RootRole], unread: Mapping[Id, Id]
 ) -> list[Id]:
     """Return the roots of the units that a tree of spans makes, in the order of the tree; empty if it makes none.
+
+    The rule is the same for spans seen in process, over the wire and in a store: a root is the topmost span that can hold a
+    question and an answer, and a retrieval or a tool call at the top is a unit only if no such span is below it.
 
     Args:
         top: the id of the topmost span.
@@ -79,7 +74,7 @@ def _tree_of(top: Id, spans: Iterable[tuple[Id, Id | None]], unread: Mapping[Id,
 
 
 def _next_above(parent_id: Id | None, ids: Set[Id], unread: Mapping[Id, Id]) -> Id | None:
-    """Return the first id of a line of parents that is known; None if there is none, or the line is a circle."""
+    """Return the first known id among a span's ancestors; None if there is none, or they form a circle."""
     for _ in range(len(unread) + 1):
         if parent_id is None or parent_id in ids:
             return parent_id
@@ -95,7 +90,8 @@ def _roots(top: Id, below: Mapping[Id, Sequence[Id]], role: Callable[[Id], RootR
     if role(top) is RootRole.UNNAMED:
         return [top] if holders or any(role(span_id) is RootRole.STEP for span_id in order) else []
     if not holders:
-        return [*_nearest_or_top(top, role, below)]
+        is_step = role(top) is RootRole.STEP
+        return [top] if is_step else [*_nearest(top, below, lambda span_id: role(span_id) is RootRole.STEP)]
 
     def is_root(span_id: Id) -> bool:
         return span_id in holders or (
@@ -105,13 +101,8 @@ def _roots(top: Id, below: Mapping[Id, Sequence[Id]], role: Callable[[Id], RootR
     return [*_nearest(top, below, is_root)]
 
 
-def _nearest_or_top(top: Id, role: Callable[[Id], RootRole], below: Mapping[Id, Sequence[Id]]) -> Iterable[Id]:
-    """Return the topmost steps of a tree without a ROOT."""
-    return [top] if role(top) is RootRole.STEP else _nearest(top, below, lambda span_id: role(span_id) is RootRole.STEP)
-
-
 def _nearest(top: Id, below: Mapping[Id, Sequence[Id]], wanted: Callable[[Id], bool]) -> Iterable[Id]:
-    """Give the wanted spans that have no other wanted span between them and the top."""
+    """Yield the wanted spans without another wanted span between them and the top."""
     waiting = [*below.get(top, ())][::-1]
     while waiting:
         span_id = waiting.pop()
@@ -201,15 +192,6 @@ def _as_workflow(root: SpanData) -> SpanData:
     return replace(root, attributes=Attributes(attributes))
 
 
-# --- assembly -------------------------------------------------------------------------------------------------------
-
-# Assembler: single spans in any order → whole units.
-#
-# A unit closes when its root has ended, no known span of it is open and ``idle_timeout`` has passed since the last one; or
-# incomplete, by age or size. Closed units are remembered for a while, so that a late span is counted and opens no second
-# unit. Pure: the clock is an argument.
-
-
 @dataclass(slots=True)
 class _Open:
     since_ns: int
@@ -227,15 +209,18 @@ class _Open:
 
 @dataclass(eq=False, repr=False)
 class Assembler:
-    """Gathers the spans of units until they close. Owned by one thread.
+    """Gathers single spans in any order into units. Owned by one thread; the clock is an argument.
+
+    A unit closes when its root has ended, no known span of it is open and ``quiet_ns`` has passed since its last span; by age
+    or size it closes incomplete. Closed units are remembered for a while, so that a late span opens no second unit.
 
     Attributes:
-        quiet_ns: how long a unit whose spans have all ended waits for others; 0 for a receiver that knows what is open.
+        quiet_ns: how long a unit whose spans have all ended waits for others; 0 if its receiver reports each start.
         max_age_ns: a unit older than this closes incomplete.
         max_spans: a unit with more spans than this closes incomplete.
         max_units: the oldest open unit closes incomplete when there are more.
-        max_bytes: of the spans of open units; likewise.
-        remembered: how many closed units are remembered: as many as may close before the latest of a unit's spans has come.
+        max_bytes: the oldest open unit closes incomplete when the spans of open units have more bytes.
+        remembered: closed units that are remembered: as many as may close before a unit's latest span has come.
     """
 
     _: KW_ONLY
@@ -252,7 +237,9 @@ class Assembler:
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
-        self._whole: OrderedDict[UnitKey, None] = OrderedDict()  # by their last span, and so as they fall due
+        self._whole: OrderedDict[UnitKey, None] = (
+            OrderedDict()
+        )  # by their last span, and so in the order in which they are due
         self._full: dict[UnitKey, None] = {}
         self._bytes = 0
         self._closed: OrderedDict[UnitKey, None] = OrderedDict()
@@ -262,7 +249,7 @@ class Assembler:
         return len(self._units)
 
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
-        """Say that a span began: its unit stays open until it has ended."""
+        """Note that a span began: its unit stays open until it has ended."""
         unit = self._unit(key, now_ns)
         if unit is not None:
             unit.open_ids.add(span_id)
@@ -272,7 +259,7 @@ class Assembler:
         """Add an ended span. False: its unit has closed already, the span is counted as late.
 
         Args:
-            size_bytes: what it holds, roughly, where that is bounded nowhere else.
+            size_bytes: approximate size of its content, if that is bounded nowhere else.
         """
         unit = self._unit(key, now_ns)
         if unit is None:
@@ -292,17 +279,17 @@ class Assembler:
         return True
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
-        """Say that spans of a unit were lost: it will close incomplete."""
+        """Note that spans of a unit were lost: it will close incomplete."""
         unit = self._unit(key, now_ns)
         if unit is not None:
             unit.broken = True
 
     def forget(self, key: UnitKey) -> Unit | None:
-        """Close an open unit as it is: its outcome has been decided elsewhere. None: it is not open."""
+        """Close an open unit as it is, as its outcome is known. None: it is not open."""
         return self._close(key) if key in self._units else None
 
     def due(self, now_ns: int) -> list[Unit]:
-        """Close and return the units whose time has come, in the order in which they became ready."""
+        """Close and return the units that are due, in the order in which they became ready."""
         due = [*self._quiet(now_ns), *self._full]
         closed = [self._close(key) for key in dict.fromkeys(due)]
         while self._units and self._must_close_oldest(now_ns):
@@ -310,11 +297,11 @@ class Assembler:
         return closed
 
     def waiting(self) -> list[UnitKey]:
-        """Return the units whose root has ended and of which nothing known is open, and that have not closed yet."""
+        """Return the open units whose root and known spans have ended."""
         return list(self._whole)
 
     def next_due_ns(self) -> int | None:
-        """Return when the next unit closes if no further span comes, None when no unit is open."""
+        """Return when the next unit closes if no further span comes; None if no unit is open."""
         oldest, first = next(iter(self._units.values()), None), next(iter(self._whole), None)
         if oldest is None:
             return None

@@ -26,32 +26,29 @@ __all__ = [
     "RecentUnitSpans",
     "RecentUnits",
     "feedback_key_of",
+    "keep_latest",
     "matched_rules",
 ]
 
-# --- recent ---------------------------------------------------------------------------------------------------------
-
-# The last units: as a sampling rule sees them, for ``scorer.preview()``; and whole, for ``scorer.explain()``.
-
 _KEPT: Final = 1_000
-"""Units: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
+"""Units that are kept: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
 _LONGEST: Final = 200
-"""Characters of a text among their metadata."""
+"""Characters of a text of kept metadata."""
 _MOST_WHOLE: Final = 100
 _MOST_BYTES: Final = 4_000_000
 _SPAN_BYTES: Final = 2_000
-"""What a span takes beside its content."""
+"""Bytes of a span beside its content."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _METADATA: Final = SamplingContext._fields.index("metadata")
 
 
 class RecentUnit(NamedTuple):
-    """A closed unit.
+    """A closed unit as a sampling rule sees it.
 
     Attributes:
-        facts: of its metadata those that are listed; None where one of these is too large to be kept. A unit that nobody
-            followed is None also in what its children would tell.
-        closed_ns: since the epoch; None of one of which nothing is known but its ids.
+        facts: of the unit. ``metadata`` has the listed keys, and is None if one of their values is too large to be kept. If the
+            unit's children were not followed, the facts about them are None.
+        closed_ns: since the epoch; None if the unit was excluded when it began.
     """
 
     facts: SamplingContext
@@ -60,11 +57,11 @@ class RecentUnit(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class RecentUnits:
-    """Keeps what is there already, and nothing of content. Any thread: each step is one of a deque's.
+    """Keeps the facts of the last units, without content, for ``scorer.preview()``. Any thread: each step is one of a deque's.
 
     Attributes:
-        metadata: keys of which the values are kept, texts, numbers and booleans; all else may be large, or anybody's object.
-        kept: units.
+        metadata: keys whose values are kept if they are texts, numbers or booleans.
+        kept: units that are kept.
         clock: nanoseconds since the epoch.
     """
 
@@ -81,21 +78,21 @@ class RecentUnits:
         self._units: deque[tuple[SamplingContext, int | None, bool]] = deque(maxlen=self.kept)
 
     def followed(self, facts: SamplingContext) -> None:
-        """Remember a unit of which all is known."""
+        """Remember a unit with all its facts."""
         self._units.append((self._listed(facts), self.clock(), True))
 
     def skipped(self, facts: SamplingContext) -> SamplingContext:
-        """Remember a unit that was not followed, as it could not be taken; return what is kept of it."""
+        """Remember a unit that was not followed, as it could not be taken; return the facts that are kept."""
         kept = self._listed(facts)
         self._units.append((kept, self.clock(), False))
         return kept if kept.metadata is not None else kept._replace(metadata=_NOTHING)
 
     def excluded(self, facts: SamplingContext) -> None:
-        """Remember a unit of which no more is known than when it began."""
+        """Remember a unit with the facts of its beginning."""
         self._units.append((facts, None, True))
 
     def units(self) -> list[RecentUnit]:
-        """Return them, the oldest first."""
+        """Return the kept units, the oldest first."""
         return [
             RecentUnit(facts if followed else facts._replace(tool_calls=None, models=None, scores=None), closed_ns)
             for facts, closed_ns, followed in self._units.copy()
@@ -103,26 +100,22 @@ class RecentUnits:
 
     def _listed(self, facts: SamplingContext) -> SamplingContext:
         """Return facts with the metadata that are kept; ``_replace`` takes three times as long."""
-        return SamplingContext._make((*facts[:_METADATA], self._kept_of(facts.metadata), *facts[_METADATA + 1 :]))
-
-    def _kept_of(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        if metadata is None:
-            return None
-        if not self.metadata:
-            return _NOTHING
-        listed = {key: metadata[key] for key in self.metadata if key in metadata}
-        return listed if all(map(_is_small, listed.values())) else None
+        metadata: Mapping[str, Any] | None = facts.metadata
+        if metadata is not None:
+            metadata = {key: metadata[key] for key in self.metadata if key in metadata} if self.metadata else _NOTHING
+            metadata = metadata if all(map(_is_small, metadata.values())) else None
+        return SamplingContext._make((*facts[:_METADATA], metadata, *facts[_METADATA + 1 :]))
 
 
 class RecentUnitSpans:
-    """Keeps the last units with their spans, 100 with 4 MB at most. ``units`` is any thread's: a copy of a deque."""
+    """Keeps the last units with their spans, 100 with 4 MB at most, for ``scorer.explain()``. Any thread may call ``units``."""
 
     def __init__(self) -> None:
         self._units: deque[tuple[Unit, int]] = deque()
         self._bytes = 0
 
     def keep(self, unit: Unit, size_bytes: int) -> None:
-        """Keep a unit, unless it alone is above the bound; ``size_bytes``: of its content, roughly."""
+        """Keep a unit, unless it alone is above the bound; ``size_bytes`` is the approximate size of its content."""
         size = size_bytes + _SPAN_BYTES * len(unit.spans)
         if size <= _MOST_BYTES:
             self._units.append((unit, size))
@@ -131,7 +124,7 @@ class RecentUnitSpans:
             self._bytes -= self._units.popleft()[1]
 
     def units(self) -> list[Unit]:
-        """Return them, the oldest first."""
+        """Return the kept units, the oldest first."""
         return [unit for unit, _ in self._units.copy()]
 
 
@@ -141,26 +134,22 @@ def _is_small(value: Any) -> bool:
     return value is None or is_a(value, int, float)
 
 
-# --- known ----------------------------------------------------------------------------------------------------------
-
-# ClosedUnitIndex: which units of a trace this process has seen, and which has a key of the application's own.
-
 K = TypeVar("K")
 V = TypeVar("V")
 _REMEMBERED_UNITS: Final = 10_000
-"""Units that are remembered: 0.2 kB each, and as much for a key."""
+"""Units that are remembered: 0.2 kB each, and 0.2 kB for a key."""
 
 
 def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
-    """Return the application's own key of a unit; None where its metadata hold none."""
+    """Return the application's own key of a unit; None if its metadata hold none."""
     return plain_text(metadata.get(semconv.FEEDBACK_METADATA)) or None if metadata else None
 
 
 class ClosedUnitIndex:
-    """The last units that have closed. Any thread: each step is one of a dict's, and no lock is held.
+    """Keys of the last closed units by trace and by the application's key. Any thread: each step is one of a dict's.
 
     Args:
-        recent: the last of them, with what is known of each.
+        recent: the facts of the last units.
         kept: units that are remembered.
     """
 
@@ -176,32 +165,29 @@ class ClosedUnitIndex:
         self.recent.reset()
 
     def closed(self, facts: SamplingContext) -> None:
-        """Remember a unit, and its key where its metadata hold one. O(1)."""
-        _keep(self._units, facts.key, None, self._kept)
+        """Remember a unit, and its key if its metadata hold one. O(1)."""
+        keep_latest(self._units, facts.key, None, self._kept)
         if key := feedback_key_of(facts.metadata):
-            _keep(self._keys, key, facts.key, self._kept)
+            keep_latest(self._keys, key, facts.key, self._kept)
 
     def of_trace(self, trace_id: int) -> list[UnitKey]:
         """Return the units of a trace, in the order in which they closed."""
         return [key for key in list(self._units) if key.trace_id == trace_id]
 
     def of_key(self, key: str) -> UnitKey | None:
-        """Return the unit that was the last with this key; None where none is known."""
+        """Return the latest unit with this key; None if no known unit has it."""
         return self._keys.get(key)
 
 
-def _keep(of: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    of[key] = value
-    if len(of) > most:
+def keep_latest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    """Set an entry; past so many, forget the oldest. Any thread."""
+    entries[key] = value
+    if len(entries) > most:
         try:
-            of.popitem(last=False)
+            entries.popitem(last=False)
         except KeyError:  # another thread was faster
             return
 
-
-# --- decisions ------------------------------------------------------------------------------------------------------
-
-# Decisions: who takes a unit, and what came of it: the sampler says, the ledger counts, ``explain`` tells of both.
 
 _NO_REASON: Mapping[str, str] = MappingProxyType({})
 _HEX_DIGITS: Final = 32
@@ -212,10 +198,10 @@ class _Closed:
     """A closed unit.
 
     Attributes:
-        decisions: by metric; empty where none was needed: ``facts`` tell them.
-        outcomes: metric → how it ended, of those that have.
-        reasons: metric → why it has no score, of those that say so.
-        facts: by which it is told, where no rule matched and no rate was reached; of its metadata, which may be large, few.
+        decisions: by metric; empty if ``facts`` are there, from which ``explain`` decides again.
+        outcomes: metric → outcome, once it has one.
+        reasons: metric → why it has no score, if that is known.
+        facts: of a unit that no rule matched and no rate took.
     """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
@@ -226,14 +212,14 @@ class _Closed:
 
 @dataclass(eq=False, repr=False)
 class Decisions:
-    """Throws the dice for units and settles how they end. Span thread, but for ``explain``.
+    """Decides on units by the sampler, and settles how they end in the ledger. Span thread, but for ``explain``.
 
     Attributes:
-        metrics: names of all.
-        known: told of every unit on which is decided.
-        noticed: told likewise, once of each. Any thread.
+        metrics: names of all metrics.
+        known: remembers every unit on which a decision falls.
+        noticed: called once for every unit on which a decision falls. Any thread.
         kept: closed units that are remembered, and as many that sampling excluded when they began.
-        gate_metrics: metrics at whose scores rules look: the others are decided on when these are in.
+        gate_metrics: metrics whose scores rules read: the other metrics are decided on when these scores are in.
     """
 
     metrics: Sequence[str]
@@ -258,13 +244,11 @@ class Decisions:
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
         self._excluded: deque[SamplingContext] = deque(maxlen=self.kept)
 
-    # --- deciding ----------------------------------------------------------------------------------------------
-
     def first(self, facts: SamplingContext, eligible: Collection[str] | None = None) -> dict[str, Decision]:
-        """Return the decisions on a unit that has closed: of all metrics, or of the screens, which wait for no score.
+        """Return the decisions on a unit that has closed: of all metrics, or of the gate metrics if rules read scores.
 
         Args:
-            eligible: metrics for which alone it is; None = all.
+            eligible: metrics for which the unit is eligible; None = all.
         """
         self.noticed(facts)
         self.known.recent.followed(facts)
@@ -272,7 +256,7 @@ class Decisions:
         return self._decided(facts._replace(scores={}), names, self.sampler.decide)
 
     def rest(self, facts: SamplingContext, scores: Mapping[str, float | None]) -> dict[str, Decision]:
-        """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
+        """Return the decisions of the other metrics, by the qualities that the gate metrics gave; either may be empty."""
         return self._decided(facts._replace(scores=scores), self._rest, self.sampler.decide)
 
     def submitted(self, facts: SamplingContext) -> dict[str, Decision]:
@@ -281,10 +265,10 @@ class Decisions:
         return self._decided(facts, self.metrics, self.sampler.decide_submitted)
 
     def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
-        """Make a unit eligible that another process has chosen, for the metrics that it chose. False: it is open here.
+        """Make a unit eligible for the metrics that another process has chosen. False: it is open here.
 
         Args:
-            others: whether the metrics that wait for scores of these are to be decided on here.
+            others: whether the metrics that wait for scores of these are decided on here.
         """
         if not self.ledger.enter(key, [*decisions, *(self._rest if others else ())]):
             return False
@@ -308,7 +292,7 @@ class Decisions:
         return decisions
 
     def excluded(self, facts: SamplingContext) -> None:
-        """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""
+        """Settle a unit that is not followed, as sampling excluded it when it began. Any thread; O(1)."""
         self.ledger.record_rejected(Outcome.NOT_SAMPLED)
         self.noticed(facts)
         self.known.closed(facts)
@@ -328,10 +312,10 @@ class Decisions:
         return decisions
 
     def lost(self, facts: SamplingContext, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
-        """End what is left of a unit that closed before its time, and return how its metrics ended.
+        """End a unit that closed before its time, and return how its metrics ended.
 
-        The dice are thrown for it, too: only what they may take is followed this far, so that it stands for others like it.
-        Without its root nothing tells how probable it was.
+        The sampler decides on it, too: only units that it may take are followed this far, so that a lost one weighs 1/π. If the
+        root is missing, π is unknown.
         """
         others: dict[str, Outcome] = {}
         if facts.status is not None:
@@ -339,8 +323,6 @@ class Decisions:
             others = {name: Outcome.NOT_SAMPLED for name, decision in decisions.items() if not decision.take}
             self.settle(facts.key, others)
         return others | self.settle_rest(facts.key, outcome, reason)
-
-    # --- how they end ------------------------------------------------------------------------------------------
 
     def settle(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
         """End these metrics of a unit."""
@@ -377,24 +359,20 @@ class Decisions:
             self._closed.popitem(last=False)
         return closed
 
-    # --- explaining --------------------------------------------------------------------------------------------
-
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return what was decided on the units of a trace that are remembered, oldest first, excluded ones last. Any thread.
+        """Return the decisions on the remembered units of a trace, oldest first, excluded units last. Any thread.
 
         Raises:
-            ConfigurationError: it is no trace id.
+            ConfigurationError: ``trace_id`` is none.
         """
-        asked = _trace_id(trace_id)
+        number = _trace_id(trace_id)
         with self._lock:
-            told = [self._told(key, closed) for key, closed in self._closed.items() if key.trace_id == asked]
-        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == asked]
-        return told + [self._told(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
+            units = [self._describe(key, closed) for key, closed in self._closed.items() if key.trace_id == number]
+        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == number]
+        return units + [self._describe(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
 
-    def _told(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
-        decisions: Mapping[str, Decision] = (
-            closed.decisions
-        )  # one is missing if events were lost, or the end came first
+    def _describe(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
+        decisions: Mapping[str, Decision] = closed.decisions  # without some if events were lost, or the end came first
         if closed.facts is not None:
             facts = closed.facts
             decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
@@ -403,7 +381,7 @@ class Decisions:
             "span_id": f"{key.span_id:016x}",
             "metrics": {
                 name: {
-                    **{key: None if name not in decisions else of(decisions[name]) for key, of in _TOLD.items()},
+                    **{key: read(decisions[name]) if name in decisions else None for key, read in _FIELDS.items()},
                     "outcome": closed.outcomes.get(name),
                     "reason": closed.reasons.get(name),
                 }
@@ -413,19 +391,19 @@ class Decisions:
 
 
 def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:
-    """Return what tells of the rules by which metrics would have taken a unit, had the dice let them; empty: none matched."""
+    """Return the attribute with the rules that matched a unit whose dice took it for no metric; empty if none matched."""
     names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
     return {semconv.SAMPLING_RULE: ",".join(sorted(names))} if names else {}
 
 
-_TOLD: Mapping[str, Callable[[Decision], Any]] = {
-    "rates": lambda of: dict(of.rates),
-    "rule": lambda of: of.rule,
-    "randomness": lambda of: _hex(of.randomness),
-    "threshold_met": lambda of: _hex(of.met),
-    "threshold": lambda of: _hex(of.threshold),
-    "probability": lambda of: of.probability,
-    "head_sampling_rate": lambda of: of.upstream,
+_FIELDS: Mapping[str, Callable[[Decision], Any]] = {
+    "rates": lambda decision: dict(decision.rates),
+    "rule": lambda decision: decision.rule,
+    "randomness": lambda decision: _hex(decision.randomness),
+    "threshold_met": lambda decision: _hex(decision.met),
+    "threshold": lambda decision: _hex(decision.threshold),
+    "probability": lambda decision: decision.probability,
+    "head_sampling_rate": lambda decision: decision.upstream,
 }
 
 
@@ -433,11 +411,11 @@ def _hex(number: int | None) -> str | None:
     return None if number is None else f"{number:014x}"
 
 
-def _trace_id(given: str | int) -> int:
+def _trace_id(trace_id: str | int) -> int:
     try:
-        number = given if isinstance(given, int) else int(given, 16) if len(given) == _HEX_DIGITS else -1
+        number = trace_id if isinstance(trace_id, int) else int(trace_id, 16) if len(trace_id) == _HEX_DIGITS else -1
     except (TypeError, ValueError):
         number = -1
     if not 0 <= number < 1 << 128:
-        raise ConfigurationError(f"{given!r} is no trace id; allowed are 32 hex digits, or the number")
+        raise ConfigurationError(f"{trace_id!r} is no trace id; allowed are 32 hex digits, or the number")
     return number

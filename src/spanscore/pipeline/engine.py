@@ -5,44 +5,32 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
-from math import inf
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
-from spanscore import semconv
 from spanscore.core import loop
 from spanscore.core.event_queue import Turns, yield_gil
 from spanscore.core.job import Decision, Job, JobResult, SampledUnit
 from spanscore.core.log import log_internal_error
 from spanscore.core.sample import Samples
-from spanscore.core.score import Outcome, Score, from_source
+from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
 from spanscore.judges.score_context import suppress_tracing, suppressed_context
-from spanscore.pipeline.evaluation import Evaluation, RunningJob, cancelled_tell
+from spanscore.pipeline.evaluation import Evaluation, RunningJob, wait_for_cancelled
 from spanscore.pipeline.jobs import JobBuilder
-from spanscore.pipeline.ledger import Ledger
-from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.population import ScoreSource
 from spanscore.protocols import DurableQueue, Queue
 
-__all__ = ["ScoringEngine", "ShadowScoring", "UnitsInTransit"]
-
-# --- passing --------------------------------------------------------------------------------------------------------
-
-# UnitsInTransit: units from the sampling decision until a durable queue has them or they have ended.
+__all__ = ["ScoringEngine", "UnitsInTransit"]
 
 _Pass: TypeAlias = tuple[UnitKey, int]
 
 
-class _SafeMark(NamedTuple):
-    units: set[_Pass]
-    told: Callable[[], None]
-
-
 class UnitsInTransit:
-    """Which units are on their way to a queue that outlives the process, and who waits for them. Any thread."""
+    """Units from the sampling decision until a durable queue has them or they have ended. Any thread."""
 
     def __init__(self) -> None:
         self.reset()
@@ -51,163 +39,67 @@ class UnitsInTransit:
         """Forget every unit: in a forked child."""
         self._lock = threading.Lock()
         self._units: set[_Pass] = set()
-        self._waiters: list[_SafeMark] = []
+        self._waiters: list[tuple[set[_Pass], Callable[[], None]]] = []
 
     def begin(self, units: Iterable[Unit]) -> None:
-        """Note units that were chosen."""
+        """Add units that were chosen."""
         with self._lock:
-            self._units |= {_pass_of(unit) for unit in units}
+            self._units |= {(unit.ledger_key, unit.revision) for unit in units}
 
     def over(self, unit: Unit) -> None:
-        """Note that a unit is safe, or has ended."""
-        transit = _pass_of(unit)
+        """Remove a unit that is safe, or has ended; call back every waiter whose units are all removed."""
+        transit = unit.ledger_key, unit.revision
         with self._lock:
             self._units.discard(transit)
-            for waiter in self._waiters:
-                waiter.units.discard(transit)
-            safe = [waiter for waiter in self._waiters if not waiter.units]
+            for units, _ in self._waiters:
+                units.discard(transit)
+            safe = [callback for units, callback in self._waiters if not units]
             if safe:
-                self._waiters = [waiter for waiter in self._waiters if waiter.units]
-        for waiter in safe:
-            waiter.told()
+                self._waiters = [waiter for waiter in self._waiters if waiter[0]]
+        for callback in safe:
+            callback()
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Call it when all that are on their way now are no more; at once where none is."""
+        """Call back when every unit that is in transit now is removed; at once if there is none."""
         with self._lock:
             if waits := bool(self._units):
-                self._waiters.append(_SafeMark({*self._units}, callback))
+                self._waiters.append(({*self._units}, callback))
         if not waits:
             callback()
 
 
-def _pass_of(unit: Unit) -> _Pass:
-    return unit.ledger_key, unit.revision
-
-
-# --- shadows --------------------------------------------------------------------------------------------------------
-
-# ShadowScoring: second judges score the samples of the metrics. Their scores have a source of their own.
-#
-# They have deadlines, a budget and room of their own: one that fails, is slow or is away costs the metrics nothing.
-
-
-@dataclass(eq=False, repr=False)
-class ShadowScoring:
-    """The second judges of one scorer. Loop thread.
-
-    Attributes:
-        metrics: names of those that have one.
-        evaluation: asks them.
-        ledger: of them alone: a unit is eligible from the moment in which its metrics are begun.
-        room: holds the units of which their scores are to come; those past it are ``queue_full``.
-        post: gives their scores to the span thread.
-        source: of their scores.
-    """
-
-    metrics: Collection[str]
-    evaluation: Evaluation
-    _: KW_ONLY
-    ledger: Ledger
-    room: MemoryQueue
-    post: Callable[[JobResult], None]
-    source: str = semconv.SOURCE_SHADOW
-
-    def __post_init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every unit: in a forked child."""
-        self._at_work: set[RunningJob] = set()
-        self._stopped = False
-        self.evaluation.reset()
-        self.room.reset()
-
-    def begin(self, job: Job) -> None:
-        """Begin those of the metrics that were chosen for a job. Never raises: the job's own scores are another matter."""
-        asked = {name: decision for name, decision in job.decisions.items() if name in self.metrics}
-        key = job.unit.key
-        if not asked or not self.ledger.enter(key, asked.keys()):
-            return
-        self.ledger.choose(key, asked)
-        self.ask(replace(job, decisions=asked, held_until_s=-inf))  # no span waits for them
-
-    def ask(self, job: Job) -> None:
-        """Begin the metrics of a job whose unit has entered the ledger. Never raises."""
-        if self._stopped or not self.room.reserve(job.size_bytes):
-            self._end(job, Outcome.SHUTDOWN if self._stopped else Outcome.QUEUE_FULL)
-            return
-        try:
-            at_work = self.evaluation.begin(job, lambda: self._changed(at_work))
-            self._at_work.add(at_work)
-            self._changed(at_work)
-        except Exception as error:  # noqa: BLE001  (the job's own scores go on)
-            log_internal_error("ask a second judge", error)
-            self._end(job, Outcome.METRIC_ERROR)
-
-    def give_up(self) -> None:
-        """Let all of them go: no score will use their answers."""
-        for at_work in self._at_work:
-            at_work.give_up()
-
-    def stop(self) -> None:
-        """Tell what they have asked for in vain, and begin no more."""
-        self._stopped = True
-        for at_work in list(self._at_work):
-            at_work.scores += at_work.unused()
-            self._changed(at_work)
-
-    def _end(self, job: Job, outcome: Outcome) -> None:
-        for name in job.decisions:
-            self.ledger.settle(job.unit.key, name, outcome)
-
-    def _changed(self, at_work: RunningJob) -> None:
-        unit = at_work.job.unit
-        if scores := [from_source(score, unit, self.source) for score in at_work.take()]:
-            self.post(JobResult(unit, scores, over=at_work.is_over))
-        if at_work.is_over:
-            self._at_work.discard(at_work)
-            self.room.ack(at_work.job)
-
-
-# --- workers --------------------------------------------------------------------------------------------------------
-
-# ScoringEngine: sampled units on the loop → jobs → scores, posted back to the span thread.
-#
-# Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content
-# rendered while it still runs. A unit of which nothing computes any more needs no worker: as many units as the queue holds
-# may wait for judges, and none of them keeps another from being begun. Each score is posted when it is there. Whatever
-# happens to a job on the way, its place in the queue is given back, and it is posted. Where others may have it, too, its
-# scores are kept before they are posted (``DurableQueue``): after a crash they are emitted again, and no judge is asked
-# again.
-
 _MOMENT_S: Final = 0.05
-"""How long a hook may hold up the next units: it is not at once a thread for each, which would take the GIL in turns."""
+"""How long a hook may hold up the next units: a thread for each at once would take the GIL in turns."""
 _MOST_SLOW: Final = 4
 """Units at once whose hooks take longer than that."""
 _STAYS_S: Final = 0.2
-"""How long a worker stays with a unit of which nothing computes: 32 begin at most 160 of those a second, so that a burst is not
-rendered in one go. With judges that answer sooner it is as if they stayed.
+"""How long a worker stays with a unit whose metrics only wait: 32 workers begin at most 160 a second, so that a burst
+is not rendered in one go.
 """
 _IN_A_TURN: Final = 8
-"""Jobs that are over at once, and that one worker begins before the loop looks after the others of its guests."""
+"""Jobs that end at once, and that one worker begins before it yields to the loop's other tasks."""
 _OTHERS: Final = "another process has taken it"
 _LEFT: Final = "the scorer was shut down: it is in the spool"
 
 
 @dataclass(eq=False, repr=False)
 class ScoringEngine:
-    """Workers on the one loop of the process.
+    """Workers on the one loop of the process: sampled units → jobs → scores, each posted when it is there.
+
+    Jobs are made a little ahead of the workers, so that a burst of traffic does not have its content rendered while it still
+    runs. A unit whose metrics only wait needs no worker: as many units as the queue holds may wait for judges. Whatever
+    happens to a job, its place in the queue is given back, and its end is posted. With a ``DurableQueue`` scores are kept
+    before they are posted: after a crash they are emitted again, and no judge is asked again.
 
     Attributes:
         post: gives scores of a job to the span thread. Any thread.
-        made: likewise the samples of a unit that somebody wants, as soon as they are there.
-        came: likewise a job that another process has handed over, before its scores.
-        ended: likewise a job that is over here, with all its scores; None = nobody is told. Loop thread; must not block.
-        shadows: asked about every job that is begun; None = nobody is.
-        workers: jobs at the same time of which something computes; as many more are made ahead.
+        made: gives the samples of a unit to the span thread, if somebody wants them. Any thread.
+        came: gives a job that another process has handed over to the span thread, before its scores. Any thread.
+        ended: called with a job that is over here and all its scores; None = no call. Loop thread; must not block.
+        sources: asked about every job that is begun, and ended with the workers.
+        workers: jobs at the same time whose metrics compute; as many more are made ahead.
         turns: of the loop's thread, beside the application; None = it has the CPU for itself.
-        beside: whose work ends with it, too.
-        passing: units that are yet to be on the disk, where the queue is shared.
+        passing: units that are not on the disk yet, if the queue is shared.
     """
 
     queue: Queue
@@ -218,13 +110,12 @@ class ScoringEngine:
     made: Callable[[Unit, Samples], None] = lambda unit, samples: None
     came: Callable[[Job], None] = lambda job: None
     ended: Callable[[Job, Sequence[Score]], None] | None = None
-    shadows: ShadowScoring | None = None
+    sources: Sequence[ScoreSource] = ()
     workers: int = 32
     turns: Turns | None = None
 
     def __post_init__(self) -> None:
         self._shared = self.queue if isinstance(self.queue, DurableQueue) else None
-        self.beside = [] if self.shadows is None else [self.shadows]
         self.passing = UnitsInTransit()
         self.reset()
 
@@ -241,26 +132,26 @@ class ScoringEngine:
         self._stopped = False
         self.passing.reset()
         if self._shared is not None:
-            self._shared.on_result(self._told)
-        for shadows in self.beside:
-            shadows.reset()
+            self._shared.on_result(self._on_put)
+        for source in self.sources:
+            source.reset()
 
     def begin(self) -> None:
-        """Take jobs that others have handed over, without waiting for a unit of this process. Any thread."""
+        """Take jobs that other processes have handed over, without waiting for a unit of this one. Any thread."""
         loop.call_soon(self._start)
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
         if self._shared is not None:
-            self.passing.begin([one.unit for one in sampled if one.decisions])
+            self.passing.begin([unit.unit for unit in sampled if unit.decisions])
         loop.call_soon(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
-        """Take what else was chosen for units of which the first scores are in. Span thread; one wake-up likewise."""
+        """Take further decisions on units whose first scores are in. Span thread; one wake-up of the loop for all."""
         loop.call_soon(self._accept_rest, decided)
 
     def hand_back(self, timeout_s: float) -> None:
-        """Begin no more jobs that others may have as well: what waits is theirs. Any thread but the loop's."""
+        """Begin no more jobs of a shared queue: other processes take those that wait. Any thread but the loop's."""
         if self._shared is not None and self._tasks:
             with suppress(TimeoutError):
                 loop.submit(self._hand_back()).result(timeout_s)
@@ -271,7 +162,7 @@ class ScoringEngine:
                 self.post(JobResult(job.unit, (), rest=Outcome.DELEGATED, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
-        """Cancel the workers, empty the queue; what swallows its cancellation is left behind. Any thread but the loop's."""
+        """Cancel the workers and empty the queue; tasks that swallow the cancellation are left. Any thread but the loop's."""
         self._stopped = True
         if self._tasks:
             with suppress(TimeoutError):
@@ -283,19 +174,19 @@ class ScoringEngine:
             task.cancel()
         for begun in self._begun:
             begun.job.give_up()
-        for shadows in self.beside:
-            shadows.give_up()
-        await cancelled_tell()
+        for source in self.sources:
+            source.give_up()
+        await wait_for_cancelled()
         for begun in list(self._begun):
             if self._shared is not None:
                 self._lose(begun, _LEFT)
                 continue
-            begun.job.scores += begun.job.unused()
+            begun.job.add_unused()
             self._post_scores(begun)
-            self._say_ended(begun)
+            self._report_end(begun)
             self._leave(begun)
-        for shadows in self.beside:
-            shadows.stop()
+        for source in self.sources:
+            source.stop()
         await self._hand_back()
         self._make_jobs()  # no more jobs are made: gives back the places of units that wait
         await asyncio.wait(tasks, timeout=timeout_s)
@@ -318,23 +209,28 @@ class ScoringEngine:
             if begun is not None:  # else it was given up
                 rest = replace(begun.job.job, decisions=decisions).unscored()
                 self.evaluation.begin_rest(rest.decisions, begun.job)
-                self._begin_shadows(rest)
+                self._begin_sources(rest)
                 self._changed(begun)
 
-    def _begin_shadows(self, job: Job) -> None:
-        if self.shadows is not None and not job.unit.revision:  # they were asked about the first
-            self.shadows.begin(job)
+    def _begin_sources(self, job: Job) -> None:
+        if not job.unit.revision:  # they were asked about the first
+            for source in self.sources:
+                source.begin(job)
 
     def _make_jobs(self) -> None:
         if not self._waiting:
             return
         with suppress_tracing():  # a filter or a redactor may ask a model
-            while self._waiting and not self._rests() and (self._may_make() or self._stopped):
+            while self._waiting and not self._rests():
+                # Jobs are made in order, past those alone that are known to be slow.
+                may_make = self._ahead < self.workers and len(self._makers) == self._slow < _MOST_SLOW
+                if not (may_make or self._stopped):
+                    return
                 self._take(self._waiting.popleft())
                 yield_gil()
 
     def _rests(self) -> bool:
-        """Whether the application is given way to, for a while; those begun go on, and are few."""
+        """Whether the loop yields to the application for a while; jobs that are begun, which are few, go on."""
         if self._resting is None and self.turns is not None and (rest_s := self.turns.rest_s()):
             self._resting = asyncio.get_running_loop().call_later(rest_s, self._rested)
         return self._resting is not None and not self._stopped
@@ -342,10 +238,6 @@ class ScoringEngine:
     def _rested(self) -> None:
         self._resting = None
         self._make_jobs()
-
-    def _may_make(self) -> bool:
-        """Whether the next job may be begun: in order, and not past those of which it is not known yet that they take long."""
-        return self._ahead < self.workers and len(self._makers) == self._slow < _MOST_SLOW
 
     def _take(self, sampled: SampledUnit) -> None:
         if self._stopped:
@@ -388,8 +280,8 @@ class ScoringEngine:
             self._ahead -= 1
             self.queue.cancel(sampled.size_bytes)
 
-    def _told(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
-        """Go on to the next unit, as a job was put; one that does not come out here ends."""
+    def _on_put(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
+        """Go on to the next unit, as a job was put; with an outcome, the job ends here."""
         self._ahead -= 1
         if outcome is not None:
             self.post(JobResult(job.unit, (), rest=outcome, reason=reason))
@@ -413,7 +305,7 @@ class ScoringEngine:
         for jobs in count(1):
             try:
                 job = await self.queue.get()
-                if self._shared is None:  # else it was told when the job had been put
+                if self._shared is None:  # else `_on_put` has counted it
                     self._ahead -= 1
                     self._make_jobs()
                 worker = self._begin(job)
@@ -427,7 +319,7 @@ class ScoringEngine:
             yield_gil()
 
     def _begin(self, job: Job) -> asyncio.Future[None] | None:
-        """Begin a job; done is what is returned when it needs no worker, and None where it is over."""
+        """Begin a job; return a future that is done when the job needs no worker any more, None if the job is over."""
         begun = ActiveJob()
         if job.delegated:
             self.came(job)
@@ -440,7 +332,7 @@ class ScoringEngine:
         if not begun.job.is_over:
             loop = asyncio.get_running_loop()
             begun.worker, begun.staying = loop.create_future(), loop.call_later(_STAYS_S, self._stayed, begun)
-        self._begin_shadows(job)
+        self._begin_sources(job)
         self._changed(begun)
         return begun.worker
 
@@ -462,23 +354,23 @@ class ScoringEngine:
         begun.posting = False
         if begun in self._begun and (scores := begun.job.take()):
             job = begun.job.job
-            self._tell(begun, JobResult(job.unit, scores, job.samples.attributes(), over=False))
+            self._publish_kept(begun, JobResult(job.unit, scores, job.samples.attributes(), over=False))
 
     def _end(self, begun: ActiveJob) -> None:
         job, scores = begun.job.job, begun.job.take()
         self._leave(begun)
-        self._tell(begun, JobResult(job.unit, scores, job.samples.attributes()))
+        self._publish_kept(begun, JobResult(job.unit, scores, job.samples.attributes()))
 
-    def _tell(self, begun: ActiveJob, result: JobResult) -> None:
-        """Post scores: where others may have the job, too, when they are kept."""
+    def _publish_kept(self, begun: ActiveJob, result: JobResult) -> None:
+        """Post scores; with a shared queue, when they are kept."""
         if self._shared is not None or self.ended is not None:
-            begun.told += result.scores
+            begun.posted += result.scores
         if self._shared is None:
             self._publish(begun, result)
             return
-        self._shared.save_scores(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
+        self._shared.save_scores(begun.job.job, begun.posted, lambda kept: self._on_saved(begun, result, kept=kept))
 
-    def _kept(self, begun: ActiveJob, result: JobResult, *, kept: bool) -> None:
+    def _on_saved(self, begun: ActiveJob, result: JobResult, *, kept: bool) -> None:
         if kept and not begun.lost:
             self._publish(begun, result)
         elif not begun.lost:
@@ -487,15 +379,15 @@ class ScoringEngine:
 
     def _publish(self, begun: ActiveJob, result: JobResult) -> None:
         if result.over:
-            self._say_ended(begun)  # first: who waits for the scores finds it told
+            self._report_end(begun)  # first: a caller that waits for the scores finds the case collected
         self.post(result)
 
-    def _say_ended(self, begun: ActiveJob) -> None:
+    def _report_end(self, begun: ActiveJob) -> None:
         if self.ended is not None:
-            self.ended(begun.job.job, begun.told)
+            self.ended(begun.job.job, begun.posted)
 
     def _lose(self, begun: ActiveJob, reason: str) -> None:
-        """Leave a job to others: what is not posted of it is made there."""
+        """Leave a job to another process, which makes the scores that were not posted."""
         begun.lost = True
         if begun in self._begun:
             self._leave(begun)
@@ -516,17 +408,17 @@ class ActiveJob:
     """A job that was begun.
 
     Attributes:
-        worker: what its worker waits for; None where it was over at once.
-        staying: while it does so in any case.
+        worker: a future for which the job's worker waits; None if the job was over at once.
+        staying: the timer until which the worker stays in any case; None after it.
         posting: whether scores that are in are about to be posted.
-        told: the scores so far, where anybody wants all of them.
-        lost: another process has it.
+        posted: the scores so far, if a durable queue or ``ended`` needs all of them.
+        lost: whether another process has the job.
     """
 
     worker: asyncio.Future[None] | None = None
     staying: asyncio.TimerHandle | None = None
     posting: bool = False
-    told: list[Score] = field(default_factory=list)
+    posted: list[Score] = field(default_factory=list)
     lost: bool = False
     job: RunningJob = field(init=False)
 

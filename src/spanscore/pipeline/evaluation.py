@@ -26,63 +26,53 @@ __all__ = [
     "absent_fields",
     "accounts_asked",
     "asks_a_judge",
-    "cancelled_tell",
     "lane_of",
+    "wait_for_cancelled",
 ]
 
-# --- asked ----------------------------------------------------------------------------------------------------------
-
-# The accounts that a metric asks, and the lane of metrics that it waits with.
+_THREADS = 2
+"""Metrics that compute at the same time: more threads contend for one lock, and are no faster."""
+_TURNS = 10
+"""Turns of the loop until a cancelled metric has recorded its open questions: one for each task between."""
+_SHUT_DOWN = "the scorer was shut down while its judge was asked"
 
 
 def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
-    """Return the accounts of a metric's judge and embeddings; none for one that asks nobody, or by means of its own."""
-    asked = (getattr(metric, name, None) for name in ("_judge", "_embedder"))
-    return tuple(account_of(one) for one in asked if one is not None)
+    """Return the accounts of a metric's judge and embeddings; empty if it asks neither, or by means of its own."""
+    judges = (getattr(metric, name, None) for name in ("_judge", "_embedder"))
+    return tuple(account_of(judge) for judge in judges if judge is not None)
 
 
 def asks_a_judge(metric: Metric) -> bool:
-    """Whether a metric asks a judge or embeddings, also by means of its own that tell their model."""
+    """Whether a metric asks a judge or embeddings, be it by means of its own whose model it names."""
     return bool(accounts_asked(metric) or getattr(metric, "_judge_model", ""))
 
 
 def lane_of(metric: Metric) -> Hashable:
-    """Return what metrics share that wait for the same answers, or compute in the same pool; else a metric's own name."""
+    """Return a key that metrics share which ask the same accounts or compute in the same pool; else the metric's name."""
     return accounts_asked(metric) or ("computes" if metric.cpu_bound else metric.name)
 
 
-# --- evaluation -----------------------------------------------------------------------------------------------------
-
-# Job → Scores: every metric of a job at once, each with its deadline, failure as a value.
-
-_THREADS = 2
-"""Metrics that compute at the same time: two threads are at odds over one lock, and more are no faster."""
-_TURNS = 10
-"""Of the loop, in which what is cancelled tells of its questions that are out: from task to task, a turn each."""
-
-
-_SHUT_DOWN = "the scorer was shut down while its judge was asked"
-
-
-async def cancelled_tell() -> None:
-    """Wait until what was cancelled has told of its questions that are out."""
+async def wait_for_cancelled() -> None:
+    """Wait until cancelled metrics have recorded the questions that they had sent."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
 
 
 @dataclass(eq=False, repr=False)
 class Evaluation:
-    """Scores jobs. Loop thread.
+    """Scores jobs: every metric of a job at once, each with its deadline. Loop thread.
 
     Attributes:
         metrics: by name.
-        timeout_s: for which one metric may be at work on one sample, the time in which its questions wait left out; a
-            metric's own ``timeout_s`` wins.
-        purse: from which the metrics' questions are paid; None = no budget is set.
-        at_once: scores of one metric that asks no judge we know of, but may well await a service of its own; None = any number.
-        transcribes: whether what judges were asked is told with the scores.
-        quotes: and with prompts and answers.
-        disabled: every score is ``filtered``, and no metric is asked.
+        timeout_s: seconds that one metric may work on one sample, without the time in which its questions wait; a metric's own
+            ``timeout_s`` wins.
+        purse: pays the metrics' questions; None = no budget is set.
+        at_once: scores at a time of one metric that asks no judge we know of, as it may await a service of its own; None = any
+            number.
+        transcribes: whether scores carry the questions that judges were asked.
+        quotes: whether these have their prompts and answers.
+        disabled: whether every score is ``filtered``, and no metric is asked.
     """
 
     metrics: Mapping[str, Metric]
@@ -95,13 +85,13 @@ class Evaluation:
     disabled: bool = False
 
     def __post_init__(self) -> None:
-        self._asker = partial(ScoreContext, transcribes=self.transcribes, quotes=self.quotes)
+        self._score_context = partial(ScoreContext, transcribes=self.transcribes, quotes=self.quotes)
         self.reset()
 
     def reset(self) -> None:
-        """Forget the pool and who is at work: in a forked child their threads do not exist."""
+        """Forget the pool and the metrics at work: in a forked child their threads do not exist."""
         self._pool: DaemonPool | None = None
-        computing = asyncio.Semaphore(_THREADS)  # who waits for a thread is not late
+        computing = asyncio.Semaphore(_THREADS)  # a wait for a thread is no work of the metric's
         self._places = {name: computing for name, metric in self.metrics.items() if metric.cpu_bound}
         self._places |= {
             name: asyncio.Semaphore(self.at_once)
@@ -110,7 +100,7 @@ class Evaluation:
         }
 
     def close(self) -> None:
-        """Let the threads end: no further metric is begun."""
+        """End the threads: no further metric is begun."""
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -125,7 +115,7 @@ class Evaluation:
         return at_work
 
     def begin_rest(self, decisions: Mapping[str, Decision], at_work: RunningJob) -> None:
-        """Begin the metrics that were decided on when the first scores of a job were in; there may be none."""
+        """Begin the metrics that were decided on when the first scores of a job were in; ``decisions`` may be empty."""
         at_work.job = replace(at_work.job, decisions={**at_work.job.decisions, **decisions})
         at_work.undecided = False
         self._begin_each(decisions, at_work)
@@ -134,13 +124,13 @@ class Evaluation:
         for name in names:
             try:
                 self._begin(name, at_work)
-            except BaseException as error:  # noqa: BLE001  (a metric that cannot even say what it needs)
+            except BaseException as error:  # noqa: BLE001  (a metric whose ``requires`` raises)
                 at_work.take_in(name, _broken(name, error))
 
     async def scores(self, job: Job) -> list[Score]:
         """Return one score per metric chosen for the job, in that order."""
-        found = {score.metric: score async for score in self.each(job)}
-        return [found[name] for name in job.decisions]
+        scores = {score.metric: score async for score in self.each(job)}
+        return [scores[name] for name in job.decisions]
 
     async def each(self, job: Job) -> AsyncGenerator[Score]:
         """Yield one score per metric chosen for the job, as they come."""
@@ -169,22 +159,27 @@ class Evaluation:
             return
         sample = _sample_for(metric, job.samples)
         if sample is None:
-            at_work.take_in(name, _without_sample(metric, job.samples))
+            if job.samples.outcome is not None:
+                score = _unscored(metric, job.samples.outcome, job.samples.reason or job.samples.outcome.value)
+            else:
+                kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
+                reason = f"{metric.name} needs a {kinds} sample; the unit gives none"
+                score = _unscored(metric, Outcome.MISSING_FIELD, reason)
+                score = replace(score, missing=absent_fields(metric, job.samples))
+            at_work.take_in(name, score)
             return
         timeout_s = getattr(metric, "timeout_s", None) or self.timeout_s
-        one = self._asker(name, job.taken_s, job.held_until_s, self.purse)
-        turn = MetricSlot(self._places[name]) if name in self._places else None
-        # Whatever a metric asks, and however: it is no run of the application.
-        context = suppressed_context()
-        calls = context.run(_asking_for, one)
-        scoring = self._guarded(metric, sample, turn)
-        task = asyncio.get_running_loop().create_task(scoring, context=context)
-        at_work.follow(name, RunningMetric(metric, sample, timeout_s, calls, one, turn, task))
+        asker = self._score_context(name, job.taken_s, job.held_until_s, self.purse)
+        slot = MetricSlot(self._places[name]) if name in self._places else None
+        context = suppressed_context()  # no question of a metric is a run of the application
+        calls = context.run(_record_calls_of, asker)
+        task = asyncio.get_running_loop().create_task(self._guarded(metric, sample, slot), context=context)
+        at_work.follow(name, RunningMetric(metric, sample, timeout_s, calls, asker, slot, task))
 
-    async def _guarded(self, metric: Metric, sample: Sample, turn: MetricSlot | None) -> Score:
+    async def _guarded(self, metric: Metric, sample: Sample, slot: MetricSlot | None) -> Score:
         try:
-            if turn is not None:
-                await turn.take()
+            if slot is not None:
+                await slot.take()
             score: object = await (self._computed(metric, sample) if metric.cpu_bound else metric.score(sample))
             if isinstance(score, Score):
                 return score
@@ -197,25 +192,25 @@ class Evaluation:
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
             self._pool = DaemonPool(_THREADS, "spanscore-metric", native=True)
-        # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
-        with asked_by(self._asker(metric.name)):  # no question that it asks there is one of the loop's
+        # `metric.score` is called on the thread: a coroutine that is never awaited would be reported on stderr.
+        with asked_by(self._score_context(metric.name)):  # no question that it asks there is one of the loop's
             return await run_interruptibly(self._pool, lambda: run_without_loop(metric.score(sample)))
 
 
 @dataclass(slots=True, eq=False)
 class RunningMetric:
-    """A metric that is at work on a sample, and the calls that it has paid for so far."""
+    """A metric at work on a sample, and the calls of judges that it has made so far."""
 
     metric: Metric
     sample: Sample
     timeout_s: float
     calls: list[JudgeCall]
     asker: ScoreContext
-    turn: MetricSlot | None
+    slot: MetricSlot | None
     task: asyncio.Task[Score]
 
     def score(self, samples: Samples) -> Score:
-        """Return the score that it came to, which may be that it came to none."""
+        """Return the score of the task, which has ended."""
         if self.task.cancelled():  # by the metric itself, or by a client of its judge
             return _unscored(self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
         return _placed(self.task.result(), self.metric, self.sample, samples)
@@ -231,7 +226,7 @@ class RunningJob:
     """A job whose metrics are at work side by side. Loop thread.
 
     Attributes:
-        scores: those that are in and were not taken away.
+        scores: scores that are in and were not taken.
         undecided: whether further metrics may be begun.
     """
 
@@ -240,18 +235,18 @@ class RunningJob:
     undecided: bool = False
     scores: list[Score] = field(default_factory=list)
     _unfinished: dict[str, tuple[RunningMetric, Deadline]] = field(default_factory=dict)
-    _late_ones: set[str] = field(default_factory=set)
+    _late_metrics: set[str] = field(default_factory=set)
     _given_up: list[RunningMetric] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
         """Whether all scores are in."""
-        return not self._unfinished and not self._late_ones and not self.undecided
+        return not self._unfinished and not self._late_metrics and not self.undecided
 
     @property
     def computes(self) -> bool:
-        """Whether one of the metrics that go on computes; the others wait for somebody."""
-        return any(one.metric.cpu_bound for one, _ in self._unfinished.values())
+        """Whether one of the metrics at work computes; the others wait for a judge or a service."""
+        return any(running.metric.cpu_bound for running, _ in self._unfinished.values())
 
     def take(self) -> list[Score]:
         """Return the scores that are in and were not taken yet."""
@@ -259,75 +254,87 @@ class RunningJob:
         return taken
 
     def take_in(self, name: str, score: Score, source: str | None = None) -> None:
-        """Add the score of a metric, whatever it calls itself there; the source is that of one that has none."""
-        self.scores.append(_signed(score, name, self.job, source))
+        """Add the score of a metric under its name here; ``source`` is that of a score without one."""
+        decision = self.job.decisions[name]
+        self.scores.append(
+            signed(
+                score,
+                self.job.unit,
+                metric=name,
+                probability=decision.probability,
+                threshold=decision.threshold,
+                rule=decision.rule,
+                source=score.source or source,
+                revision=self.job.unit.revision,
+            )
+        )
 
-    def follow(self, name: str, one: RunningMetric) -> None:
+    def follow(self, name: str, running: RunningMetric) -> None:
         """Take in the score of a metric when it is there, or when it is late."""
-        deadline = Deadline(one.asker, one.timeout_s, lambda: self._late(name))
-        self._unfinished[name] = one, deadline
-        one.task.add_done_callback(lambda _: self._ended(name))
-        one.asker.on_change = deadline.update
+        deadline = Deadline(running.asker, running.timeout_s, lambda: self._late(name))
+        self._unfinished[name] = running, deadline
+        running.task.add_done_callback(lambda _: self._ended(name))
+        running.asker.on_change = deadline.update
 
     def give_up(self) -> None:
-        """Let every metric go that is still at work: an answer that no score will use is not paid for."""
-        self._late_ones.clear()
+        """Cancel every metric at work: an answer that no score will use is not paid for."""
+        self._late_metrics.clear()
         for name in list(self._unfinished):
-            self._given_up.append(one := self._let_go(name))
-            one.task.cancel()
+            self._given_up.append(running := self._let_go(name))
+            running.task.cancel()
 
-    def unused(self) -> list[Score]:
-        """Return what those that were given up have asked for, and may have to pay, as scores that a shutdown ended.
+    def add_unused(self) -> None:
+        """Add scores, ended by the shutdown, for the calls of metrics that were given up, which may have to be paid.
 
-        To be called when they have taken notice (``cancelled_tell``).
+        To be called after ``wait_for_cancelled``.
         """
-        paid = (
-            (one, _unscored(one.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(one.calls))) for one in self._given_up
-        )
-        return [_signed(score, one.asker.metric, self.job, one.asker.source) for one, score in paid if one.calls]
+        for running in self._given_up:
+            if running.calls:
+                score = _unscored(running.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(running.calls))
+                self.take_in(running.asker.metric, score, running.asker.source)
 
     def _ended(self, name: str) -> None:
         if name in self._unfinished:  # else it was late, or given up
-            one = self._let_go(name)
-            self._finish(name, one, lambda: one.score(self.job.samples))
+            running = self._let_go(name)
+            self._finish(name, running, lambda: running.score(self.job.samples))
 
     def _late(self, name: str) -> None:
-        one = self._let_go(name)
-        one.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
-        self._late_ones.add(name)
-        _in_turns(_TURNS, lambda: self._ended_late(name, one))
+        running = self._let_go(name)
+        running.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
+        self._late_metrics.add(name)
+        _in_turns(_TURNS, lambda: self._ended_late(name, running))
 
-    def _ended_late(self, name: str, one: RunningMetric) -> None:
-        if name in self._late_ones:  # else the job was given up meanwhile
-            self._late_ones.remove(name)
-            self._finish(name, one, one.late)
+    def _ended_late(self, name: str, running: RunningMetric) -> None:
+        if name in self._late_metrics:  # else the job was given up meanwhile
+            self._late_metrics.remove(name)
+            self._finish(name, running, running.late)
 
     def _let_go(self, name: str) -> RunningMetric:
-        one, deadline = self._unfinished.pop(name)
-        one.asker.on_change = None
+        running, deadline = self._unfinished.pop(name)
+        running.asker.on_change = None
         deadline.stop()
-        if one.turn is not None:
-            one.turn.give_back()
-        return one
+        if running.slot is not None:
+            running.slot.give_back()
+        return running
 
-    def _finish(self, name: str, one: RunningMetric, come_to: Callable[[], Score]) -> None:
+    def _finish(self, name: str, running: RunningMetric, make_score: Callable[[], Score]) -> None:
         try:
-            with asked_by(one.asker):  # the evaluator version is that of the judge that was asked
-                score = come_to()
-            self.take_in(name, score, one.asker.source)
+            with asked_by(running.asker):  # the evaluator version is that of the judge that was asked
+                score = make_score()
+            self.take_in(name, score, running.asker.source)
         except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
             self.take_in(name, _broken(name, error))
         self._on_change()
 
 
-def _asking_for(one: ScoreContext) -> list[JudgeCall]:
-    """Have all that is asked in this context from now on, which is a task's own, asked for a score; return the calls."""
-    ask_for(one)
+def _record_calls_of(asker: ScoreContext) -> list[JudgeCall]:
+    """Ask every question in this context, which is a task's own, for a score; return the list to which calls are added."""
+    ask_for(asker)
     return record_calls()
 
 
 def _in_turns(turns: int, call: Callable[[], None]) -> None:
-    """Call it after so many turns of the loop."""
+    """Call after so many turns of the loop."""
     if turns == 0:
         call()
     else:
@@ -335,7 +342,7 @@ def _in_turns(turns: int, call: Callable[[], None]) -> None:
 
 
 def absent_fields(metric: Metric, samples: Samples) -> tuple[str, ...]:
-    """Return the fields that a metric needs and its sample lacks; the kinds of samples that it takes if there is none."""
+    """Return the fields that a metric needs and its sample lacks; without a sample, the kinds of samples that it takes."""
     sample = _sample_for(metric, samples)
     if sample is None:
         return tuple(metric.requires)
@@ -349,16 +356,8 @@ def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
     return samples.single_turn if "single_turn" in metric.requires else None
 
 
-def _without_sample(metric: Metric, samples: Samples) -> Score:
-    if samples.outcome is not None:
-        return _unscored(metric, samples.outcome, samples.reason or samples.outcome.value)
-    kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
-    score = _unscored(metric, Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none")
-    return replace(score, missing=absent_fields(metric, samples))
-
-
 def _placed(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
-    """Return a score; of one that lacks a field with the places where that was looked for."""
+    """Return a score; if a field was missing, with the places in which it was searched."""
     if score.outcome is not Outcome.MISSING_FIELD:
         return score
     missing = absent_fields(metric, samples)
@@ -389,7 +388,7 @@ def _unscored(
 
 
 def _broken(name: str, error: BaseException) -> Score:
-    """Return the failure of a metric of which nothing can be read but the name by which it is known."""
+    """Return the failure of a metric that cannot be read, under the name that the scorer has for it."""
     reason, kind = f"the metric raised {raised_by_user(error)}", type_name(error)
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
 
@@ -403,29 +402,15 @@ def _unknown(name: str, samples: Samples) -> Score:
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type="unknown_metric")
 
 
-def _signed(score: Score, name: str, job: Job, source: str | None) -> Score:
-    decision = job.decisions[name]
-    return signed(
-        score,
-        job.unit,
-        metric=name,
-        probability=decision.probability,
-        threshold=decision.threshold,
-        rule=decision.rule,
-        source=score.source or source,
-        revision=job.unit.revision,
-    )
-
-
 @dataclass(slots=True)
 class MetricSlot:
-    """The turn of one score. Loop thread."""
+    """The place of one score among those of its metric. Loop thread."""
 
     _places: Semaphore
     _is_taken: bool = False
 
     async def take(self) -> None:
-        """Wait for a place; no time of the score's."""
+        """Wait for a place; the wait is no time of the score's."""
         if self._places.locked():
             with asker().asks(), asker().waits():
                 await self._places.acquire()
@@ -434,38 +419,41 @@ class MetricSlot:
         self._is_taken = True
 
     def give_back(self) -> None:
-        """Let the next one have the place, if it was taken."""
+        """Free the place, if it was taken."""
         if self._is_taken:
             self._is_taken = False
             self._places.release()
 
 
+@dataclass(slots=True)
 class Deadline:
-    """Calls ``late`` when a score was worked for as long as it may take, on the loop on which it is made. Loop thread.
+    """Calls ``late`` when a score has been worked on for its time, on the loop on which it is made. Loop thread.
 
-    Args:
-        asker: says whether anybody works for it.
-        timeout_s: seconds of work.
+    Attributes:
+        asker: whose ``is_waiting`` stops the time.
+        left_s: seconds of work that are left.
     """
 
-    def __init__(self, asker: ScoreContext, timeout_s: float, late: Callable[[], None]) -> None:
-        self._asker = asker
-        self._left_s = timeout_s
-        self._late = late
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+    asker: ScoreContext
+    left_s: float
+    late: Callable[[], None]
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _timer: asyncio.TimerHandle | None = None
+
+    def __post_init__(self) -> None:
+        """Begin."""
         self.update()
 
     def update(self) -> None:
-        """Stand still or go on, where the asker has begun to wait or to be worked for."""
-        if self._timer is None and not self._asker.is_waiting:
-            self._timer = self._loop.call_later(self._left_s, self._late)
-        elif self._timer is not None and self._asker.is_waiting:
-            self._left_s = max(0.0, self._timer.when() - self._loop.time())
+        """Stop or go on, if the asker has begun to wait or to be worked for."""
+        if self._timer is None and not self.asker.is_waiting:
+            self._timer = self._loop.call_later(self.left_s, self.late)
+        elif self._timer is not None and self.asker.is_waiting:
+            self.left_s = max(0.0, self._timer.when() - self._loop.time())
             self.stop()
 
     def stop(self) -> None:
-        """Stand still until the next ``update``."""
+        """Stop until the next ``update``."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

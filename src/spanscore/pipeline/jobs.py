@@ -22,15 +22,11 @@ from spanscore.samples.redaction import redacted_sample
 
 __all__ = ["REDACTORS", "Hooks", "JobBuilder", "redactor_in"]
 
-# --- redactors ------------------------------------------------------------------------------------------------------
-
-# Redactors by name: a function of the user's, ``my_pkg.privacy:redact``, or a class of theirs with its parameters.
-
 REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
 
 
 def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
-    """Return the redactor that is given, or that a configuration or an option of a command names; None if none is.
+    """Return a redactor from itself, or from the name of a function or class in a configuration; None if there is none.
 
     Raises:
         ConfigurationError: there is no such function or class, or it cannot be called.
@@ -39,24 +35,19 @@ def redactor_in(entry: Redactor | Entry | None) -> Redactor | None:
     return redactor
 
 
-# --- hooks ----------------------------------------------------------------------------------------------------------
-
-# Hooks on a sample before it is scored: redact (fails closed) and filter.
-
 S = TypeVar("S", SingleTurnSample, MultiTurnSample)
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What happens to samples before a judge sees them.
+    """Functions of the user that are applied to samples before a judge sees them.
 
     Attributes:
-        redactor: applied to every text of a sample; when it raises or gives no text, the sample goes nowhere
-            (``redaction_error``).
-        keep: samples for which it is false are ``filtered``; when it raises, likewise, with the reason.
+        redactor: applied to every text of a sample; if it raises or returns no text, the sample ends as ``redaction_error``.
+        keep: samples for which it is false, or raises, are ``filtered``.
 
     Raises:
-        ConfigurationError: one of them is a coroutine function: what it returns is true, whatever it would have said.
+        ConfigurationError: one of them is a coroutine function, whose result would always be true.
     """
 
     redactor: Redactor | None = None
@@ -73,7 +64,7 @@ class Hooks:
         if redactor is not None:
             redactor = box.hook(redactor, "the redactor", Outcome.REDACTION_ERROR)
         if keep is not None:
-            own = keep  # whether its answer is true may run code of the user's, too
+            own = keep  # ``bool`` of its result may run code of the user's, too
             keep = box.hook(lambda sample: bool(own(sample)), "the filter", Outcome.METRIC_ERROR)
         return Hooks(redactor, keep)
 
@@ -81,10 +72,10 @@ class Hooks:
         """Return the redacted samples, or the outcome that ends them.
 
         Args:
-            redacted: they have been before.
+            redacted: whether they are redacted already.
 
         Raises:
-            Hung: a hook hangs, and nothing else.
+            HookTimeout: a hook hangs; nothing else is raised.
         """
         if samples.outcome is not None or (self.redactor is None and self.keep is None):
             return samples
@@ -101,30 +92,23 @@ class Hooks:
         return self._apply_filter(clean)
 
     def named(self, unit: Unit) -> Unit:
-        """Return a unit that names its conversation as that may leave: not at all where the redactor fails.
-
-        Others' spans have the id as it was given; ours are redacted before.
+        """Return a unit with a redacted conversation id, without one if the redactor fails; our own spans are redacted before.
 
         Raises:
-            Hung: a hook hangs, and nothing else.
+            HookTimeout: a hook hangs; nothing else is raised.
         """
         root = unit.root
         if self.redactor is None or root is None or root.scope == semconv.CAPTURE_SCOPE:
             return unit
         conversation_id = root.attributes.get(semconv.CONVERSATION_ID)
-        return (
-            unit
-            if conversation_id is None
-            else unit.in_conversation(self._redact_id(str(conversation_id), self.redactor))
-        )
-
-    def _redact_id(self, conversation_id: str, redactor: Redactor) -> str | None:
+        if conversation_id is None:
+            return unit
         try:
-            return redacted_text(conversation_id, redactor)
+            return unit.in_conversation(redacted_text(str(conversation_id), self.redactor))
         except HookTimeout:
             raise
         except BaseException:  # noqa: BLE001  (fails closed)
-            return None
+            return unit.in_conversation(None)
 
     def _apply_filter(self, samples: Samples) -> Samples:
         sample: Sample | None = samples.multi_turn or samples.single_turn
@@ -142,20 +126,16 @@ class Hooks:
         return sample if sample is None or self.redactor is None else redacted_sample(sample, self.redactor)
 
 
-# --- jobs -----------------------------------------------------------------------------------------------------------
-
-# Unit → Job, pure: dialect, then hooks; what cannot become a job ends here with its outcome.
-
 _KINDS: Mapping[UnitKind, str] = {"workflow": "workflows", "agent": "agents", "chat": "a model that is called alone"}
 
 
 @dataclass(frozen=True, slots=True)
 class JobBuilder:
-    """Makes jobs.
+    """Makes jobs of units: a dialect makes samples, then the hooks apply. Pure.
 
     Attributes:
-        dialects: asked in order; the first that claims the unit's root makes the samples.
-        box: where the functions of the user that are among all this, if there are, run.
+        dialects: tried in order; the first that claims the unit's root makes the samples.
+        box: runs functions of the user with a deadline.
         kinds: kinds of units that are scored; others are ``filtered``.
     """
 
@@ -165,7 +145,7 @@ class JobBuilder:
     kinds: Sequence[UnitKind] = UNIT_KINDS
 
     async def job_in_time(self, sampled: SampledUnit) -> Job:
-        """Make the job on a thread of the box; a hook that hangs is the outcome of its unit."""
+        """Make the job on a thread of the box; a hook that hangs ends its unit with an outcome."""
         try:
             return await self.box.done(lambda: self.job(sampled))
         except HookTimeout as hung:
@@ -174,10 +154,10 @@ class JobBuilder:
             return _job(sampled, named, Samples(outcome=hung.outcome, reason=hung.reason))
 
     def job(self, sampled: SampledUnit) -> Job:
-        """Make the job; ``job.samples.outcome`` says when there is nothing to score.
+        """Make the job; ``job.samples.outcome`` is set if there is nothing to score.
 
         Raises:
-            Hung: a hook hangs, and nothing else.
+            HookTimeout: a hook hangs; nothing else is raised.
         """
         try:
             samples = sampled.samples or self._samples(sampled.unit)

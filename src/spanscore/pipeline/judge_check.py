@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import Final, NamedTuple
@@ -42,20 +42,11 @@ __all__ = [
     "build_check_name",
     "cases_of",
     "judge_check_runs",
-    "points_of",
 ]
-
-# --- judge check cases ----------------------------------------------------------------------------------------------
-
-# A judge check's file → what its judges are asked, and what is right.
 
 
 class JudgeCheckCase(NamedTuple):
-    """A labelled sample.
-
-    Attributes:
-        key: of its content, so that it is known again in a file that was edited.
-    """
+    """A labelled sample; ``key`` is a hash of its content, which is the same after other lines of the file were edited."""
 
     key: str
     sample: Sample
@@ -66,7 +57,7 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
     """Return the labelled samples of a judge check's file, equal ones once.
 
     Raises:
-        ConfigurationError: it cannot be read, holds no sample, or a label that says nothing of one of the metrics.
+        ConfigurationError: it cannot be read, holds no sample, or holds a label that is no verdict on one of the metrics.
     """
     read = [
         (sample.line, sample.sample, sample.human)
@@ -90,38 +81,27 @@ def cases_of(judge_check: JudgeCheck, watched: Mapping[str, Metric]) -> tuple[Ju
     return tuple(cases.values())
 
 
-# --- judge check ----------------------------------------------------------------------------------------------------
-
-# JudgeCheckRuns: labelled samples, judged again and again → whether the judges are still the same.
-#
-# Of the processes of a machine that share a baseline, and watch the same evaluator version, one has runs; the others stand
-# by, and one of them goes on where it ends.
-#
-# Outside sampling and in no ledger: what is told of it is its cost, sums of the source ``judge_check``, and three gauges.
-# It asks by the metrics' own judges, few questions at a time, behind those of live units whose spans wait, and past every
-# cache, which would answer for a judge that has changed.
-
 _FIRST_S: Final = (10.0, 60.0)
-"""When the first run begins, after the first unit: not in the burst of a start, and not with all replicas at once."""
+"""Seconds from the first unit to the first run: after the burst of a start, and not in all replicas at once."""
 _STAND_BY_S: Final = 600.0
-"""After so long a process that stands by looks whether the one that has the runs has ended."""
+"""Seconds after which a process that stands by looks whether the process with the runs has ended."""
 _AT_ONCE: Final = 2
-"""Samples; each has all of its metrics side by side."""
+"""Samples at a time, each with all of its metrics."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule=semconv.SOURCE_JUDGE_CHECK)
 Prepare = Callable[[Sample], Awaitable[Samples]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCheckStatus:
-    """What a metric's judge is at on the labelled samples.
+    """The state of one metric's judge check.
 
     Attributes:
-        last: the last run beside the first; None before the first has ended.
-        ran_s: seconds since it ended; None likewise.
-        next_s: seconds until the next one begins; None while one runs, before the first unit and after the end.
-        reason: why a sample had no score in the last run, the latest; empty where each had one.
+        last: the last run beside the first; None before the first run has ended.
+        ran_s: seconds since the last run ended; None before the first has ended.
+        next_s: seconds until the next run begins; None during a run, before the first unit and after the end.
+        reason: why a sample had no score in the last run, the latest; empty if each had one.
         stands_by: whether another process of this machine has the runs.
-        runs: whether one is under way.
+        runs: whether a run is under way.
     """
 
     metric: str
@@ -165,61 +145,56 @@ def _format_duration(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"  # noqa: PLR2004  (likewise of minutes)
 
 
+@dataclass(eq=False, repr=False)
 class JudgeCheckRuns:
-    """The runs of one scorer's judge check. On the loop, but for ``start``, ``stop`` and what is read.
+    """Asks judges about labelled samples again and again, and compares each run with the first.
 
-    Args:
-        metrics: that are watched, by name.
+    Of the processes of a machine that share a baseline and watch the same evaluator version, one has runs. The others stand
+    by, and one of them goes on if it ends. The runs are outside sampling and in no ledger: exported are their cost, sums of the
+    source ``judge_check`` and three gauges. They ask the metrics' own judges behind live units whose spans wait, and past
+    every cache, which would answer for a judge that has changed. All runs on the loop but ``start``, ``stop``, ``states`` and
+    ``points``.
+
+    Attributes:
+        metrics: metrics that are watched, by name.
         cases: the labelled samples.
-        every_s: from the start of one run to that of the next.
-        first: what the judges said first.
-        lock: of the one process that has runs.
-        evaluation: asks them, each by the name under which its questions wait and are paid for (``build_check_name``).
-        prepare: gives the samples as a judge may see them.
-        record: told of each score, in the source ``judge_check``.
+        every_s: seconds from the start of one run to that of the next.
+        first: the judges' first answers.
+        lock: held by the one process that has runs.
+        evaluation: asks the metrics, each under the name of ``build_check_name``.
+        prepare: returns samples as a judge may see them.
+        record: called with each score, in the source ``judge_check``.
         sleep: waits for so many seconds.
         dice: draws a number between two.
         clock: seconds.
     """
 
-    def __init__(
-        self,
-        metrics: Mapping[str, Metric],
-        cases: Sequence[JudgeCheckCase],
-        *,
-        every_s: float,
-        first: FirstAnswers,
-        lock: ProcessLock,
-        evaluation: Evaluation,
-        prepare: Prepare,
-        record: Callable[[Score], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        dice: Callable[[float, float], float] = random.uniform,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._metrics = metrics
-        self._cases = cases
-        self._every_s = every_s
-        self._first = first
-        self._lock = lock
-        self._evaluation = evaluation
-        self._prepare = prepare
-        self._record = record
-        self._sleep = sleep
-        self._dice = dice
-        self._clock = clock
+    metrics: Mapping[str, Metric]
+    cases: Sequence[JudgeCheckCase]
+    _: KW_ONLY
+    every_s: float
+    first: FirstAnswers
+    lock: ProcessLock
+    evaluation: Evaluation
+    prepare: Prepare
+    record: Callable[[Score], None]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    dice: Callable[[float, float], float] = random.uniform
+    clock: Callable[[], float] = monotonic
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Be as new: in a forked child, which stands by from its first unit on while its parent has the runs."""
-        self._lock.reset()
+        """Be as new: in a forked child, which stands by while its parent has the runs."""
+        self.lock.reset()
         self._stands_by = self._runs = False
         self._running: Future[None] | None = None
         self._last: Mapping[str, PairedRuns] = {}
         self._reasons: dict[str, str] = {}
         self._ended_s: float | None = None
         self._due_s: float | None = None
-        self._evaluation.reset()
+        self.evaluation.reset()
 
     def start(self) -> None:
         """Begin; once in a process. Any thread; does not block."""
@@ -227,76 +202,78 @@ class JudgeCheckRuns:
             self._running = loop.submit(self._run_on())
 
     def stop(self) -> None:
-        """Begin no more, and give up what is asked. Any thread; does not wait."""
+        """Begin no more runs, and cancel questions that are out. Any thread; does not wait."""
         if self._running is not None:
             self._running.cancel()
 
     async def _run_on(self) -> None:
-        wait_s = self._dice(*_FIRST_S)
+        wait_s = self.dice(*_FIRST_S)
         try:
             while True:
-                self._due_s = self._clock() + wait_s
-                await self._sleep(wait_s)
-                self._stands_by = not self._lock.take()
+                self._due_s = self.clock() + wait_s
+                await self.sleep(wait_s)
+                self._stands_by = not self.lock.take()
                 wait_s = _STAND_BY_S if self._stands_by else await self._run_in_turn()
         finally:
-            self._lock.let_go()
+            self.lock.let_go()
             self._due_s, self._runs = None, False
 
     async def _run_in_turn(self) -> float:
         """Run, and return in how many seconds the next run begins."""
-        began_s, self._due_s, self._runs = self._clock(), None, True
+        began_s, self._due_s, self._runs = self.clock(), None, True
         try:
             await self.run()
         except Exception as error:  # noqa: BLE001  (the next run is another one)
             log_internal_error("ask a judge about labelled samples", error)
-        self._ended_s, self._runs = self._clock(), False
-        return max(0.0, began_s + self._every_s - self._ended_s)
+        self._ended_s, self._runs = self.clock(), False
+        return max(0.0, began_s + self.every_s - self._ended_s)
 
     async def run(self) -> None:
         """Ask about all samples once, and compare. On the loop."""
-        answers: dict[str, dict[str, float]] = {name: {} for name in self._metrics}
+        answers: dict[str, dict[str, float]] = {name: {} for name in self.metrics}
         self._reasons = {}
-        cases = iter(self._cases)
+        cases = iter(self.cases)
         with answers_kept(None):
             await asyncio.gather(*(self._ask_each(cases, answers) for _ in range(_AT_ONCE)))
-        await asyncio.get_running_loop().run_in_executor(None, self._keep, answers)
-        self._last = {name: self._compare(metric, answers[name]) for name, metric in self._metrics.items()}
+
+        def keep() -> None:
+            for name, own in answers.items():
+                self.first.keep(name, self.metrics[name].evaluator_version, own)
+
+        await asyncio.get_running_loop().run_in_executor(None, keep)  # writes a file
+        self._last = {name: self._compare(metric, answers[name]) for name, metric in self.metrics.items()}
 
     async def _ask_each(self, cases: Iterator[JudgeCheckCase], answers: Mapping[str, dict[str, float]]) -> None:
         for case in cases:
-            names = {build_check_name(name): name for name in self._metrics}
-            job = Job(_unit_of(case), await self._prepare(case.sample), dict.fromkeys(names, _ALWAYS))
-            async with aclosing(self._evaluation.each(job)) as scores:
+            names = {build_check_name(name): name for name in self.metrics}
+            unit = Unit(UnitKey(int(case.key, 16), 1), ())  # stands for the case
+            job = Job(unit, await self.prepare(case.sample), dict.fromkeys(names, _ALWAYS))
+            async with aclosing(self.evaluation.each(job)) as scores:
                 async for score in scores:
                     name = names[score.metric]
                     self._take(replace(score, metric=name), case, answers[name])
 
     def _take(self, score: Score, case: JudgeCheckCase, answers: dict[str, float]) -> None:
-        """Take an answer; one that is not there, or is a fallback's, says nothing of the judge."""
+        """Take an answer; a missing one, or a fallback's, is no observation of the judge."""
         if score.quality is not None and score.source is None:
             answers[case.key] = score.quality
         else:
             self._reasons[score.metric] = f"{score.outcome}: {score.reason or score.source}"
-        self._record(replace(score, source=semconv.SOURCE_JUDGE_CHECK))
-
-    def _keep(self, answers: Mapping[str, Mapping[str, float]]) -> None:
-        for name, own in answers.items():
-            self._first.keep(name, self._metrics[name].evaluator_version, own)
+        self.record(replace(score, source=semconv.SOURCE_JUDGE_CHECK))
 
     def _compare(self, metric: Metric, answers: Mapping[str, float]) -> PairedRuns:
-        first = self._first.of(metric.name, metric.evaluator_version)
-        human = {case.key: passes(case.human, metric.scale) for case in self._cases}
+        first = self.first.of(metric.name, metric.evaluator_version)
+        human = {case.key: passes(case.human, metric.scale) for case in self.cases}
         right = {key: _is_pass(metric, now) == human[key] for key, now in answers.items()}
         pairs = [
             PairedAnswer(first[key], now, _is_pass(metric, first[key]) == human[key], right[key])
             for key, now in answers.items()
         ]
-        return paired(len(self._cases), pairs)
+        return paired(len(self.cases), pairs)
 
     def states(self) -> list[JudgeCheckStatus]:
-        """Return what each metric's judge is at. Any thread."""
-        now_s, due_s, ended_s = self._clock(), self._due_s, self._ended_s
+        """Return the state of each metric's judge check. Any thread."""
+        now_s, due_s, ended_s = self.clock(), self._due_s, self._ended_s
         return [
             JudgeCheckStatus(
                 metric=name,
@@ -308,25 +285,20 @@ class JudgeCheckRuns:
                 stands_by=self._stands_by,
                 runs=self._runs,
             )
-            for name, metric in self._metrics.items()
+            for name, metric in self.metrics.items()
         ]
 
     def points(self) -> dict[Hashable, GaugeReading]:
-        """Return the same as numbers; none of a run with too few answers. Any thread."""
-        return {(id(self), name): _point(self._metrics[name], run) for name, run in self._last.items() if run.is_enough}
+        """Return the gauges of each metric's last run, unless it has too few answers. Any thread."""
+        return {(id(self), name): _point(self.metrics[name], run) for name, run in self._last.items() if run.is_enough}
 
 
 def build_check_name(metric: str) -> str:
-    """Return the name in which a judge check asks for a metric.
+    """Return the name under which a judge check asks for a metric.
 
-    In the metric's own, units would wait behind its questions, and seem dearer to what paces the budget.
+    Under the metric's own name, units would wait behind its questions, and its cost would be paced as theirs.
     """
     return f"{metric} {semconv.SOURCE_JUDGE_CHECK}"
-
-
-def _unit_of(case: JudgeCheckCase) -> Unit:
-    """Return a unit that is none, named after the content."""
-    return Unit(UnitKey(int(case.key, 16), 1), ())
 
 
 def _is_pass(metric: Metric, quality: float) -> bool:
@@ -353,10 +325,10 @@ def judge_check_runs(
     prepare: Prepare,
     telemetry: Telemetry | None,
 ) -> JudgeCheckRuns | None:
-    """Return the runs that a scorer's judge check asks for; None where it has none. Reads its file.
+    """Return the runs of a scorer's judge check; None if it has none. Reads its file.
 
     Raises:
-        ConfigurationError: it names no metric that can be watched, or a file of it cannot be used.
+        ConfigurationError: no metric can be watched, or a file cannot be used.
     """
     if judge_check is None:
         return None
@@ -373,13 +345,8 @@ def judge_check_runs(
     )
 
 
-def points_of(judge_check: JudgeCheckRuns | None) -> Mapping[Hashable, GaugeReading]:
-    """Return what is told of a judge check as numbers; nothing where there is none."""
-    return {} if judge_check is None else judge_check.points()
-
-
 def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:
-    """Return what has the redactor see a sample before any judge does; the filter is for live units."""
+    """Return a function that redacts a sample; it does not filter, as the filter is for live units."""
     own = Hooks(hooks.redactor)
 
     async def prepare(sample: Sample) -> Samples:

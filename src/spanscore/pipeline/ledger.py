@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
 from typing import Any
@@ -15,37 +15,35 @@ from spanscore.core.job import CONFIGURED, STATED, UNKNOWN, Decision, UnitCounts
 from spanscore.core.log import log_once
 from spanscore.core.score import Outcome, Score
 from spanscore.core.span import Unit, UnitKey
+from spanscore.outputs.aggregates import ComparedValues
 from spanscore.protocols import Sink
 
-__all__ = ["ComparedLedger", "Ledger", "Notes", "ScoreBatch", "ShadowBatch", "has_span", "log_failures"]
-
-# --- ledger ---------------------------------------------------------------------------------------------------------
-
-# Ledger: eligible in, exactly one outcome out, for every (unit × metric).
-#
-# At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. What the mean lacks is
-# weighed in the same step in which it is counted, so that no lost unit is left out and none counts twice.
+__all__ = ["Ledger", "Notes", "ScoreBatch", "has_span", "log_failures"]
 
 
 class Ledger:
     """Counts how each eligible (unit × metric) ended; also the ``RejectionCounter`` and ``Counts`` of the library.
 
-    Every method is O(1) in the units counted (``settle_all``: in the metrics) and safe from any thread.
+    At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. The weight of a lost unit
+    is added in the step that counts it, so that no loss is left out or added twice. Every method is O(1) in the units counted
+    (``settle_all``: in the metrics) and safe from any thread.
 
     Args:
-        metrics: the names every unit is eligible for, where nothing else is said of it.
+        metrics: names of the metrics for which a unit is eligible if ``enter`` names none.
+        compared: tells the releases apart whose losses are weighed one by one; None = nothing is compared.
 
     Attributes:
-        since_s: when it began at zero, seconds since the epoch: what a life of the process before has counted is in no count.
+        since_s: when the counts began at zero, seconds since the epoch: an earlier life of the process is in no count.
     """
 
-    def __init__(self, metrics: Iterable[str]) -> None:
+    def __init__(self, metrics: Iterable[str], compared: ComparedValues | None = None) -> None:
         self._metrics = tuple(metrics)
         self._every = frozenset(self._metrics)
+        self._compared = compared
         self.reset()
 
     def reset(self) -> None:
-        """Count from zero: in a forked child, else the parent's counts would go out twice."""
+        """Count from zero: in a forked child, whose parent exports its own counts."""
         self._lock = threading.RLock()  # a signal handler that asks for the status may interrupt its holder
         self.since_s = time()
         self._units = 0
@@ -56,6 +54,8 @@ class Ledger:
         self._single: Counter[tuple[str, Outcome]] = Counter()
         self._of_sources: Counter[tuple[str, Outcome, str | None]] = Counter()
         self._excluded: dict[tuple[str, Outcome, str | None], Weights] = {}
+        self._values: dict[UnitKey, str] = {}  # open unit → compared value
+        self._by_value: dict[tuple[str, str], Weights] = {}  # (metric, compared value) → weights of losses
 
     def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
         """Make a unit eligible for these metrics; None = for every one. False: it has entered already and is still open."""
@@ -70,10 +70,12 @@ class Ledger:
             return True
 
     def belongs(self, unit: Unit) -> None:
-        """Note of an open unit what tells its losses apart; nothing does, but of a ledger that compares."""
+        """Note the compared value of an open unit, if releases are compared."""
+        if self._compared is not None and self.is_open(unit.ledger_key):
+            self._values[unit.ledger_key] = self._compared.of_unit(unit)
 
     def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
-        """Note with which probability metrics took an open unit: if it is lost, it stands for 1/π; before, for itself."""
+        """Note the probability π with which metrics took an open unit: lost after this, it weighs 1/π, before it 1."""
         with self._lock:
             waiting = self._open.get(key, {})
             waiting |= {name: 1.0 / decision.probability for name, decision in decisions.items() if name in waiting}
@@ -84,13 +86,12 @@ class Ledger:
             self._units += units
             self._whole[outcome] += units
             self._rejected[outcome] += units
+            if self._compared is not None and outcome.missing:
+                for metric in self._metrics * units:
+                    self._lose(metric, self._compared.of_unit(None), 1.0)
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
-        """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted.
-
-        Args:
-            source: of its score (``Score.source``).
-        """
+        """Give an open (unit × metric) its outcome; ``source`` is ``Score.source``. False: it had one, nothing is counted."""
         with self._lock:
             waiting = self._open.get(key)
             if waiting is None or metric not in waiting:
@@ -101,6 +102,7 @@ class Ledger:
                 self._of_sources[metric, outcome, source] += 1
             if not waiting:
                 del self._open[key]
+                self._values.pop(key, None)
             return True
 
     def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
@@ -115,11 +117,12 @@ class Ledger:
                 self._single.update((metric, outcome) for metric in waiting)
             for metric, weight in waiting.items():
                 self._weigh(key, metric, outcome, None, weight)
+            self._values.pop(key, None)
             return frozenset(waiting)
 
     @property
     def refused(self) -> int:
-        """Units that were turned away as the event queue was full."""
+        """Units that were rejected because the event queue was full."""
         return self._whole[Outcome.EVENT_QUEUE_FULL]
 
     def is_open(self, key: UnitKey) -> bool:
@@ -134,7 +137,7 @@ class Ledger:
     def eligible(self) -> Mapping[str, int]:
         """Metric → units that entered."""
         with self._lock:
-            names = dict.fromkeys([*self._metrics, *self._of_some])  # some may be of another process
+            names = dict.fromkeys([*self._metrics, *self._of_some])  # a process that handed a unit over may have others
             return {name: self._units * (name in self._metrics) + self._of_some[name] for name in names}
 
     def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
@@ -156,10 +159,7 @@ class Ledger:
             return counts
 
     def excluded(self) -> Mapping[tuple[str, Outcome, str | None], Weights]:
-        """(metric, outcome, source) → the weights of the units that the mean of the population lacks.
-
-        These are the lost ones, and those that another judge than the configured one scored.
-        """
+        """(metric, outcome, source) → weights of units in no mean of the population: lost, or scored by a fallback judge."""
         with self._lock:
             weights = dict(self._excluded)
             for outcome, units in self._rejected.items():
@@ -170,7 +170,7 @@ class Ledger:
             return weights
 
     def lost(self) -> Mapping[str, Weights]:
-        """Metric → the sum of these, over outcomes and sources."""
+        """Metric → the sum of its weights in ``excluded``."""
         weights = dict.fromkeys(self._metrics, Weights())
         for (metric, _, _), (w, w2) in self.excluded().items():
             so_far = weights.get(metric, Weights())
@@ -178,9 +178,10 @@ class Ledger:
         return weights
 
     def count_units(self) -> UnitCounts:
-        """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
+        """Return all counts of one moment: counts that are read one by one do not add up while units end."""
         with self._lock:
-            return UnitCounts(self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded())
+            counts = self.eligible(), self.outcomes_by_source(), self.pending(), self.excluded()
+            return UnitCounts(*counts, compared=dict(self._by_value))
 
     def pending(self) -> Mapping[str, int]:
         """Metric → units between entry and outcome."""
@@ -190,13 +191,19 @@ class Ledger:
                 between.update(waiting.keys())
             return between
 
-    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
-        """Weigh what the mean lacks; False: it has it. ``key``: whose loss it is, for who tells them apart."""
-        lost = outcome.missing or (outcome is Outcome.SCORED and source is not None)
-        if lost:
+    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> None:
+        """Add the weight of a unit, if the mean lacks it."""
+        if outcome.missing or (outcome is Outcome.SCORED and source is not None):
             at = metric, outcome, source
             self._excluded[at] = _plus(self._excluded.get(at), 1, weight)
-        return lost
+            if self._compared is not None:
+                value = self._values.get(key)
+                self._lose(metric, self._compared.of_unit(None) if value is None else value, weight)
+
+    def _lose(self, metric: str, value: str, weight: float) -> None:
+        assert self._compared is not None
+        at = metric, self._compared.of_loss(metric, value)
+        self._by_value[at] = _plus(self._by_value.get(at), 1, weight)
 
 
 def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
@@ -204,12 +211,8 @@ def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
     return Weights(w + units * weight, w2 + units * weight * weight)
 
 
-# --- notes ----------------------------------------------------------------------------------------------------------
-
-# Notes: what ``status()`` tells of scores beside their counts.
-
 _MOST_UNPRICED = 10
-"""A line's worth, whatever names a judge may answer under."""
+"""Names of models that fill one line: a judge may answer under any number of names."""
 _OURS = re.compile(
     r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
     r"|(the )?\w+ raised \w+ at [\w.<>-]+:\d+|\w+ gave \w+; a metric gives [\w, ]+"
@@ -234,18 +237,18 @@ _WHY = {
     "quota": "the judge's account has no money left",
     "breaker_open": "the judge was away for too long",
 }
-"""Error types that say more than the class that a client raised."""
+"""Error types with a sentence of their own."""
 
 
 class Notes:
-    """The latest of each kind. Written on the span thread, read on any.
+    """Remarks on scores for ``status()``, the latest of each kind. Written on the span thread, read on any.
 
     Attributes:
-        reasons: (metric, outcome) → the latest reason, and whose it is.
-        kinds: kinds of the units that were chosen → how many.
+        reasons: (metric, outcome) → the latest reason, and the unit that it is of.
+        kinds: kind of unit → chosen units.
         heads: source of the share that a head sampler keeps (``Decision.upstream_by``) → chosen units.
-        sources: how samples were found → how many.
-        unpriced: models of judges whose price is not known; a few at most.
+        sources: how samples were found → samples.
+        unpriced: models of judges without a known price; 10 at most.
     """
 
     def __init__(self) -> None:
@@ -263,7 +266,7 @@ class Notes:
             self.heads[head] += 1
 
     def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
-        """Note why scores of a unit have no value, and what their judges are not known to cost."""
+        """Note why scores of a unit have no value, and models without a price."""
         self.reasons |= {(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason}
         self.costs(scores)
 
@@ -273,7 +276,7 @@ class Notes:
             self.reasons |= dict.fromkeys(outcomes.items(), (reason, key))
 
     def costs(self, scores: Sequence[Score]) -> None:
-        """Note what the judges of scores are not known to cost."""
+        """Note the models of scores that have no price."""
         if len(self.unpriced) < _MOST_UNPRICED:
             self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
 
@@ -286,7 +289,7 @@ class Notes:
 def log_failures(scores: Iterable[Score]) -> None:
     """Log failed scores: each cause once, and at most hourly again. Metrics that share a judge share its cause.
 
-    A reason may be the words of a user's own judge. So only sentences of ours are quoted, else the class of the error.
+    A reason may hold words of a user's judge. So only sentences of ours are quoted, else the class of the error.
     """
     for score in scores:
         if score.outcome.failed:
@@ -299,96 +302,12 @@ def log_failures(scores: Iterable[Score]) -> None:
 def _cause(score: Score) -> str:
     if score.error_type in _WHY:
         return _WHY[score.error_type]
-    found = _OURS.search(score.reason or "")
-    if found:
-        return found[0]
+    if quoted := _OURS.search(score.reason or ""):
+        return quoted[0]
     name = score.error_type or ""
-    of = f" ({name})" if _NAME.match(name) and name != score.outcome else ""
-    return _WHAT[score.outcome] + of
+    suffix = f" ({name})" if _NAME.match(name) and name != score.outcome else ""
+    return _WHAT[score.outcome] + suffix
 
-
-# --- compared ledger ------------------------------------------------------------------------------------------------
-
-# ComparedLedger: a ledger that also weighs what the mean of each release lacks.
-
-
-class ComparedLedger(Ledger):
-    """Tells losses apart by the compared value of their unit (``outputs/aggregates.py``).
-
-    Args:
-        metrics: as of a ledger.
-        of_unit: returns a unit's value; None = of one of this process that is turned away before anything is known of it.
-        of_loss: metric and that value → under which the loss is counted.
-    """
-
-    def __init__(
-        self, metrics: Iterable[str], of_unit: Callable[[Unit | None], str], of_loss: Callable[[str, str], str]
-    ) -> None:
-        self._of_unit = of_unit
-        self._of_loss = of_loss
-        super().__init__(metrics)
-
-    def reset(self) -> None:
-        """Count from zero: in a forked child."""
-        super().reset()
-        self._values: dict[UnitKey, str] = {}
-        self._by_value: dict[tuple[str, str], Weights] = {}
-
-    def belongs(self, unit: Unit) -> None:
-        """Note the value of an open unit."""
-        if self.is_open(unit.ledger_key):
-            self._values[unit.ledger_key] = self._of_unit(unit)
-
-    def record_rejected(self, outcome: Outcome, units: int = 1) -> None:
-        """Count units as eligible and ended in one step, for every metric."""
-        with self._lock:
-            super().record_rejected(outcome, units)
-            for metric in self._metrics * units if outcome.missing else ():
-                self._lose(metric, None, 1.0)
-
-    def settle(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None = None) -> bool:
-        """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted."""
-        with self._lock:
-            settled = super().settle(key, metric, outcome, source)
-            self._forget(key)
-            return settled
-
-    def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
-        """Give every metric of a unit that is still open this outcome; return their names."""
-        with self._lock:
-            settled = super().settle_all(key, outcome)
-            self._forget(key)
-            return settled
-
-    def count_units(self) -> UnitCounts:
-        """Return how units stand, all of one moment."""
-        with self._lock:
-            return super().count_units()._replace(compared=self.compared())
-
-    def compared(self) -> Mapping[tuple[str, str], Weights]:
-        """(metric, compared value) → the weights of the units that the mean of the population lacks."""
-        with self._lock:
-            return dict(self._by_value)
-
-    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, source: str | None, weight: float) -> bool:
-        lost = super()._weigh(key, metric, outcome, source, weight)
-        if lost:
-            self._lose(metric, self._values.get(key), weight)
-        return lost
-
-    def _lose(self, metric: str, value: str | None, weight: float) -> None:
-        at = metric, self._of_loss(metric, self._of_unit(None) if value is None else value)
-        so_far = self._by_value.get(at, Weights())
-        self._by_value[at] = Weights(so_far.w + weight, so_far.w2 + weight * weight)
-
-    def _forget(self, key: UnitKey) -> None:
-        if not self.is_open(key):
-            self._values.pop(key, None)
-
-
-# --- score batch ----------------------------------------------------------------------------------------------------
-
-# ScoreBatch: scores on their way to the sinks, behind the same pace as the spans.
 
 _SCORE_BYTES = 2_000
 """A score with its usage and an explanation, roughly."""
@@ -396,49 +315,42 @@ _SCORE_BYTES = 2_000
 
 @dataclass(slots=True, eq=False)
 class ScoreBatch:
-    """Scores of one unit.
+    """Scores of one unit on their way to the sinks, behind the same pace as the spans.
 
     Attributes:
-        spans: that it makes, roughly: one per score, and one per call of a judge that is traced.
+        ledger: of a source, which counts each score when it is out; None = the scores are counted.
+        spans: that the batch makes, roughly: one per score, and one per call of a judge that is traced.
         size: approximate bytes held.
     """
 
     sink: Sink
     unit: Unit
     scores: Sequence[Score]
+    ledger: Ledger | None = None
     spans: int = field(init=False)
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count both: they are asked for when it comes and when it goes."""
+        """Compute both once: they are read when the batch comes and when it goes."""
         sizes = [call.transcript.size for score in self.scores for call in score.usage.calls if call.transcript]
         self.spans = len(self.scores) + len(sizes)
         self.size = _SCORE_BYTES * self.spans + sum(sizes)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit the scores."""
+        """Emit the scores, and count them if they are of a source."""
         self.sink.emit(self.unit, self.scores)
-
-
-@dataclass(slots=True, eq=False)
-class ShadowBatch(ScoreBatch):
-    """Scores of second judges, which are counted by a ledger of their own."""
-
-    ledger: Ledger
-
-    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit the scores, and count them."""
-        self.sink.emit(self.unit, self.scores)
-        self.count()
+        if self.ledger is not None:
+            self.count()
 
     def count(self) -> None:
-        """Count the scores."""
+        """Count the scores of a source."""
+        assert self.ledger is not None
         for score in self.scores:
             self.ledger.settle(self.unit.key, score.metric, score.outcome)
 
 
 def has_span(score: Score) -> bool:
-    """Whether the sinks are told of a score: it came to something, or cost something."""
+    """Whether the sinks get a score: it has a result, or has cost something."""
     return (
         score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE, Outcome.NO_VALUE)
         or score.outcome.failed

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from math import inf
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from spanscore.config.judging import Budget, MetricCost
 from spanscore.config.sampling import HeadSampling, Rule, RuleCondition, head_shares
@@ -20,6 +20,7 @@ from spanscore.core.codecs.text import jsonable
 from spanscore.core.job import BASE, CONFIGURED, STATED, UNKNOWN, Decision
 from spanscore.core.span import SamplingContext, UnitKey
 from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.budget_ledger import BudgetLedger
 
 __all__ = [
     "DEFAULT_KEY",
@@ -27,7 +28,6 @@ __all__ = [
     "BudgetPacer",
     "PreviewTally",
     "RateSampler",
-    "Spending",
     "TakenUnit",
     "TakerCount",
     "decode_threshold",
@@ -40,13 +40,9 @@ __all__ = [
     "upstream_of",
 ]
 
-# --- rules ----------------------------------------------------------------------------------------------------------
-
-# Does a unit match a rule? Pure; a fact that is not known yet counts as a match.
-
 
 def matches(rule: Rule, facts: SamplingContext) -> bool:
-    """Whether a rule applies; a fact that is not known yet counts as a match, so that nothing is ruled out too early."""
+    """Whether a rule applies to a unit; a fact that is not known yet counts as a match."""
     when = rule.when
     if when.workflow is not None and facts.name is not None and facts.name != when.workflow:
         return False
@@ -79,22 +75,17 @@ def _matches_inside(when: RuleCondition, facts: SamplingContext) -> bool:
 
 
 def _equal(value: Any, expected: Any) -> bool:
-    """Compare a value of an application's metadata, which may be anything, as JSON has it: its own ``==`` may hang."""
+    """Compare a value of an application's metadata as JSON: an object's own ``==`` may hang."""
     return value is expected or jsonable(value) == jsonable(expected)
 
 
-# --- threshold ------------------------------------------------------------------------------------------------------
-
-# T and R of the OpenTelemetry sampling rule, 56 bit each. Pure.
-#
-# Source: OpenTelemetry specification, ``trace/tracestate-probability-sampling.md``.
-
+# T and R of the OpenTelemetry sampling rule have 56 bits (specification, ``trace/tracestate-probability-sampling.md``).
 _SPACE: Final = 1 << 56
 _HEX_DIGITS: Final = 14
 
 
 def threshold(rate: float) -> int:
-    """Return T for a rate in (0, 1]; 2**56, which no R reaches, for 0 alone."""
+    """Return T for a rate in [0, 1]; 2**56, which no R reaches, for 0 alone."""
     return _SPACE - max(round(rate * _SPACE), rate > 0)
 
 
@@ -104,7 +95,7 @@ def probability(t: int) -> float:
 
 
 def decode_threshold(text: str) -> int | None:
-    """Return T from the value of ``th`` (zeros padded on the right); None when it is not one."""
+    """Return T from the value of ``th`` (zeros padded on the right); None if it is invalid."""
     if not 1 <= len(text) <= _HEX_DIGITS:
         return None
     try:
@@ -114,20 +105,20 @@ def decode_threshold(text: str) -> int | None:
 
 
 def thinned(t: int, upstream: int) -> int:
-    """Return the threshold of the share ``t`` of what arrives through ``upstream``: probabilities multiply.
+    """Return the T of a share with T ``t`` of a share with T ``upstream``: the product of both probabilities.
 
-    Rounded so that no share of something becomes nothing, whose weight would be infinite.
+    It is rounded so that no product becomes 0, whose weight would be infinite.
     """
     return _SPACE - ((_SPACE - t) * (_SPACE - upstream) + _SPACE - 1) // _SPACE
 
 
 def upstream_of(trace_state: str) -> int | None:
-    """Return T of the sampler upstream; None where ``ot=th`` does not say that there was one."""
+    """Return T of the sampler upstream, by ``ot=th``; None without it."""
     return decode_threshold(_ot_fields(trace_state).get("th", ""))
 
 
 def randomness_of_trace(trace_state: str, trace_id: int) -> int:
-    """Return R of a trace: as ``ot=rv`` says, else as its id does."""
+    """Return R of a trace: by ``ot=rv``, else by its id."""
     rv = _ot_fields(trace_state).get("rv", "")
     explicit = decode_threshold(rv) if len(rv) == _HEX_DIGITS else None  # the same digits, but never fewer
     return trace_id % _SPACE if explicit is None else explicit
@@ -141,76 +132,51 @@ def _ot_fields(trace_state: str) -> dict[str, str]:
     return {}
 
 
-# --- pacing ---------------------------------------------------------------------------------------------------------
-
-# BudgetPacer: by how much the sampling rates are lowered, so that what judges may be paid lasts to the end of the window.
-#
-# Stopping when the money is spent scores the window's beginning only: a bias of 0.005 to 0.013 on a day's mean, by
-# measurement. So a window has 20 steps, and at the beginning of each the factor on the rates is computed anew, from the
-# past alone: it is known before the unit, the probability on every score is the true one, and Hájek's mean stays unbiased.
-#
-#     factor = what is left, less what is under way ÷ (expected units in the rest of the window × what one costs)
-#
-# A step that has cost its share before its time ends early: in a burst of five times the traffic, whose units cost more, a
-# whole step takes half of a window's money. That, too, is known from the units before. In 25 simulated days with such
-# bursts the share of units lost at the last fence fell from 2 % to 0.05 %, and the bias of a day's mean from 0.005 to
-# 0.000.
-
 STEPS: Final = 20
 """Steps of a window."""
 KEPT_BACK: Final = 0.05
-"""Share of a budget that is not planned for, but for a part: units cost more than expected, or more of them come."""
+"""Share of a budget that is kept back: units may cost more than expected, or more of them come."""
 _OF_THE_REST: Final = 0.25
-"""Share of what is really left that is planned for in any case: a window that is nearly spent is thinned, not cut off."""
+"""Share of the remaining money that is planned for in any case: a window that is nearly spent is thinned, not cut off."""
 _FASTEST_RISE: Final = 1.5
-"""By so much a factor may rise per step: a lull is no reason to meet the next burst at the full rate."""
+"""Factor by which a pace may rise per step, so that a lull does not meet the next burst at the full rate."""
 _NEWEST: Final = 0.3
-"""Weight of the newest step in what is expected."""
+"""Weight of the newest step in the expected values."""
 
 
-class Spending(Protocol):
-    """What has been spent. Any thread."""
-
-    def spent(self, budget: Budget) -> float:
-        """Return what was spent of a budget in the present window, what is reserved included."""
-
-    def limit(self, budget: Budget) -> float:
-        """Return what may be spent of a budget in the present window: other processes may have a part of it."""
-
-    def paid(self) -> Mapping[str, MetricCost]:
-        """Return metric → what its questions cost."""
-
-    def not_attempted(self) -> int:
-        """Return how many questions were not sent since the start, as a budget was spent."""
-
-
+@dataclass(eq=False, repr=False)
 class BudgetPacer:
-    """Budgets → the factor on each metric's sampling rate. Span thread; ``factors`` on any.
+    """Lowers each metric's sampling rate by a factor, so that budgets last to the end of their window. Span thread.
 
-    Args:
-        budgets: at least one; what is this process's of them.
-        spending: what was spent of them.
-        under_way: metric → units that it took and that are not done yet.
+    Without it only the beginning of a window is scored: a measured bias of 0.005 to 0.013 on a day's mean. So a window has 20
+    steps, and the factor is computed anew for each from the past alone. As it is known before the unit, the probability on
+    every score is the true one, and Hájek's mean stays unbiased.
+
+        factor = (money left − money under way) ÷ (expected units in the rest of the window × cost of a unit)
+
+    A step ends early if its share is spent: in a burst of five times the traffic, whose units cost more, a whole step takes
+    half of a window's money. In 25 simulated days with such bursts this cut the units lost to a spent budget from 2 % to
+    0.05 %, and the bias of a day's mean from 0.005 to 0.000.
+
+    Attributes:
+        budgets: this process's part of each budget; at least one.
+        spending: the money that was spent.
+        under_way: returns metric → units that it took and that are not done yet.
         clock: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        budgets: Sequence[Budget],
-        spending: Spending,
-        under_way: Callable[[], Mapping[str, int]],
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._budgets = tuple(budgets)
-        self._spending = spending
-        self._under_way = under_way
-        self._clock = clock
+    budgets: Sequence[Budget]
+    spending: BudgetLedger
+    under_way: Callable[[], Mapping[str, int]]
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Be as new: in a forked child."""
-        self._paces = [_BudgetPace(budget, self._clock()) for budget in self._budgets]
+        self._paces = [_BudgetPace(budget, self.clock()) for budget in self.budgets]
 
     def factors(self) -> list[float]:
         """Return each budget's factor as it is now, in their order. Any thread."""
@@ -218,15 +184,15 @@ class BudgetPacer:
 
     def factor(self, metric: str) -> float:
         """Return the factor on a metric's rate, (0, 1], for a unit that closes now."""
-        now_s = self._clock()
+        now_s = self.clock()
         for pace in self._paces:
             if pace.is_over(now_s):
                 others = [other for other in self._paces if other is not pace]
-                pace.begin(now_s, self._spending, self._under_way(), partial(self._least, paces=others))
+                pace.begin(now_s, self.spending, self.under_way(), partial(self._least, paces=others))
         return self._least(metric, self._paces)
 
     def count(self, metric: str, *, taken: bool) -> None:
-        """Take note of a unit that the rate without the factor takes; ``taken``: the lower one, too."""
+        """Count a unit that the rate without the factor takes; ``taken``: whether the lowered rate takes it, too."""
         for pace in self._paces:
             if pace.budget.holds_for(metric):
                 pace.count(metric, taken=taken)
@@ -237,7 +203,7 @@ class BudgetPacer:
 
 @dataclass(slots=True)
 class _RecentMean:
-    """A weighted mean in which the newest part weighs most."""
+    """A weighted mean whose newest part weighs most."""
 
     total: float = 0.0
     weight: float = 0.0
@@ -253,16 +219,16 @@ class _RecentMean:
 
 @dataclass(slots=True)
 class _Demand:
-    """What one metric asks for.
+    """The units and the money of one metric.
 
     Attributes:
         wanted: units of this step that the rate without the factor takes.
-        taken: of them, those that were taken.
-        spent: what the metric had cost when the step began.
-        under_way: units that were taken and not done then.
-        per_step: ``wanted`` in a whole step, of late.
-        newest: the same, in the last step alone.
-        per_unit: what a taken unit costs, of late.
+        taken: units of this step that the lowered rate takes.
+        spent: the metric's cost when the step began.
+        under_way: taken units that were not done when the step began.
+        per_step: recent mean of ``wanted`` in a whole step.
+        newest: ``wanted`` in the last step, scaled to a whole one.
+        per_unit: recent mean of a taken unit's cost.
     """
 
     wanted: int = 0
@@ -275,25 +241,25 @@ class _Demand:
 
     @property
     def expected(self) -> float:
-        """What a step costs without the factor; a burst is expected to go on."""
+        """The expected cost of a step without the factor; a burst is expected to go on."""
         return max(self.per_step.value, self.newest) * self.per_unit.value
 
 
 class _BudgetPace:
-    """One budget: the step it is in, its factor, and what is expected."""
+    """One budget: its step, its factor and its expected cost."""
 
     def __init__(self, budget: Budget, now_s: float) -> None:
         self.budget = budget
         self.factor = 1.0
         self._step_s = budget.window_s / STEPS
         self._since_s = now_s
-        self._planned = inf  # of what the step may cost, what is left
+        self._planned = inf  # money left for this step
         self._demands: dict[str, _Demand] = {}
         self._turned_away = 0
         self._owed = 0.0
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the next step begins: by the clock, or as this one has cost its share; never if the rates stay."""
+        """Whether the next step begins: by the clock, or as this step's share is spent; never if rates are not lowered."""
         is_spent = self._planned <= 0 and now_s > self._since_s
         return self.budget.lowers_rates and (is_spent or self._is_next(now_s))
 
@@ -304,32 +270,29 @@ class _BudgetPace:
         self._planned -= taken * demand.per_unit.value
 
     def begin(
-        self, now_s: float, spending: Spending, under_way: Mapping[str, int], limit: Callable[[str], float]
+        self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int], limit: Callable[[str], float]
     ) -> None:
-        """Begin a step; ``limit`` is what other budgets allow a metric."""
+        """Begin a step; ``limit``: metric → the factor that other budgets allow it."""
         highest = min(1.0, self.factor * (_FASTEST_RISE if self._is_next(now_s) else 1.0))
         self._learn(now_s, spending, under_way)
-        left = self._left(spending.limit(self.budget), spending.spent(self.budget) + self._owed)
+        limit_now = spending.limit(self.budget)
+        rest = limit_now - (spending.spent(self.budget) + self._owed)
+        left = max(rest - KEPT_BACK * limit_now, _OF_THE_REST * rest)
         steps_left = STEPS - now_s / self._step_s % STEPS
         wanted = [(limit(metric), demand.expected) for metric, demand in self._demands.items()]
         factor = min(highest, largest_factor(left / steps_left, wanted))
-        if factor > 0:  # else the last one chooses: 1/π must be finite, and who is chosen ends as ``budget_exhausted``
+        if factor > 0:  # else the last factor stays, as 1/π must be finite; chosen units end as ``budget_exhausted``
             self.factor = factor
         self._planned = left / max(1.0, steps_left) if left > 0 else inf
 
-    @staticmethod
-    def _left(limit: float, spent: float) -> float:
-        rest = limit - spent
-        return max(rest - KEPT_BACK * limit, _OF_THE_REST * rest)
-
-    def _learn(self, now_s: float, spending: Spending, under_way: Mapping[str, int]) -> None:
-        """Take what the last step had into what is expected; with it the time since, in which nothing came."""
+    def _learn(self, now_s: float, spending: BudgetLedger, under_way: Mapping[str, int]) -> None:
+        """Add the last step, and the time after it in which no unit came, to the expected values."""
         paid, not_attempted = spending.paid(), spending.not_attempted()
         steps = (now_s - self._since_s) / self._step_s
         self._owed = 0.0
         for metric, demand in self._demands.items():
-            known = paid.get(metric, MetricCost())
-            spent, reserved = known.spent.of(self.budget.unit), known.reserved.of(self.budget.unit)
+            cost = paid.get(metric, MetricCost())
+            spent, reserved = cost.spent.of(self.budget.unit), cost.reserved.of(self.budget.unit)
             demand.newest = demand.wanted / steps
             demand.per_step.add(demand.wanted, steps)
             waiting = under_way.get(metric, 0)
@@ -344,11 +307,11 @@ class _BudgetPace:
 
 
 def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
-    """Return the largest factor at which what is wanted costs no more than is left; infinite where all can be had.
+    """Return the largest factor at which all metrics cost no more than is left; infinite if there is enough without one.
 
     Args:
-        left: what may be spent; of nothing, or less, the factor is 0.
-        wanted: of each metric the factor that other budgets allow it, and what it costs with none.
+        left: money that may be spent; the factor is 0 if it is 0 or less.
+        wanted: for each metric the factor that other budgets allow it, and its cost without a factor.
     """
     if left <= 0:
         return 0.0
@@ -361,33 +324,12 @@ def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
     return inf
 
 
-# --- rates ----------------------------------------------------------------------------------------------------------
-
-# Sampling: who is scored, and with which probability. Pure; same facts, same answer, on every replica and replay.
-#
-# The OpenTelemetry rule (specification, ``trace/tracestate-probability-sampling.md``): R and T have 56 bits, a unit is kept
-# when R ≥ T, and its probability is (2**56 − T) / 2**56, derived from T and never from the configured rate. All metrics and
-# rules share one R per unit, so a smaller rate takes a subset of what a larger one takes.
-#
-# The probability of a score is over all traffic that upstream tells of, by ``ot=th`` or as ``head_sampling_rate``: its
-# share times ours, for a trace's root and for a unit with a remote parent alike. Else the one would stand for ten, the
-# other for one. A unit with neither counts as if no head sampler had dropped any. ``Decision.upstream_by`` names the
-# source, so that such units are counted beside those with ``ot=th``.
-#
-# R is the trace's own only where ``ot=th`` says that upstream sampled by it, and only for the trace's root. Otherwise R is
-# a keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace
-# id's own bits would score 100 % of the traces, or none. A hash meets the T of our share alone: upstream did not look at
-# it. R is the hash, too, if the trace's own is below the T of ``ot=th``: the Collector's tail sampler hashes ids as well.
-#
-# A session has an R of its own, the keyed hash of its raw id: its turns are many traces, and are wanted all or none. Rules
-# look at units and not at it, and upstream sampled its turns apart: what it stands for is our share alone.
-
 BUDGET: Final = "budget"
-"""The rule of a unit that only a budget kept from being taken."""
+"""The rule of a unit that was not taken because of a budget alone."""
 FEEDBACK: Final = "feedback"
-"""The rule of a unit that is judged because of what was said of it."""
+"""The rule of a unit that is judged because of a label."""
 SUBMITTED: Final = "submitted"
-"""The rule of a unit that is scored because somebody asked for it."""
+"""The rule of a unit that was submitted to be scored."""
 _KEY_BYTES: Final = 64
 DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
 """Published, so that replicas agree without a setting; ``sampling.key`` replaces it."""
@@ -398,7 +340,7 @@ class _Draw(NamedTuple):
 
     Attributes:
         r: R.
-        upstream: T of who sampled before us; 0 where nobody did.
+        upstream: T of the sampler upstream; 0 if there was none.
         is_traces: whether R is the trace's own, by which upstream decided, too.
         upstream_by: source of ``upstream``, as ``Decision.upstream_by``.
     """
@@ -409,28 +351,42 @@ class _Draw(NamedTuple):
     upstream_by: str = UNKNOWN
 
     def met(self, t: int) -> int:
-        """Return what R must reach where our share is that of ``t``."""
+        """Return the T that R must reach for our share with T ``t``."""
         return thinned(t, self.upstream) if self.is_traces else t
 
 
 class RateSampler:
-    """One rate per metric, raised by the rules that match.
+    """One rate per metric, raised by the rules that match. Pure: same facts, same decision, on every replica and replay.
+
+    By the OpenTelemetry rule a unit is kept when R ≥ T, and its probability is (2**56 − T) / 2**56, derived from T and never
+    from the configured rate. All metrics and rules share one R per unit, so a smaller rate takes a subset of a larger one's.
+
+    The probability of a score is over all traffic: upstream's share (``ot=th``, else ``head_sampling_rate``) times ours, for a
+    trace's root and a unit with a remote parent alike. A unit with neither counts as if no head sampler had dropped any;
+    ``Decision.upstream_by`` names the source of the share.
+
+    R is the trace's own only for the root of a trace that upstream sampled by it, and if it meets the T of ``ot=th``. Otherwise
+    R is a keyed hash that meets our T alone. Reasons: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no
+    ``th``, so behind it the id's bits would score every trace or none; the Collector's tail sampler hashes ids as well.
+
+    A session has an R of its own, the keyed hash of its raw id, so that all its turns are taken or none. Rules do not apply to
+    it, and upstream sampled its turns apart: its probability is our share alone.
 
     Attributes:
-        gate_metrics: metrics at whose scores rules look.
+        gate_metrics: metrics whose scores rules read.
 
     Args:
         rates: metric → rate in [0, 1].
-        sessions: likewise of the metrics that score sessions: a share of these.
+        sessions: metric → share of sessions that it scores, [0, 1].
         rules: the largest matching rate wins; the metric's own is the floor.
         key: of the hash; at most 64 bytes.
-        pacer: lowers the rate that comes out so that budgets last; None = there are none.
-        feedback_rate: at which units are kept for feedback, [0, 1].
-        head_sampling_rate: with which a trace without ``ot=th`` came here at all, (0, 1]; or ``by_service`` and ``default``.
+        pacer: lowers the rates so that budgets last; None = there are none.
+        feedback_rate: share of units that are kept for feedback, [0, 1].
+        head_sampling_rate: share of traces without ``ot=th`` that came here, (0, 1]; or ``by_service`` and ``default``.
         service: returns the name of this process's service, for units without a resource of their own.
 
     Raises:
-        ConfigurationError: a rate is outside [0, 1], the key too long, or the upstream probability none.
+        ConfigurationError: a rate is outside [0, 1], the key too long, or ``head_sampling_rate`` invalid.
     """
 
     def __init__(
@@ -467,7 +423,7 @@ class RateSampler:
         self._most_threshold = threshold(self._most)
 
     def could_sample(self, facts: SamplingContext) -> bool:
-        """Whether any metric could still take the unit, or its session, whatever is to come and whatever is left to spend."""
+        """Whether any metric could still take the unit or its session, by facts to come and without budgets."""
         if facts.decided is not None and any(decided.take for decided in facts.decided.values()):
             return True
         if self._session_threshold is not None and (
@@ -492,10 +448,9 @@ class RateSampler:
         return self._hash_of(trace_id) >= self._most_threshold
 
     def decide(self, facts: SamplingContext, metric: str) -> Decision:
-        """Decide for one metric, once, when the unit closes; facts that are not known yet count as if they matched.
+        """Decide for one metric, once, when the unit closes; facts that are not known yet count as matches.
 
-        A unit that the rate would take, and not the rate that budgets leave of it, has the rule ``budget``.
-        What another process decided stands.
+        A unit that only a budget kept from being taken has the rule ``budget``. A decision of another process stands.
         """
         if facts.decided is not None and (decided := facts.decided.get(metric)) is not None:
             return Decision(decided.take, probability(decided.threshold), decided.threshold, decided.rule)
@@ -516,7 +471,7 @@ class RateSampler:
         return _decision(draw, take, rate, rule, rates)
 
     def matches(self, facts: SamplingContext) -> bool:
-        """Whether some rule is for it."""
+        """Whether a rule applies to a unit."""
         return any(matches(rule, facts) for rule in self._rules)
 
     def decide_submitted(self, facts: SamplingContext, metric: str) -> Decision:
@@ -524,17 +479,17 @@ class RateSampler:
         return _decision(self._draw(facts), True, 1.0, SUBMITTED, ())
 
     def for_feedback(self, facts: SamplingContext) -> Decision:
-        """Decide whether a unit is kept for what somebody may say of it, by the same dice."""
+        """Decide whether a unit is kept for feedback, by the same dice."""
         draw, rate = self._draw(facts), self._feedback_rate
         return _decision(draw, draw.r >= draw.met(threshold(rate)), rate, FEEDBACK, ())
 
     def wants_session(self, conversation_id: str) -> bool:
-        """Whether some metric could take the session of this id, whatever is left to spend; none is that of no id."""
+        """Whether any metric could take the session of this id, without budgets; False for an empty id."""
         t = self._session_threshold
         return t is not None and bool(conversation_id) and self._of_session(conversation_id) >= t
 
     def session(self, conversation_id: str, metric: str) -> Decision:
-        """Decide on a session for one metric, at the metric's own rate and what budgets leave of it."""
+        """Decide on a session for one metric, at the metric's own rate, lowered by budgets."""
         draw = _Draw(self._of_session(conversation_id), 0, False)
         base = self._sessions.get(metric, 0.0)
         return self._paced(draw, metric, base, BASE, ((BASE, base),))
@@ -545,18 +500,14 @@ class RateSampler:
     def _draw(self, facts: SamplingContext) -> _Draw:
         upstream = upstream_of(facts.trace_state) if facts.trace_state else None
         if upstream is None:
-            return self._untold(facts)
+            upstream, by = self._upstream
+            if self._upstream_of_service:
+                name = self._service() if facts.service_name is None else facts.service_name
+                upstream, by = self._upstream_of_service.get(name, self._upstream)
+            return _Draw(self._hashed(facts), upstream, False, by)
         if facts.is_trace_root and (r := randomness_of_trace(facts.trace_state, facts.key.trace_id)) >= upstream:
             return _Draw(r, upstream, True, STATED)
         return _Draw(self._hashed(facts), upstream, False, STATED)
-
-    def _untold(self, facts: SamplingContext) -> _Draw:
-        """Return the dice of a unit without ``ot=th``."""
-        upstream, by = self._upstream
-        if self._upstream_of_service:
-            name = self._service() if facts.service_name is None else facts.service_name
-            upstream, by = self._upstream_of_service.get(name, self._upstream)
-        return _Draw(self._hashed(facts), upstream, False, by)
 
     def _hashed(self, facts: SamplingContext) -> int:
         trace_id, span_id = facts.sampled_by or facts.key
@@ -579,12 +530,8 @@ def _decision(draw: _Draw, take: bool, rate: float, rule: str, rates: tuple[tupl
     )
 
 
-# --- preview --------------------------------------------------------------------------------------------------------
-
-# Rules and rates → which of some units they would take, and how many they are expected to. Nothing is scored. Pure.
-
 _NAMED: Final = 10
-"""Units that are told one by one."""
+"""Taken units that a preview lists."""
 _LOOKS_AT: Final[Mapping[str, str]] = {
     "workflow": "name",
     "status": "status",
@@ -595,18 +542,18 @@ _LOOKS_AT: Final[Mapping[str, str]] = {
     "score": "scores",
     "metadata": "metadata",
 }
-"""What a rule asks for → the fact at which it looks for that."""
+"""Field of a rule's condition → the fact that it reads."""
 
 
 @dataclass(slots=True)
 class TakerCount:
-    """What a rule, a metric's own rate, or a metric does to units.
+    """Counts of units for a rule, a metric's own rate, or a metric.
 
     Attributes:
-        matched: units for which it is.
-        taken: of them, those that it takes; by a rule: that no larger rate is for.
-        expected: of them, how many that are on average: the sum of the probabilities.
-        unknown: units of which nobody knows whether it is for them; none of them is counted above.
+        matched: units to which it applies.
+        taken: units that it takes; for a rule, units to which no larger rate applies.
+        expected: units that it takes on average: the sum of the probabilities.
+        unknown: units of which it is unknown whether it applies; they are in no other count.
     """
 
     matched: int = 0
@@ -620,9 +567,9 @@ class TakenUnit:
     """One unit that is taken.
 
     Attributes:
-        name: of the workflow, agent or model that was run; empty where it is not known.
-        began_ns: since the epoch; None likewise.
-        taken: metric → the rule that takes it, and with which probability of all traffic, (0, 1].
+        name: of the workflow, agent or model that was run; empty if unknown.
+        began_ns: since the epoch; None if unknown.
+        taken: metric → the rule that takes it, and the probability among all traffic, (0, 1].
     """
 
     key: UnitKey
@@ -631,39 +578,23 @@ class TakenUnit:
     taken: Mapping[str, tuple[str, float]]
 
 
-@dataclass(slots=True)
-class _Named:
-    """The first units of each rule."""
-
-    of_rule: dict[str, list[TakenUnit]] = field(default_factory=dict)
-
-    def add(self, unit: TakenUnit) -> None:
-        for rule in {rule: None for rule, _ in unit.taken.values()}:
-            kept = self.of_rule.setdefault(rule, [])
-            if len(kept) < _NAMED:
-                kept.append(unit)
-
-    def __iter__(self) -> Iterator[TakenUnit]:
-        """Yield the first of each rule, then the second of each, each once: a rule that takes few is among them."""
-        units = (unit for unit in chain.from_iterable(zip_longest(*self.of_rule.values())) if unit is not None)
-        return iter({unit.key: unit for unit in units}.values())
-
-
 class PreviewTally:
-    """Throws the dice of a sampler for units that have ended, and counts. Budgets, which lower rates by the hour, have no say.
+    """Counts the ended units that rates and rules would take, without budgets. Nothing is scored.
 
     Args:
         rates: metric → its own rate, [0, 1].
-        rules: that raise it.
-        key: of the hash; likewise ``head_sampling_rate`` and ``service``, as of the sampler that would take them.
-        metadata: keys that the units' metadata would show; None = all that they had.
+        rules: raise the rates.
+        key: of the hash, as in `RateSampler`.
+        head_sampling_rate: as in `RateSampler`.
+        service: as in `RateSampler`.
+        metadata: keys that the units' metadata show; None = all.
 
     Attributes:
-        units: that were counted.
-        taken: of them, those that some metric takes.
-        rules: name → what it does; ``base``, a metric's own rate, is the first.
-        metrics: metric → what is done for it.
-        scores: (rule, metric) → units that the metric takes by it.
+        units: units that were counted.
+        taken: units that a metric takes.
+        rules: name → its counts; ``base``, a metric's own rate, is the first.
+        metrics: metric → its counts.
+        scores: (rule, metric) → units that the metric takes by the rule.
 
     Raises:
         ConfigurationError: a rate is outside [0, 1].
@@ -684,14 +615,14 @@ class PreviewTally:
         self._metadata = metadata
         self._samplers: dict[tuple[int, ...], RateSampler] = {}
         self._sampler(())  # refuses what is no rate
-        self._named = _Named()
+        self._named: dict[str, list[TakenUnit]] = {}  # rule → the first units that it takes
         self.units = self.taken = 0
         self.rules = {name: TakerCount() for name in (BASE, *(rule.name for rule in rules))}
         self.metrics = {name: TakerCount() for name in rates}
         self.scores: Counter[tuple[str, str]] = Counter()
 
     def add(self, facts: SamplingContext, began_ns: int | None = None) -> Mapping[str, Decision]:
-        """Count a unit; return the decisions on it. What another process decided on it does not stand here."""
+        """Count a unit; return the decisions on it, without those of another process."""
         facts = facts._replace(decided=None)
         held = [self._holds(rule, facts) for rule in self._given]
         sampler = self._sampler(tuple(place for place, holds in enumerate(held) if holds is None))
@@ -699,23 +630,31 @@ class PreviewTally:
         self.units += 1
         self._count_matches(held)
         self._count_taken(decisions)
-        if by := {metric: (one.rule, one.probability) for metric, one in decisions.items() if one.take}:
+        takers = {name: (decision.rule, decision.probability) for name, decision in decisions.items() if decision.take}
+        if takers:
             self.taken += 1
-            self._named.add(TakenUnit(facts.key, facts.name or "", began_ns, by))
+            unit = TakenUnit(facts.key, facts.name or "", began_ns, takers)
+            for rule in {rule: None for rule, _ in takers.values()}:
+                kept = self._named.setdefault(rule, [])
+                if len(kept) < _NAMED:
+                    kept.append(unit)
         return decisions
 
     def named(self) -> tuple[TakenUnit, ...]:
-        """Return ten of the units that are taken, each rule's among them; in the order in which they began."""
-        return tuple(sorted(islice(self._named, _NAMED), key=lambda unit: unit.began_ns or 0))
+        """Return ten taken units, of each rule some, in the order in which they began."""
+        # The first unit of each rule, then the second of each, each unit once: a rule that takes few is among them.
+        units = (unit for unit in chain.from_iterable(zip_longest(*self._named.values())) if unit is not None)
+        first = islice({unit.key: unit for unit in units}.values(), _NAMED)
+        return tuple(sorted(first, key=lambda unit: unit.began_ns or 0))
 
     def unlisted(self, rule: Rule) -> tuple[str, ...]:
-        """Return the keys of metadata at which a rule looks and that the units would not show."""
+        """Return the keys of metadata that a rule reads and the units do not show."""
         if self._metadata is None:
             return ()
         return tuple(key for key in rule.when.metadata or {} if key not in self._metadata)
 
     def _sampler(self, unknown: tuple[int, ...]) -> RateSampler:
-        """Return one without the rules of which it is not known whether they are for a unit: to it, they are for all."""
+        """Return a sampler without the rules of which it is unknown whether they apply: it would apply them to every unit."""
         if unknown not in self._samplers:
             rules = [rule for place, rule in enumerate(self._given) if place not in unknown]
             self._samplers[unknown] = self._make(rules=rules)
@@ -733,7 +672,8 @@ class PreviewTally:
     def _count_taken(self, decisions: Mapping[str, Decision]) -> None:
         shares, takers = dict[str, float](), set[str]()
         for metric, decision in decisions.items():
-            share, count, rule = _share(decision), self.metrics[metric], decision.rule
+            share = min(1.0, decision.probability / decision.upstream)  # of the units that upstream let through
+            count, rule = self.metrics[metric], decision.rule
             count.matched += 1
             count.taken += decision.take
             count.expected += share
@@ -745,17 +685,12 @@ class PreviewTally:
             self.rules[rule].expected += share
 
     def _holds(self, rule: Rule, facts: SamplingContext) -> bool | None:
-        """Return whether a rule is for a unit; None where a fact at which it looks is not known, and no other says no."""
+        """Return whether a rule applies to a unit; None if a fact that it reads is unknown, and the others match."""
         if rule.when.score is not None and rule.when.score.metric not in (facts.scores or {}):
             facts = facts._replace(scores=None)
         if self.unlisted(rule):
             facts = facts._replace(metadata=None)
         if not matches(rule, facts):
             return False
-        asked = (fact for asks, fact in _LOOKS_AT.items() if getattr(rule.when, asks) not in (None, False, {}))
-        return None if any(getattr(facts, fact) is None for fact in asked) else True
-
-
-def _share(decision: Decision) -> float:
-    """Return with which probability a unit that is here is taken, [0, 1]: what upstream left out is not here."""
-    return min(1.0, decision.probability / decision.upstream)
+        names = (fact for field_, fact in _LOOKS_AT.items() if getattr(rule.when, field_) not in (None, False, {}))
+        return None if any(getattr(facts, name) is None for name in names) else True

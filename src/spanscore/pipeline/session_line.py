@@ -1,10 +1,10 @@
-"""Sessions: samples of turns → conversations → their scores. A population of its own beside the units, in a ledger of its own.
+"""Sessions: samples of turns → conversations → their scores, a population with a ledger of its own beside the units.
 
     turn's samples ─▶ gathered (``pipeline/sessions.py``) ─▶ ended ─▶ decided ─▶ handed over ─▶ settled, emitted
                                           └─▶ goes on: decided, handed over, emitted as provisional
 
-A session is eligible when it has ended, once. What is scored of one that goes on, or that went on after its end, stands
-beside that: on evaluation spans, in no sum and no outcome.
+A session is eligible once, when it has ended. Scores of a session that goes on, or went on after its end, are on evaluation
+spans, and in no sum and no outcome.
 """
 
 from __future__ import annotations
@@ -23,32 +23,36 @@ from spanscore.core.log import log_internal_error
 from spanscore.core.sample import Samples
 from spanscore.core.score import Outcome
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
-from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_failures
+from spanscore.pipeline.decisions import keep_latest
+from spanscore.pipeline.ledger import Notes, log_failures
+from spanscore.pipeline.population import Population
 from spanscore.pipeline.session_turns import Turn
 from spanscore.pipeline.sessions import EndedSession, SessionIds, SessionTable, session_key
 from spanscore.pipeline.sizes import size_bytes_of
-from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas
-from spanscore.protocols import Queue, Sampler, Sink
+from spanscore.protocols import Queue, Sampler
 
 __all__ = ["SessionPipeline"]
 
 _REMEMBERED: Final = 10
-"""So many ids are known for each session that may be gathered, as no metric takes most of them: 0.1 kB each."""
+"""Ids that are remembered per session that may be gathered, as no metric takes most sessions: 0.1 kB each."""
 _NOBODY: Final = UnitKey(0, 0)
 _THE_REST: Final = UnitKey(0, 0)
-"""In flight until, at a shutdown, the last session is out."""
+"""A key in flight, at a shutdown, until the last session is out."""
 
 
 class _InWork(NamedTuple):
-    """What is scored: a session at its end, or as it was then."""
+    """A session that is scored, at its end or before.
+
+    Attributes:
+        provisional: turns so far; 0 = it has ended.
+        units: its last turns; a flush that waits for one of them waits for the session's scores, too.
+    """
 
     key: UnitKey
     revision: int
     provisional: int
-    """Turns so far; 0 = it has ended."""
     units: tuple[UnitKey, ...]
-    """Its last turns: a flush that waits for one of them waits for what it has scored, too."""
 
     @property
     def counts(self) -> bool:
@@ -56,42 +60,36 @@ class _InWork(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class SessionPipeline:
+class SessionPipeline(Population):
     """Gathers turns, decides on sessions and settles them. Span thread, but for ``ids``, ``end`` and ``noticed``.
 
     Attributes:
-        metrics: names of those that score sessions; there may be none.
-        table: gathers their turns.
-        sampler: asked for each session that has ended, or goes on.
-        ledger: of sessions alone.
-        queue: the scorer's.
+        metrics: names of the metrics that score sessions; may be empty.
+        table: gathers the turns of sessions.
+        sampler: decides on each session that has ended or is scored provisionally.
+        queue: of the scorer.
         lanes: of the queue.
         handover: gives chosen sessions to the loop.
-        hold: what leaves, leaves at its pace.
-        sink: one that never raises.
-        post: has something done on the span thread.
-        on_the_way: of a conversation (None = of any), returns the units that have ended and may yet be turns of it.
-        shown: of a conversation's id, returns what may leave of it; None = nothing.
+        post: runs a call on the span thread.
+        on_the_way: conversation's id, None = any → the units that have ended and may yet be turns of it.
+        shown: conversation's id → the part of it that may leave; None = nothing.
         max_open: sessions that may be gathered at once.
         clock: seconds, the loop's.
         clock_ns: of the span thread.
-        ids: those that are open, as the application's threads know them.
-        ended: how they ended → sessions.
-        without_id: units that are in no session, as nothing names their conversation.
-        notes: what ``status()`` tells of their scores.
-        stream_of: unit → the stream that has all turns of its conversation; None if there is none such.
+        ids: of open sessions. Any thread.
+        ended: kind of end → sessions.
+        without_id: units without the name of a conversation.
+        notes: remarks on scores of sessions, for ``status()``.
+        stream_of: unit → the stream that has all turns of its conversation; None if there is no such stream.
     """
 
     metrics: Collection[str]
     _: KW_ONLY
     table: SessionTable
     sampler: Sampler
-    ledger: Ledger
     queue: Queue
     lanes: AccountQuotas
     handover: Callable[[Sequence[SampledUnit]], None]
-    hold: SpanBuffer
-    sink: Sink
     post: Callable[[Callable[[], None]], None]
     on_the_way: Callable[[str | None], Collection[UnitKey]]
     shown: Callable[[str], str | None] = lambda session_id: session_id
@@ -120,23 +118,19 @@ class SessionPipeline:
         self._at_work: dict[_InWork, set[str]] = {}
         self._leaving: deque[tuple[int, _InWork]] = deque()
 
-    # --- any thread --------------------------------------------------------------------------------------------
-
     def end(self, session_id: str) -> bool:
-        """End an open session when the units that have ended are in; False: there is none of this id. Does not block."""
+        """End an open session when the units that have ended are in. False: no open session has this id. Does not block."""
         known = self.ids.end(session_id)
         if known:
             self.post(lambda: self._end_when_whole(session_id))
         return known
-
-    # --- SampleObserver ----------------------------------------------------------------------------------------
 
     def is_interested(self, facts: SamplingContext) -> bool:
         """Whether a unit is a turn of a session that may be scored."""
         return self.sampler.wants_session(facts.conversation_id or "")
 
     def noticed(self, facts: SamplingContext) -> None:
-        """Count a unit without a conversation; and a session that no metric takes, with its first turn. Any thread."""
+        """Count a unit without a conversation; with its first turn, a session that no metric takes. Any thread."""
         if facts.conversation_id == "":
             self.without_id += 1
         elif facts.conversation_id is not None and not self.is_interested(facts):
@@ -154,10 +148,8 @@ class SessionPipeline:
         turn = Turn(session_id, facts.key, self._named(unit, session_id), end_ns, samples, stream)
         self._begin_each(self.table.take(turn, now_ns))
 
-    # --- the tick ----------------------------------------------------------------------------------------------
-
     def tick(self, now_ns: int) -> None:
-        """End what has been idle for long enough, and what was ended and is whole now."""
+        """End sessions that have been idle for long enough, and sessions to be ended that are whole now."""
         self._begin_each(self.table.due(now_ns))
         for session_id, waiting in list(self._ending.items()):
             waiting &= {*self.on_the_way(session_id)}
@@ -166,14 +158,14 @@ class SessionPipeline:
                 self._end(session_id, now_ns)
 
     def next_due_ns(self) -> int | None:
-        """Return when the next one has been idle for long enough; None while none is open."""
+        """Return when the next session has been idle for long enough; None while none is open."""
         return self.table.next_due_ns()
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the sessions that have ended and are not out yet, and the turns that they are of."""
+        """Return the sessions that have ended and are not out yet, with their turns."""
         while self._leaving and self._leaving[0][0] <= self.hold.ended:
             self._leaving.popleft()
-        waiting = {session_key(one) for one in self._ending if one is not None}
+        waiting = {session_key(session_id) for session_id in self._ending if session_id is not None}
         for work in [*self._at_work, *(work for _, work in self._leaving)]:
             waiting |= {work.key, *work.units}
         return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
@@ -185,30 +177,28 @@ class SessionPipeline:
         self.tick(self.clock_ns())
 
     def give_up(self) -> None:
-        """End whatever is open as ``shutdown``."""
+        """End every session as ``shutdown``."""
         self._over = True
         for session in self.table.close_all(self.clock_ns()):
             if _work_of(session.unit).counts:
                 self._enter(session)
         self._ending.clear()
         self._at_work.clear()
-        for key in self.ledger.open_units():
-            self.ledger.settle_all(key, Outcome.SHUTDOWN)
+        for key in self.end_open():
             self.lanes.leave(key)
 
-    def taken_over(self, job: Job) -> None:
+    def take_over(self, job: Job) -> None:
         """Take in a session that another process has handed over."""
         work = _work_of(job.unit)
         if work in self._at_work:
             return
         self._at_work[work] = set(job.decisions)
         if work.counts:
-            self.ledger.enter(work.key, job.decisions)
+            self.enter(work.key, job.decisions)
             self.ledger.belongs(job.unit)
-            self.ledger.choose(work.key, job.decisions)
             self.lanes.enter(work.key, job.decisions, job.size_bytes)
 
-    def settled(self, result: JobResult) -> None:
+    def settle(self, result: JobResult) -> None:
         """Take in scores of a session: count and emit them."""
         unit, work = result.unit, _work_of(result.unit)
         open_ones = self._at_work.get(work)
@@ -222,18 +212,13 @@ class SessionPipeline:
             self.lanes.settle(work.key, [score.metric for score in scores])
         self.notes.scored(unit.key, scores)
         log_failures(scores)
-        if emitted := [score for score in scores if has_span(score)]:
-            batch = ScoreBatch(self.sink, unit, emitted)
-            self.hold.enqueue(batch, batch.spans)
+        self.emit(unit, scores)
         if result.over:
-            self._finish(work, result.rest)
-
-    def _finish(self, work: _InWork, rest: Outcome) -> None:
-        del self._at_work[work]
-        if work.counts:
-            self.ledger.settle_all(work.key, rest)
-            self.lanes.leave(work.key)
-        self._leaving.append((self.hold.queued, work))  # it is out when all that is queued now has left
+            del self._at_work[work]
+            if work.counts:
+                self.ledger.settle_all(work.key, result.rest)
+                self.lanes.leave(work.key)
+            self._leaving.append((self.hold.queued, work))  # it is out when all that is queued now has left
 
     def _end_when_whole(self, session_id: str) -> None:
         self._ending[session_id] = {*self.on_the_way(session_id)}
@@ -248,7 +233,7 @@ class SessionPipeline:
             self.ids.ended(session_id, 0)
 
     def _named(self, unit: Unit, session_id: str) -> SpanData | None:
-        """Return a root that tells its conversation as it may leave: others' spans have the raw id, or in a block none."""
+        """Return a root whose conversation id may leave: spans of other instrumentations have the raw id, or none."""
         root = unit.root
         if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
             return root
@@ -259,9 +244,7 @@ class SessionPipeline:
         if key not in self._left_out:
             self.ledger.enter(key, self._own(session_id))
             self.ledger.settle_all(key, Outcome.NOT_SAMPLED)
-            self._left_out[key] = None
-            if len(self._left_out) > self._most_left_out:
-                self._left_out.popitem(last=False)
+            keep_latest(self._left_out, key, None, self._most_left_out)
         self._left_out.move_to_end(key)
 
     def _begin_each(self, sessions: Iterable[EndedSession]) -> None:
@@ -280,7 +263,7 @@ class SessionPipeline:
         taken = self._enter(session) if work.counts else self._taken(session)
         if work in self._at_work or not taken:
             return
-        if (why := session.whole or self._turned_away(session.id)) is not None:
+        if (why := session.whole or self._why_rejected(session.id)) is not None:
             self._lose(work, taken, Outcome.INCOMPLETE, why, session.unit.key)
             return
         roomy = self.lanes.with_room(taken)
@@ -291,7 +274,7 @@ class SessionPipeline:
         self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
         self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
 
-    def _turned_away(self, session_id: str) -> str | None:
+    def _why_rejected(self, session_id: str) -> str | None:
         outcome = self.ids.why_missed(session_id)
         return None if outcome is None else f"a turn of the conversation was turned away: {outcome}"
 
@@ -301,12 +284,12 @@ class SessionPipeline:
         except Exception:
             self.queue.cancel(held)
             raise
-        self._at_work[work] = set(chosen)  # what comes of it is told on this thread, and so not before
+        self._at_work[work] = set(chosen)  # its scores come on this thread, and so not before
         if work.counts:
             self.lanes.enter(work.key, chosen, held)
 
     def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
-        """Make a session that has ended eligible, and return the decisions of the metrics that take it; the others end."""
+        """Make an ended session eligible; return the decisions of the metrics that take it, and end the others."""
         self.ended[session.end] += 1
         if not (own := self._own(session.id)):
             return {}
@@ -320,7 +303,7 @@ class SessionPipeline:
         return taken
 
     def _own(self, session_id: str) -> Collection[str]:
-        """Return the metrics that score a conversation here: those that no other scorer of the process gives it."""
+        """Return the metrics that score a conversation here, without those of other scorers of the process."""
         shared = self.ids.shared(session_id)
         return [name for name in self.metrics if name not in shared] if shared else self.metrics
 

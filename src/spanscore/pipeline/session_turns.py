@@ -1,4 +1,13 @@
-"""Turns, in any order → the messages of a conversation, each once, and which conversations have ended."""
+"""Turns, in any order → the messages of a conversation, each once; and the conversations that have ended.
+
+    gathered so far     H1 A1 H2 A2
+    the turn            H1 A1 H2 A2 H3 A3      brings the history: it replaces what was gathered
+                              H2 A2 H3 A3      brings a part of it: its last exchange is appended
+                                    H3 A3      brings none: appended
+
+Texts are compared to find the history, never lengths. The last exchange of a turn, from its human message on, is its own, even
+if the same was said before. Only a run that was interrupted goes on with an exchange that was there.
+"""
 
 from __future__ import annotations
 
@@ -20,38 +29,25 @@ from spanscore.core.span import Session, SessionEnd, SpanData, Unit, UnitKey
 
 __all__ = ["OpenSession", "PastSession", "PastSessions", "Segment", "Turn", "join_turn", "messages_in", "segment_of"]
 
-# --- session turns --------------------------------------------------------------------------------------------------
-
-# Samples of turns, one after another → the messages of a conversation, each once.
-#
-#     what was gathered   H1 A1 H2 A2
-#     the turn            H1 A1 H2 A2 H3 A3      brings the history: it replaces what was gathered
-#                               H2 A2 H3 A3      brings a part of it: its last exchange is appended
-#                                     H3 A3      brings none: appended
-#
-# What is history is told by comparing what was said, never by lengths. The last exchange of a turn, from its human message
-# on, is its own, however often the same was said before; only a run that was interrupted goes on with an exchange that was
-# there.
-
 Marks: TypeAlias = "array[int]"
 _MESSAGES: Final = TypeAdapter(list[Message])
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Messages that follow one another: what a turn added to a conversation, or all that it brought.
+    """Messages that follow one another: the messages that a turn added to a conversation, or all that it brought.
 
     Attributes:
         end_ns: when the turn ended.
-        content: the messages, as JSON: so what is kept is known to the byte.
+        content: the messages as JSON, whose size is known to the byte.
         count: messages.
-        marks: a hash of each text that was spoken, by humans and the assistant. What was asked of tools is none: an
-            application's history may be without it.
-        own: where in ``marks`` the turn's own exchange begins; before it stands the history that it brought.
-        own_message: the same, among the messages.
-        exchanges: human messages, with such that follow one another as one.
-        is_open: nobody has answered: the run was interrupted.
-        brought: the turn held all that had been gathered before it.
+        marks: a hash of each text of humans and the assistant. Calls of tools have none, as an application's history may be
+            without them.
+        own: index in ``marks`` of the turn's own exchange; the history that it brought is before it.
+        own_message: index of the turn's own exchange among the messages.
+        exchanges: human messages; several in a row are one.
+        is_open: whether the last message has no answer, as the run was interrupted.
+        brought: whether the turn held all that had been gathered before it.
     """
 
     end_ns: int
@@ -69,18 +65,18 @@ class Segment:
         return _MESSAGES.validate_json(self.content)
 
     def cut(self, start: int, end: int | None = None) -> Segment:
-        """Return it with some of its messages only."""
+        """Return a segment of some of its messages."""
         return _segment(self.messages()[start:end], self.end_ns)
 
 
 def segment_of(samples: Samples, end_ns: int) -> Segment | None:
-    """Return what a turn's samples hold, its conversation before its question and answer; None where there are none."""
+    """Return the conversation of a turn's samples, or else its question and answer; None if they hold neither."""
     messages = _messages_of(samples)
     return _segment(messages, end_ns) if messages else None
 
 
 def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
-    """Return what was gathered, in order, with one more turn after it."""
+    """Return the gathered segments, in order, with one more turn after them."""
     if gathered and _resumes(gathered[-1], turn):
         before = gathered[-1]
         return join_turn([*gathered[:-1], *([before.cut(0, before.own_message)] if before.own_message else [])], turn)
@@ -96,7 +92,7 @@ def join_turn(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
 
 
 def messages_in(gathered: Iterable[Segment]) -> list[Message]:
-    """Return the conversation, without results of tools that nobody in it has called: it is always one that can be."""
+    """Return the messages of a conversation, without results of tools that no message of it has called."""
     kept: list[Message] = []
     caller: AIMessage | None = None
     for message in chain.from_iterable(segment.messages() for segment in gathered):
@@ -137,7 +133,7 @@ def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    """Return a message for JSON; arguments and metadata of a sample that was made by hand may hold anything."""
+    """Return a message for JSON; arguments and metadata of a hand-made sample may hold any object."""
     plain = dict(message)
     if message.metadata is not None:
         plain["metadata"] = jsonable(message.metadata)
@@ -147,13 +143,13 @@ def _plain(message: Message) -> dict[str, Any]:
 
 
 def _exchanges(messages: Sequence[Message]) -> list[int]:
-    """Return where exchanges begin: with a human message, or several."""
+    """Return the indexes at which exchanges begin, each with one human message or several."""
     human = [isinstance(message, HumanMessage) for message in messages]
     return [at for at, is_human in enumerate(human) if is_human and not (at and human[at - 1])]
 
 
 def _mark(message: Message) -> int | None:
-    """Return a hash of what was spoken, whatever white space is around it; None where nothing was."""
+    """Return a hash of a message's stripped text; None if it is no text of a human or the assistant."""
     text = message.content.strip()
     if isinstance(message, ToolMessage) or not (text or isinstance(message, HumanMessage)):
         return None
@@ -161,10 +157,10 @@ def _mark(message: Message) -> int | None:
 
 
 def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
-    """Return after how many texts of a history all that was gathered has been said; None: it is another, or a part.
+    """Return the number of a history's texts that cover all gathered ones; None if it is another history, or a part.
 
-    It begins with the same, and holds the rest in order. Between them may be texts that a turn's sample was without: of
-    several that an assistant wrote, it holds the last.
+    A history that covers them begins with the same text and holds the rest in order. It may have texts between them: a turn's
+    sample holds the last of several texts of an assistant.
     """
     if gathered and (not history or history[0] != gathered[0]):
         return None
@@ -178,13 +174,13 @@ def _count_covered(gathered: Sequence[int], history: Marks) -> int | None:
 
 
 def _after(turn: Segment, spoken: int) -> int:
-    """Return where the text stands that follows so many: calls of tools in between belong to what is before it."""
+    """Return the index of the message after so many texts; calls of tools belong to the text before them."""
     starts = [at for at, message in enumerate(turn.messages()) if _mark(message) is not None]
     return [*starts, turn.count][spoken]
 
 
 def _resumes(before: Segment, turn: Segment) -> bool:
-    """Whether a turn goes on with an exchange that nobody had answered: it begins with the same, calls of tools too."""
+    """Whether a turn goes on with an exchange without an answer: it begins with the same messages, calls of tools too."""
     unanswered = before.marks[before.own :]
     if not (before.is_open and unanswered) or turn.marks[turn.own : turn.own + len(unanswered)] != unanswered:
         return False
@@ -204,10 +200,6 @@ def _answers(message: ToolMessage, caller: AIMessage) -> bool:
     return not message.tool_call_id or not calls or message.tool_call_id in calls
 
 
-# --- session ends ---------------------------------------------------------------------------------------------------
-
-# PastSessions: which conversations have ended, so that one that goes on is a revision and no second observation.
-
 _KEY_BITS: Final = (1 << 60) - 1
 """An int of 60 bits takes 32 bytes, one of 64 takes 48."""
 _TIME_BITS: Final = 64
@@ -218,13 +210,13 @@ _SLACK: Final = 8
 
 
 class PastSession(NamedTuple):
-    """What is remembered of a conversation that has ended.
+    """A conversation that has ended.
 
     Attributes:
-        revision: under which it ended.
-        end_ns: of its last turn, 64 bits.
-        exchanges: that it held.
-        head: 32 bits that tell what was said first.
+        revision: of its last end.
+        end_ns: end of its last turn, 64 bits.
+        exchanges: exchanges that it held.
+        head: 32 bits of the hash of its first text.
     """
 
     revision: int
@@ -234,12 +226,12 @@ class PastSession(NamedTuple):
 
 
 class PastSessions:
-    """Remembers conversations by 120 to 170 bytes each: the hash of their key → a number that holds what is remembered.
+    """Remembers ended conversations by 120 to 170 bytes each, so that one that goes on is a revision and no second observation.
 
     Python's hash of bytes is keyed per process: ids cannot be made to collide, and do so by chance once in 10¹² look-ups.
 
     Args:
-        most: conversations that are remembered at least, those that ended last; an eighth more at most.
+        most: conversations that are remembered at least, the last to end; an eighth more at most.
     """
 
     def __init__(self, most: int) -> None:
@@ -250,7 +242,7 @@ class PastSessions:
         return len(self._past)
 
     def add(self, key: UnitKey, past: PastSession) -> None:
-        """Remember one that has ended, or how it ended once more."""
+        """Remember a conversation that has ended, or has ended once more."""
         exchanges = min(past.exchanges, (1 << _EXCHANGE_BITS) - 1)
         packed = (past.revision << _TIME_BITS) + past.end_ns
         packed = (packed << _EXCHANGE_BITS) + exchanges
@@ -261,7 +253,7 @@ class PastSessions:
                 del self._past[forgotten]
 
     def get(self, key: UnitKey) -> PastSession | None:
-        """Return what is known of one; None where it has not ended, or has been forgotten."""
+        """Return how a conversation ended; None if it has not, or was forgotten."""
         packed = self._past.get(_hash(key))
         if packed is None:
             return None
@@ -274,16 +266,12 @@ def _hash(key: UnitKey) -> int:
     return hash(key.trace_id.to_bytes(16, "big")) & _KEY_BITS
 
 
-# --- open session ---------------------------------------------------------------------------------------------------
-
-# OpenSession: what is gathered of one conversation while it goes on.
-
 _LINKS: Final = 100
 _REFERENCES: Final = ("reference", "reference_tool_calls", "reference_topics", "rubrics")
 _TIME: Final = (1 << 64) - 1
 _HEAD: Final = (1 << 32) - 1
 _SESSION_BYTES: Final = 1_300
-"""Of a session with its place in the table and the span of its last turn, without what is counted one by one."""
+"""Bytes of a session with its place in the table and the span of its last turn, without the parts that are counted."""
 _SEGMENT_BYTES: Final = 280
 _LINK_BYTES: Final = 80
 _ATTRIBUTE_BYTES: Final = 120
@@ -294,10 +282,10 @@ class Turn(NamedTuple):
 
     Attributes:
         id: of the conversation, as the application gave it.
-        root: without content; None where it never arrived.
-        end_ns: when it ended, since the epoch: turns stand in that order, whenever they come.
-        samples: redacted; with an outcome, of a turn that has none. One that was ``filtered`` is left out, and not missed;
-            one that was interrupted is missed until a later one goes on.
+        root: without content; None if it never arrived.
+        end_ns: when it ended, since the epoch; turns are in that order.
+        samples: redacted samples, or an outcome. A ``filtered`` turn is left out and not missed; an interrupted one is missed
+            until a later turn goes on with it.
         stream: from which it was read, if all turns of its conversation are there; None = any, or none.
     """
 
@@ -311,17 +299,17 @@ class Turn(NamedTuple):
 
 @dataclass(slots=True)
 class OpenSession:
-    """What is gathered of a conversation.
+    """The gathered turns of a conversation that goes on.
 
     Attributes:
-        past: how it ended before; None of one that has not, or of which that is forgotten.
+        past: how it ended before; None if it has not, or that was forgotten.
         last_ns: when its latest turn came.
-        held_bytes: that it keeps, roughly.
+        held_bytes: approximate size.
         units: turns that came.
         unscored: turns that came since it was scored.
-        brings: whether its latest turn brought along all that was said; None where it brought nothing that tells.
+        brings: whether its latest turn brought the whole history; None if the turn does not show it.
         stream: of its first turn.
-        piece: why other processes may have turns of it; empty = all of them came here.
+        piece: why other processes may have turns of it; empty = every turn came here.
     """
 
     id: str
@@ -343,27 +331,27 @@ class OpenSession:
 
     @property
     def name(self) -> str:
-        """Of the span of its last turn."""
+        """The name of the span of its last turn."""
         return "" if self._root is None else self._root.name
 
     @property
     def exchanges(self) -> int:
-        """Questions in what is gathered, each with what came of it."""
+        """Gathered exchanges."""
         return sum(segment.exchanges for segment in self._segments)
 
     @property
     def turns(self) -> int:
-        """Turns that it consists of; those that went elsewhere too, where they were brought along."""
+        """Turns of the conversation, with turns of other processes that later ones brought along."""
         return max(self.units, self.exchanges)
 
     @property
     def revision(self) -> int:
-        """0, or how often it has ended before."""
+        """How often it has ended before."""
         return 0 if self.past is None else self.past.revision + 1
 
     @property
     def is_brought(self) -> bool:
-        """Whether its last turn, by time, brought all of it along."""
+        """Whether its last turn, by time, brought the whole history."""
         return bool(self._segments) and self._segments[-1].brought
 
     def add(self, turn: Turn, now_ns: int) -> None:
@@ -383,21 +371,25 @@ class OpenSession:
         self.held_bytes = self._size()
 
     def incomplete(self, *, heals: bool) -> str | None:
-        """Return why turns of it are missing; None where all are there.
+        """Return why turns of it are missing; None if all are there.
 
         Args:
-            heals: histories are believed: one that came later holds a turn that has no sample.
+            heals: whether a later history holds a turn that has no sample.
         """
         if self._gap is not None and not (heals and self._gap[0] < self._brought_ns):
             return f"a turn of the conversation has no sample: {self._gap[1]}"
         if self._waits_ns > max((segment.end_ns for segment in self._segments), default=-1):
             return "the last turn of the conversation was interrupted, and has not been resumed"
-        if self.past is not None and not self._is_back(self.past):
+        past = self.past
+        is_back = past is None or (
+            self._brought_ns > past.end_ns and self.exchanges > past.exchanges and self._head == past.head
+        )
+        if not is_back:
             return "the conversation went on after its end, and its turns do not bring along what was said before"
         return None
 
     def as_unit(self, end: SessionEnd) -> Unit:
-        """Return what gets the score: the last turn, which stands for all of them."""
+        """Return the unit that gets the score: the last turn, which stands for all."""
         links = tuple(
             UnitKey(int.from_bytes(link[8:24], "big"), int.from_bytes(link[24:], "big")) for link in self._links
         )
@@ -406,7 +398,7 @@ class OpenSession:
         return Unit(links[-1], spans, revision=self.revision, session=session)
 
     def samples(self) -> Samples:
-        """Return the conversation, with each reference as the last turn has it that gave one; or why there is none."""
+        """Return the conversation, with the latest of each reference; or an outcome if it has no messages."""
         messages = messages_in(self._segments)
         if messages:
             references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
@@ -416,24 +408,20 @@ class OpenSession:
         return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
 
     def ended(self) -> PastSession:
-        """Return what to remember of it."""
+        """Return how it ended, to be remembered."""
         past = self.past or PastSession(0, 0, 0, self._head or 0)
         end_ns = int.from_bytes(self._links[-1][:8], "big")
         return PastSession(self.revision, max(past.end_ns, end_ns), max(past.exchanges, self.exchanges), past.head)
 
     @property
     def _brought_ns(self) -> int:
-        """When the last turn ended that brought all along."""
+        """When the last turn ended that brought the whole history."""
         return max((segment.end_ns for segment in self._segments if segment.brought), default=0)
 
     @property
     def _head(self) -> int | None:
-        """What tells the first that was said."""
+        """32 bits of the hash of its first text; None if it has none."""
         return next((mark & _HEAD for segment in self._segments for mark in segment.marks), None)
-
-    def _is_back(self, past: PastSession) -> bool:
-        """Whether a turn has brought along what was gone with its end."""
-        return self._brought_ns > past.end_ns and self.exchanges > past.exchanges and self._head == past.head
 
     def _link(self, turn: Turn) -> None:
         link = _link_of(turn)
@@ -443,7 +431,7 @@ class OpenSession:
         del self._links[:-_LINKS]
 
     def _insert(self, new: Segment) -> None:
-        """Put a turn where it belongs in time: those after it may hold it already, or be without it."""
+        """Put a turn in its place in time, and join the turns after it again, which may hold it or not."""
         later = [segment for segment in self._segments if segment.end_ns > new.end_ns]
         before = self._segments[: len(self._segments) - len(later)]
         segments = join_turn(before, new)
@@ -470,12 +458,12 @@ class OpenSession:
 
 
 def _begins_alike(before: list[Segment], new: Segment) -> bool:
-    """Whether what a turn brought begins as the conversation does, or it brought nothing."""
+    """Whether a turn's history begins as the conversation does, or the turn has none."""
     first = next((mark for segment in before for mark in segment.marks), None)
     return not new.own or first is None or new.marks[0] == first
 
 
 def _link_of(turn: Turn) -> bytes:
-    """Return a turn's unit in 32 bytes that are in order of time."""
+    """Return a turn's unit in 32 bytes, which sort by time."""
     ids = turn.unit.trace_id.to_bytes(16, "big"), turn.unit.span_id.to_bytes(8, "big")
     return (turn.end_ns & _TIME).to_bytes(8, "big") + b"".join(ids)

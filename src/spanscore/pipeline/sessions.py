@@ -16,19 +16,11 @@ from spanscore.pipeline.session_turns import OpenSession, PastSessions, Turn
 
 __all__ = ["MOVED", "RESUMED", "EndedSession", "SessionBounds", "SessionIds", "SessionTable", "Turn", "session_key"]
 
-# --- session ids ----------------------------------------------------------------------------------------------------
-
-# SessionIds: which conversations are open, as any thread may ask. Without a lock: a step is a dict's.
-
 _NONE: Final[Set[str]] = frozenset()
 
 
 class SessionIds:
-    """Ids of open conversations, bounded: past it the oldest is forgotten, and ending that one is told as unknown.
-
-    Args:
-        most: how many are remembered.
-    """
+    """Ids of open conversations, the latest ``most``. Any thread: each step is one of a dict's, without a lock."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -49,7 +41,7 @@ class SessionIds:
             self.share(session_id, shared)
 
     def share(self, session_id: str, metrics: Set[str]) -> None:
-        """Note metrics that another scorer of the process gives a turn, and so the conversation: they do not score it here."""
+        """Note metrics that another scorer of the process gives a conversation: they do not score it here."""
         self._shared[session_id] = metrics
         self._make_room(self._shared)
 
@@ -58,28 +50,28 @@ class SessionIds:
         return self._shared.get(session_id, _NONE)
 
     def missed(self, session_id: str, outcome: Outcome) -> None:
-        """Note that a turn was turned away: nothing of it will come, and what is gathered is not the whole."""
+        """Note that a turn was rejected, so that the conversation is not gathered whole."""
         self._missed[session_id] = outcome
         self._make_room(self._missed)
 
     def why_missed(self, session_id: str) -> Outcome | None:
-        """Return why a turn of it was turned away; None where none was."""
+        """Return why a turn of a conversation was rejected; None if none was."""
         return self._missed.get(session_id)
 
     def seen(self, session_id: str, start_ns: int) -> None:
-        """Note a turn that is in, and perhaps was not known before; not one of a conversation that is about to end."""
+        """Note a turn that is in, and may be the first known one; a conversation that is about to end stays so."""
         if session_id not in self._ending and session_id not in self._open:
             self.began(session_id, start_ns)
 
     def end(self, session_id: str) -> bool:
-        """Note that one is about to end, as somebody says so; return whether it was open."""
+        """Note that a conversation is about to end, by ``end_session``; return whether it was open."""
         if self._open.pop(session_id, None) is None:
             return False
         self._ending[session_id] = None
         return True
 
     def ended(self, session_id: str, start_ns: int) -> None:
-        """Note that one has ended whose last turn began then: where a later one has begun, the next is open."""
+        """Note that a conversation has ended whose last turn began then; if a later turn has begun, it is open again."""
         was_announced = self._ending.pop(session_id, self) is None
         if not was_announced and self._open.get(session_id, start_ns) <= start_ns:
             self._open.pop(session_id, None)
@@ -92,20 +84,8 @@ class SessionIds:
                 return
 
 
-# --- sessions -------------------------------------------------------------------------------------------------------
-
-# SessionTable: turns, in any order → whole conversations, each ended once.
-#
-#     turn ─▶ open ─┬─ ``end`` ─▶ explicit               a turn after its end opens it again, as the next revision
-#                   ├─ silent for ``idle_timeout`` ─▶ idle
-#                   ├─ its turn number ``max_turns`` ─▶ max_turns
-#                   ├─ too many, or too much is open ─▶ evicted, the one first that was silent for longest
-#                   └─ ``close_all`` ─▶ shutdown
-#
-# Sessions stand in the order of their latest turn, so what is due, and what is evicted, is at the front.
-
 _REMEMBERED: Final = 100_000
-"""Sessions that have ended: 19 MB at most."""
+"""Ended sessions that are remembered: 19 MB at most."""
 _LEFT: Final = "turns go to several replicas, where a conversation ends whole by end_session or max_turns only"
 _PART: Final = "turns go to several replicas, and the last one here did not bring the whole conversation along"
 _BEFORE: Final = (
@@ -121,14 +101,14 @@ _TAKEN_OVER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionBounds:
-    """When a conversation ends, and how much is kept of those that go on.
+    """When a conversation ends, and how much of open conversations is kept.
 
     Attributes:
-        idle_ns: after so long without a turn.
-        max_turns: with that turn.
-        max_open: conversations.
-        max_bytes: of all.
-        score_every: turns after which one that goes on is scored provisionally; 0 = never.
+        idle_ns: time without a turn after which a conversation ends.
+        max_turns: number of the turn with which a conversation ends.
+        max_open: open conversations.
+        max_bytes: of all open conversations.
+        score_every: turns after which an open conversation is scored provisionally; 0 = never.
         replicas: ``one`` and ``sticky``: each turn of a conversation comes here. ``any``: turns go to any of several processes;
             ``idle_ns`` and ``score_every`` are then off.
     """
@@ -142,16 +122,16 @@ class SessionBounds:
 
 
 class EndedSession(NamedTuple):
-    """A conversation that has ended, or (``open``) how it stands.
+    """A conversation that has ended, or (``end`` is ``open``) is scored provisionally.
 
     Attributes:
         id: as the application gave it.
-        key: of the ledger of sessions.
-        turns: that it consists of.
-        revision: 0, or how often it had ended before.
+        key: in the ledger of sessions.
+        turns: number of its turns.
+        revision: how often it had ended before.
         unit: the last turn, which stands for all.
-        samples: the whole conversation; or the outcome of one of which there is none.
-        whole: None where every turn is there; else why it is ``incomplete``.
+        samples: the whole conversation, or an outcome if there is none.
+        whole: None if every turn is there; else why it is ``incomplete``.
     """
 
     id: str
@@ -165,11 +145,19 @@ class EndedSession(NamedTuple):
 
 
 class SessionTable:
-    """Gathers turns until their conversations are over. Owned by one thread; the clock must not be set back.
+    """Gathers turns, in any order, into conversations, each ended once. Owned by one thread; its clock is never set back.
+
+        turn ─▶ open ─┬─ ``end`` ─▶ explicit               a turn after its end opens it again, as the next revision
+                      ├─ silent for ``idle_timeout`` ─▶ idle
+                      ├─ its turn number ``max_turns`` ─▶ max_turns
+                      ├─ too many, or too large open ones ─▶ evicted, the longest silent one first
+                      └─ ``close_all`` ─▶ shutdown
+
+    Sessions are ordered by their latest turn, so that sessions that are due or evicted are at the front.
 
     Attributes:
-        bytes: that open sessions keep, roughly.
-        pieces: what the source of turns shares with other processes.
+        bytes: approximate size of open sessions.
+        pieces: how the source of turns is shared with other processes.
     """
 
     def __init__(self, bounds: SessionBounds) -> None:
@@ -186,11 +174,11 @@ class SessionTable:
 
     @property
     def open(self) -> int:
-        """Sessions that go on."""
+        """Open sessions."""
         return len(self._open)
 
     def take(self, turn: Turn, now_ns: int) -> list[EndedSession]:
-        """Gather a turn; return what ended by it, or is to be scored as it stands (``open``)."""
+        """Gather a turn; return the sessions that ended by it, or are to be scored provisionally (``open``)."""
         session = self._of(turn.id)
         before = session.held_bytes
         if not session.units:
@@ -201,7 +189,7 @@ class SessionTable:
         return [*self._after_turn(session), *self._evict()]
 
     def share(self, why: str, now_ns: int) -> None:
-        """Note why any conversation may have turns elsewhere from now on, those that are open too; empty = none any more."""
+        """Note why any conversation may have turns in other processes from now on, open ones too; empty = none has."""
         if self.pieces.shared and not why:
             self.take_over(None, now_ns)
         self.pieces.shared = why
@@ -209,7 +197,7 @@ class SessionTable:
             session.piece = session.piece or why
 
     def take_over(self, stream: Hashable, since_ns: int) -> None:
-        """Note that others have read a stream (None = all of them) until a time, since the epoch."""
+        """Note that other processes have read a stream (None = every stream) until a time, since the epoch."""
         self.pieces.take_over(stream, since_ns + self._bounds.idle_ns)
 
     def leave(self, stream: Hashable) -> None:
@@ -219,19 +207,19 @@ class SessionTable:
                 session.piece = session.piece or MOVED
 
     def end(self, id: str, now_ns: int) -> EndedSession | None:
-        """End a session; None where none of that id is open."""
+        """End a session; None if no open session has that id."""
         session = self._open.get(id)
         return None if session is None else self._close(session, "explicit")
 
     def due(self, now_ns: int) -> list[EndedSession]:
-        """Return the sessions that have been silent for too long; walks over those only."""
+        """End and return the sessions that have been silent for too long, and look at no others."""
         ended = []
         while (due_ns := self.next_due_ns()) is not None and due_ns <= now_ns:
             ended.append(self._close(self._oldest(), "idle"))
         return ended
 
     def next_due_ns(self) -> int | None:
-        """Return when ``due`` has something to return, if no turn comes; None: never."""
+        """Return when ``due`` ends a session if no turn comes; None = never."""
         if not self._open or self._bounds.replicas == "any":
             return None
         return self._oldest().last_ns + self._bounds.idle_ns
@@ -263,7 +251,7 @@ class SessionTable:
         return [self._make_ended_session(session, "open")]
 
     def _turns(self, session: OpenSession) -> int:
-        """Return the turns that count against ``max_turns``: those since the conversation ended before."""
+        """Return the turns since the conversation last ended, which count against ``max_turns``."""
         return session.turns if session.past is None else session.units
 
     def _evict(self) -> list[EndedSession]:
@@ -306,7 +294,7 @@ class SessionTable:
         return session.incomplete(heals=believed)
 
     def _why_piece(self, session: OpenSession) -> str:
-        """Return why other processes may have turns of a conversation; empty = all of them came here."""
+        """Return why other processes may have turns of a conversation; empty = every turn came here."""
         if session.piece or not self.pieces.is_taken_over(session.stream):
             return session.piece
         has_more = session.exchanges > session.units and self._histories.begin_empty(session.name)
@@ -320,10 +308,10 @@ def session_key(id: str) -> UnitKey:
 
 
 class HistoryModes:
-    """Remembers, by name of a root, whether turns bring all or once brought a part, and whether conversations begin empty.
+    """Remembers, by the name of a root, whether turns bring the whole history, and whether conversations begin without one.
 
-    If turns go to any of several processes, a process sees all of a conversation only if each turn brings it along. A history
-    cannot show that it was cut, nor a first turn that it is one: other conversations of the application show it.
+    If turns go to any of several processes, a process sees all of a conversation only if each turn brings it along. Whether a
+    history was cut, or a turn is a first one, shows in other conversations of the application.
     """
 
     def __init__(self) -> None:
@@ -331,32 +319,29 @@ class HistoryModes:
         self._empty: set[str] = set()
 
     def learn(self, name: str, *, whole: bool) -> None:
-        """Note that a turn brought all that was said before it, or a part."""
+        """Note whether a turn brought the whole history, or a part."""
         if name in self._whole or len(self._whole) < _NAMES:
             self._whole[name] = self._whole.get(name, True) and whole
 
     def learn_begin(self, name: str) -> None:
-        """Note that a conversation began without a history: no example or greeting stands before the first question."""
+        """Note that a conversation began without a history: no example or greeting is before its first question."""
         if len(self._empty) < _NAMES:
             self._empty.add(name)
 
     def begin_empty(self, name: str) -> bool:
-        """Whether conversations of that name begin without a history, so that one with a history has begun before."""
+        """Whether conversations of that name begin without a history, so that a turn with one is no first turn."""
         return name in self._empty
 
     def are_whole(self, name: str) -> bool:
-        """Whether turns of that name bring along all that was said; False while that is not known."""
+        """Whether turns of that name bring the whole history; False while that is not known."""
         return self._whole.get(name, False)
 
 
 class SessionSharding:
-    """Which conversations may have turns in another process, by how the processes share what they read. Owned by one thread.
-
-    A worker shares a topic with others. A conversation is a piece here if another worker has, had or will have turns of it: its
-    score would be counted as that of a whole conversation, in each worker that has a piece.
+    """Finds conversations that may have turns in another worker of a topic: each would count its piece as a whole.
 
     Attributes:
-        shared: why any conversation may have turns elsewhere; empty = turns of one conversation all come here.
+        shared: why any conversation may have turns in other processes; empty = all turns of a conversation come here.
     """
 
     def __init__(self) -> None:
@@ -364,20 +349,19 @@ class SessionSharding:
         self._until_ns: dict[Hashable, int] = {}
 
     def take_over(self, stream: Hashable, until_ns: int) -> None:
-        """Note that others have read a stream before.
+        """Note that other processes have read a stream (None = every stream) before.
 
         Args:
-            stream: name of the stream; None = all of them.
-            until_ns: a conversation of which a turn ended before, since the epoch, may have begun elsewhere.
+            until_ns: a conversation with a turn that ended before this time, since the epoch, may have begun there.
         """
         self._until_ns[stream] = max(until_ns, self._until_ns.get(stream, 0))
 
     def is_taken_over(self, stream: Hashable) -> bool:
-        """Whether others have read a stream before."""
+        """Whether other processes have read a stream before."""
         return stream in self._until_ns
 
     def why(self, stream: Hashable, end_ns: int) -> str:
-        """Return why a conversation is a piece, by one of its turns; empty where that turn does not show it."""
+        """Return why a conversation with a turn that ended then is a piece; empty if the turn does not show it."""
         if self.shared:
             return self.shared
         return _TAKEN_OVER if end_ns < self._until_ns.get(stream, 0) else ""

@@ -28,10 +28,6 @@ from spanscore.protocols import Queue, SampleObserver
 
 __all__ = ["KeptUnit", "SampleCache", "SampleObservers", "size_bytes_of"]
 
-# --- content size ---------------------------------------------------------------------------------------------------
-
-# How much content keeps alive: what a bound in bytes counts, without rendering anything.
-
 _ENTRY: Final = 80  # bytes of a container's entry, roughly
 _MOST: Final = 20_000  # things looked at, 10 ms at worst
 _LONG: Final = 1_000  # a longer text is counted once
@@ -41,14 +37,14 @@ _MODELS: Final = frozenset({SingleTurnSample, MultiTurnSample, HumanMessage, AIM
 
 
 def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
-    """Return roughly how many bytes of content a unit keeps alive, or the samples that were submitted for it.
+    """Return roughly how many bytes of content a unit keeps alive, or its samples if they were submitted.
 
-    A long text counts once, however often it is there. Sees into lists, tuples, dicts and samples, runs no code of what it
-    sees, and stops after 20,000 things: then it is a lower bound.
+    A long text counts once, even if it is there several times. Lists, tuples, dicts and samples are looked into, without
+    running their code; after 20,000 objects the size so far, a lower bound, is returned.
     """
     if samples is not None:
         return _size_bytes([samples.single_turn, samples.multi_turn])
-    # Content is kept alive by what will render it, or by attributes that came as they are.
+    # Content is kept alive by the objects from which it will be rendered, or by attributes that came as they are.
     attributes = (span.attributes for span in unit.spans)
     return _size_bytes([each.held if isinstance(each, Attributes) else dict(each) for each in attributes])
 
@@ -75,7 +71,7 @@ def _size_bytes(held: list[Any]) -> int:
 
 
 def _inside(thing: Any, kind: type) -> Collection[Any]:
-    """Return what a container holds, as far as it is looked at; nothing for any other thing."""
+    """Return the first entries of a container; empty for any other object."""
     if kind is dict:
         return thing.values() if len(thing) <= _MOST else list(islice(thing.values(), _MOST))
     if kind is partial:
@@ -87,15 +83,11 @@ def _inside(thing: Any, kind: type) -> Collection[Any]:
     return list(vars(thing).values()) if kind in _MODELS else ()
 
 
-# --- kept samples ---------------------------------------------------------------------------------------------------
-
-# SampleCache: samples of units of which somebody may yet say something, for a while and in bounded room.
-
 _UNIT_BYTES: Final = 2_500
-"""A unit without content and what it is kept by, its attributes left out: measured."""
+"""Bytes of a kept unit without content and attributes: measured."""
 _SCORE_BYTES: Final = 1_000
 _GONE: Final = 10_000
-"""Units of which it is known that they were kept once."""
+"""Units that are remembered as no longer kept."""
 
 
 @dataclass(slots=True)
@@ -105,7 +97,7 @@ class KeptUnit:
     Attributes:
         unit: without content.
         decision: by which it is kept.
-        scores: metric → what it gave the unit, without what that cost.
+        scores: metric → its score, without usage.
     """
 
     unit: Unit
@@ -117,22 +109,22 @@ class KeptUnit:
 
     @property
     def samples(self) -> Samples:
-        """What a metric judges: redacted."""
+        """The samples that a metric judges, redacted."""
         held: Samples = pickle.loads(self._samples)
         return held
 
 
 @dataclass(eq=False, repr=False)
 class SampleCache:
-    """Keeps samples until they are asked for, are too old, or have to make room; a ``SampleObserver``. Span thread.
+    """Keeps samples until they are taken, are too old, or have to make room; a ``SampleObserver``. Span thread.
 
-    They are kept as bytes: of objects nobody could say how much they hold, and most are never looked at again.
+    They are kept as bytes, whose size is known, as most are never read again.
 
     Attributes:
         decide: whether a unit is kept, and with which probability; pure.
-        within_ns: how long.
+        within_ns: how long samples are kept.
         max_bytes: size of all kept samples; the oldest is dropped first.
-        on_kept: told of a unit that is now kept.
+        on_kept: called with the key of a unit that is kept now.
     """
 
     decide: Callable[[SamplingContext], Decision]
@@ -159,18 +151,19 @@ class SampleCache:
         return self.decide(facts).take
 
     def on_samples(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
-        """Keep the samples of a unit, where there are some."""
+        """Keep the samples of a unit, if there are any."""
         if samples.outcome is not None or facts.key in self._kept:
             return
         held = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
-        size = len(held) + _UNIT_BYTES + size_bytes_of(unit) + _metadata_bytes(unit)
+        texts = (value for span in unit.spans for value in span.metadata.values() if isinstance(value, str))
+        size = len(held) + _UNIT_BYTES + size_bytes_of(unit) + sum(map(len, texts))
         self._kept[facts.key] = KeptUnit(unit, self.decide(facts), self.clock() + self.within_ns, size, held)
         self.bytes += size
         self.make_room()
         self.on_kept(facts.key)
 
     def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
-        """Note what the metrics gave a unit, if it is kept: nobody is asked about it again."""
+        """Keep the scores of a unit that is kept: its metrics are not asked again."""
         kept = self._kept.get(key)
         if kept is None:
             return
@@ -182,7 +175,7 @@ class SampleCache:
         self.make_room()
 
     def take(self, key: UnitKey) -> KeptUnit | None:
-        """Return a unit that is kept, and keep it no longer; None where it is not (any more)."""
+        """Remove and return a unit; None if it is not kept (any more)."""
         self.make_room()
         kept = self._kept.pop(key, None)
         if kept is not None:
@@ -194,7 +187,7 @@ class SampleCache:
         return key in self._gone
 
     def make_room(self) -> None:
-        """Let units go that are too old, and the oldest of those that are too many."""
+        """Drop units that are too old, and the oldest while all are too large."""
         now_ns = self.clock()
         while self._kept:
             oldest = next(iter(self._kept.values()))
@@ -207,24 +200,15 @@ class SampleCache:
                 self._gone.popitem(last=False)
 
 
-def _metadata_bytes(unit: Unit) -> int:
-    return sum(len(value) for span in unit.spans for value in span.metadata.values() if isinstance(value, str))
-
-
-# --- keeping --------------------------------------------------------------------------------------------------------
-
-# SampleObservers: units whose samples have an observer, from their close until the samples are made.
-
-
 class SampleObservers:
     """Gives the samples of each unit to the observers that are interested in it. Span thread.
 
     Args:
-        queue: the scorer's: to make a sample takes a place.
+        queue: of the scorer: the making of a sample takes a place.
 
     Attributes:
-        observers: put here before the first unit comes.
-        noticed: called with what is known of each unit that has closed, or cannot be taken; likewise.
+        observers: added before the first unit comes.
+        noticed: called with the facts of each unit that has closed, or cannot be taken; added before the first unit comes.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -238,7 +222,7 @@ class SampleObservers:
         self._making: dict[UnitKey, SamplingContext] = {}
 
     def closed(self, facts: SamplingContext) -> None:
-        """Tell of a unit, once, whatever comes of it."""
+        """Call ``noticed`` for a unit, once."""
         for notice in self.noticed:
             notice(facts)
 
@@ -253,18 +237,18 @@ class SampleObservers:
         return wanted
 
     def to_make(self, unit: Unit, facts: SamplingContext, samples: Samples | None, now_s: float) -> list[SampledUnit]:
-        """Return what the engine shall do of a unit that no metric takes: nothing, or make its samples."""
+        """Return a unit that no metric takes as one whose samples are to be made, if an observer is interested; else []."""
         if not self.is_interested(facts):
             return []
         held = size_bytes_of(unit, samples)
         if not self._queue.reserve(held):
-            self._tell(facts, unit.without_content(), _none(Outcome.QUEUE_FULL))
+            self._report(facts, unit.without_content(), _none(Outcome.QUEUE_FULL))
             return []
         self.delegated(facts)
         return [SampledUnit(unit, {}, samples, held, now_s, wanted=True)]
 
     def making(self, conversation_id: str | None = None) -> list[UnitKey]:
-        """Return the units whose samples are being made: a flush waits for them; of a conversation, its turns alone."""
+        """Return the units, of one conversation or all, whose samples are being made: a flush waits for them."""
         return [
             key
             for key, facts in self._making.items()
@@ -275,19 +259,19 @@ class SampleObservers:
         """Give samples to the interested observers, once; samples of a unit that was not handed over are ignored."""
         facts = self._making.pop(unit.key, None)
         if facts is not None:
-            self._tell(facts, unit, samples)
+            self._report(facts, unit, samples)
 
     def missed(self, facts: SamplingContext, unit: Unit, outcome: Outcome) -> None:
         """Report to the interested observers that a unit has no samples, and why."""
         if self.is_interested(facts):
-            self._tell(facts, unit.without_content(), _none(outcome))
+            self._report(facts, unit.without_content(), _none(outcome))
 
     def give_up(self) -> None:
-        """Tell of all that are being made that they will not be."""
+        """Report that the samples that are being made will not come."""
         for facts in [*self._making.values()]:
             self.on_samples(Unit(facts.key, ()), _none(Outcome.SHUTDOWN))
 
-    def _tell(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
+    def _report(self, facts: SamplingContext, unit: Unit, samples: Samples) -> None:
         for observer in self.observers:
             if observer.is_interested(facts):
                 observer.on_samples(facts, unit, samples)

@@ -35,10 +35,6 @@ __all__ = [
     "unit_key",
 ]
 
-# --- closed keys ----------------------------------------------------------------------------------------------------
-
-# ClosedKeys: which units are over, told from a hash of their ids, and forgotten in the order in which they ended.
-
 _BITS: Final = (1 << 60) - 1
 """An int of 60 bits takes 32 bytes, one of 64 takes 48."""
 _NONE: Final = -1
@@ -47,13 +43,13 @@ _SLACK: Final = 8
 
 
 class ClosedKeys:
-    """Remembers units by 110 to 160 bytes each: the hash of their trace → that of the root which ended last in it.
+    """Remembers closed units by 110 to 160 bytes each: the hash of their trace → the hash of the root that ended last in it.
 
     Further roots of that trace have an entry of their own. Python's hash of bytes is keyed per process: ids cannot be made
     to collide, and do so by chance once in 10¹² look-ups.
 
     Args:
-        most: entries that are remembered at least; an eighth more at most.
+        most: entries that are remembered at least; an eighth more at most, the oldest are forgotten.
     """
 
     def __init__(self, most: int) -> None:
@@ -82,7 +78,7 @@ class ClosedKeys:
                 del roots[key]
 
     def discard(self, trace_id: bytes, root_id: bytes) -> None:
-        """Remember a unit no longer, if it is; its trace is."""
+        """Forget a unit, but not its trace."""
         roots, trace = self._roots, hash(trace_id) & _BITS
         if roots.get(trace) == hash(root_id) & _BITS:
             roots[trace] = _NONE
@@ -102,14 +98,10 @@ class ClosedKeys:
         return root == hash(root_id) & _BITS or hash(trace_id + root_id) & _BITS in roots
 
 
-# --- trace nodes ----------------------------------------------------------------------------------------------------
-
-# What a ``TraceTable`` is bound by, gives, and knows of one trace and of one unit in it.
-
 SPAN_BYTES: Final = 400
-"""What a span that waits takes beside its own bytes: 300 to 410 were seen. A trace takes 650 more: ``traces`` bounds that."""
+"""Bytes of a waiting span beside its own: 300 to 410 were seen. A trace takes 650 more, which ``traces`` bounds."""
 _MOST_LOOSE: Final = 10_000
-"""Ids of one trace that are remembered for the sake of their children alone; past them the older half is forgotten."""
+"""Ids of one trace that are remembered for their children alone; past them the older half is forgotten."""
 
 
 Links = dict[bytes, bytes]
@@ -118,7 +110,7 @@ Links = dict[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``settings.serving.Units``, times in nanoseconds; ``bytes`` and ``traces`` are for the caller to hold."""
+    """The bounds of ``Units``, times in nanoseconds; the caller holds ``bytes`` and ``traces``."""
 
     quiet_ns: int = 2_000_000_000
     orphan_wait_ns: int = 60_000_000_000
@@ -134,13 +126,13 @@ class ClosedUnit(NamedTuple):
     """A unit that is over.
 
     Attributes:
-        root: its top-most span.
-        spans: the claimed ones, root included, in the order in which they came; empty where it is not followed.
+        root: its topmost span.
+        spans: its claimed spans, root included, in the order in which they came; empty if it is not followed.
         outcome: None = whole; INCOMPLETE (by age, spans, bytes, a shutdown, or a late root), NOT_SAMPLED (it is not followed).
         revision: how often it was closed before.
-        bytes: of its spans, as ``TraceTable.bytes``.
-        unread: ids of its spans that are not claimed → their parents' ids; empty if it is not followed.
-        has_late_root: its root came when other spans of it had been given up.
+        bytes: of its spans, counted as in ``TraceTable.bytes``.
+        unread: ids of its unclaimed spans → their parents' ids; empty if it is not followed.
+        has_late_root: whether its root came when other spans of it had been given up.
     """
 
     root: WireSpan
@@ -153,41 +145,41 @@ class ClosedUnit(NamedTuple):
 
     @property
     def reason(self) -> str | None:
-        """Why it is not whole; None if no more is known than its outcome."""
+        """Why it is not whole; None if only its outcome is known."""
         return "late_root" if self.has_late_root and self.outcome is Outcome.INCOMPLETE else None
 
     @property
     def key(self) -> UnitKey:
-        """Its name everywhere else, which nobody asks for of most."""
+        """Its key everywhere else, computed on each call as most units need none."""
         return unit_key(self.root)
 
 
 def unit_key(root: WireSpan) -> UnitKey:
-    """Return the name that a unit has everywhere else."""
+    """Return the key that a unit has everywhere else."""
     return UnitKey(int.from_bytes(root[0], "big"), int.from_bytes(root[1], "big"))
 
 
 NO_SPANS: Final[dict[int, WireSpan]] = {}
-"""Of every unit that is not followed: a dict less for the garbage collector to look at."""
+"""The spans of every unit that is not followed: one dict less per unit for the garbage collector."""
 NO_LINKS: Final[Links] = {}
-"""Likewise."""
+"""The unclaimed spans of every unit that is not followed."""
 
 
 class GatheredUnit:
     """A unit whose root is known, from then until it is forgotten.
 
     Attributes:
-        spans: arrival → span; empty of one that is not followed.
-        unread: ids of spans that are not claimed → their parents' ids; likewise.
-        count: of its claimed spans, whether they are kept or not.
-        bytes: of the kept ones.
-        ids: of spans that are not claimed.
-        since_ns: when the first of them came.
-        last_ns: when the latest span of it came, claimed or not.
-        has_late_root: its root came when other spans of it had been given up.
-        closed: it was handed on.
-        kept: it was, and its spans are kept for a next revision.
-        end_ns: the latest end among the root and the spans that came after it, since the epoch; 0 if no time is known.
+        spans: arrival → claimed span; empty if the unit is not followed.
+        unread: ids of unclaimed spans → their parents' ids; empty if the unit is not followed.
+        count: claimed spans, kept or not.
+        bytes: of the kept spans.
+        ids: number of unclaimed spans.
+        since_ns: when its first span came.
+        last_ns: when its latest span came, claimed or not.
+        has_late_root: whether its root came when other spans of it had been given up.
+        closed: whether it was handed on.
+        kept: whether it was handed on and its spans are kept for a next revision.
+        end_ns: the latest end among the root and later spans, since the epoch; 0 if no time is known.
     """
 
     __slots__ = (
@@ -210,7 +202,7 @@ class GatheredUnit:
 
     @property
     def key(self) -> UnitKey:
-        """Its name everywhere else."""
+        """Its key everywhere else."""
         return unit_key(self.root)
 
     def add(self, span: WireSpan, arrival: int) -> int:
@@ -233,19 +225,19 @@ class OpenTrace:
     """The spans of one trace, by their ids.
 
     Attributes:
-        nodes: span id → its unit; None = it is not claimed, and no claimed span is above it; an int = its parent has not
-            come, or waits itself, and this is when it came (no two of a table came at the same time).
-        waiting: parent's id → what waits for it: a claimed span, or the id of another.
-        units: open ones.
+        nodes: span id → its unit; None = it is unclaimed, with no claimed span above it; an int = its parent has not come, or
+            waits itself, and the int is its arrival (unique in a table).
+        waiting: parent's id → spans that wait for it, claimed ones whole and others by id.
+        units: open units.
         bytes: of the claimed spans in ``waiting``.
         kept: closed units whose spans are kept.
-        loose: ids of no unit, of spans that are not claimed or came too late.
+        loose: ids of no unit: of spans that are unclaimed or came too late.
         dead: ids of closed units, roughly.
-        forgot: ids of its closed units, so what comes may be of these.
-        gave_up: spans of which the parent did not come, so it may come now.
-        over_ns: when its first unit closed: what has come since, and has no parent, may be of that.
-        spare: it has no open unit, and no claimed span waits.
-        check_ns: when to look for spans that have waited for too long.
+        forgot: whether ids of closed units were forgotten, so that further spans may be of these units.
+        gave_up: whether spans were given up whose parent did not come, so that the parent may come now.
+        over_ns: when its first unit closed: later spans without a parent may be of that unit.
+        spare: whether it has no open unit, and no claimed span waits.
+        check_ns: when spans that have waited for too long are looked for next.
     """
 
     __slots__ = (
@@ -264,11 +256,11 @@ class OpenTrace:
         self.units = self.bytes = self.kept = self.loose = self.dead = 0
 
     def arrival(self, entry: WireSpan | bytes) -> int:
-        """Return when something came that waits."""
+        """Return the arrival of a waiting span."""
         return self.nodes[entry if entry.__class__ is bytes else entry[1]]  # type: ignore[return-value, index]
 
     def tops(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
-        """Take out what came by then and whose parent did not come, by that parent; None = whenever it came."""
+        """Take out the spans that came by then (None = all) and whose parent did not come; yield them by that parent."""
         for parent_id in [parent_id for parent_id in self.waiting if parent_id not in self.nodes]:
             group = self.waiting.pop(parent_id, [])
             split = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
@@ -313,7 +305,7 @@ Node = GatheredUnit | int | None
 
 
 def _make_tombstone() -> GatheredUnit:
-    """Return what stands for a unit of which nothing is known but that its spans need not wait."""
+    """Return a closed unit without spans, which stands for forgotten ones."""
     nothing = WireSpan(b"", b"", b"", False, b"", Origin(b"", b"", ""))
     unit = GatheredUnit(OpenTrace(b"", 0, 0), nothing, 0, 0, False)
     unit.closed = unit.kept = True
@@ -321,26 +313,22 @@ def _make_tombstone() -> GatheredUnit:
 
 
 FORGOTTEN: Final = _make_tombstone()
-"""The unit of late spans whose unit is remembered as closed, and no more."""
+"""Stands for a closed unit whose ids were forgotten: its spans are late."""
 ORPHANED: Final = _make_tombstone()
-"""The unit of orphans, for spans below them that come later."""
+"""Stands for the unit of orphans: spans that come below them are orphans."""
 
-
-# --- trace books ----------------------------------------------------------------------------------------------------
-
-# The books of a ``TraceTable``: which traces are open, which units are over, which of those have their spans kept.
 
 KEPT_NS: Final = 300_000_000_000
 """How long the spans of a closed unit are kept for its next revision."""
 _DECIDED: Final = 100_000
 _DROPPED: Final = 1_000_000
-"""Closed units that are remembered, those that were followed and the others: a span that is sent again is no second unit."""
+"""Closed units that are remembered, followed ones and others, so that a span that is sent again makes no second unit."""
 _GIVEN_UP: Final = 100_000
-"""Parents that never came, remembered likewise."""
+"""Parents that never came and are remembered."""
 _ENDS: Final = 10_000
-"""Traces of which it is remembered when their units ended, the latest ones, and twice as many at most: 0.3 kB each."""
+"""Latest traces whose units' ends are remembered, and twice as many at most: 0.3 kB each."""
 _IDS_PER_TRACE: Final = 10
-"""Ids remembered, on average over ``Bounds.traces``, at some 150 bytes; past them those of unclaimed spans are forgotten."""
+"""Ids per trace of ``Bounds.traces``, on average, at 150 bytes; past them ids of unclaimed spans are forgotten."""
 _NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 _closed: Callable[[type[ClosedUnit], tuple[object, ...]], ClosedUnit] = tuple.__new__
 _brief: Callable[[type[BriefUnit], tuple[object, ...]], BriefUnit] = tuple.__new__
@@ -364,7 +352,7 @@ class PastUnits:
             self._forget_ends()
 
     def _ended_ns(self, trace_id: bytes, unknown: float) -> Any:
-        """Return when the latest closed unit of a trace ended, or a number for a trace of which that is not known."""
+        """Return when the latest closed unit of a trace ended, or ``unknown``."""
         end = self._ends.get(trace_id)
         if not isinstance(end, WireSpan):
             return unknown if end is None else end
@@ -376,12 +364,12 @@ class PastUnits:
             self._ends = dict(islice(self._ends.items(), _ENDS, None))
 
     def is_new_work(self, span: WireSpan | bytes, unit: GatheredUnit) -> bool:
-        """Whether a span began when its unit had ended, as far as is known: it is the work of a later call.
+        """Whether a span began when its unit had ended, and so is the work of a later call.
 
-        Some instrumentations leave a span current that has ended, and the next calls of the thread become its children.
+        Some instrumentations leave an ended span current, and the next calls of the thread become its children.
 
         Args:
-            span: a claimed span, or the id of another.
+            span: a claimed span, or the id of an unclaimed one.
             unit: the unit of its parent; `FORGOTTEN` = any closed unit of its trace.
         """
         if isinstance(span, bytes) or unit is ORPHANED or (times := times_of(span)) is None:
@@ -405,19 +393,19 @@ class PastUnits:
         return self._dropped.knows(trace_id) or self._decided.knows(trace_id) or self._given_up.knows(trace_id)
 
     def give_up(self, trace_id: bytes, parent_id: bytes, *, ambient: bool) -> None:
-        """Remember that a parent did not come; ``ambient``: what is below it is of no unit that has closed."""
+        """Remember that a parent did not come; ``ambient``: whether the spans below it are of no closed unit."""
         self._given_up.add(trace_id, parent_id)
         if ambient:
             self._ambient.add(trace_id, parent_id)
 
     def recall(self, trace: OpenTrace) -> None:
-        """Tell a trace whether anything of it is over."""
+        """Set on a trace whether units of it have closed, and parents were given up."""
         if self._dropped.knows(trace.id) or self._decided.knows(trace.id):
             trace.forgot, trace.over_ns = True, -1
         trace.gave_up = self._given_up.knows(trace.id)
 
     def is_over(self, trace: OpenTrace, root_id: bytes) -> bool:
-        """Whether that is the root of a closed unit of which the ids were forgotten."""
+        """Whether that is the root of a closed unit whose ids were forgotten."""
         return trace.forgot and (self._dropped.has(trace.id, root_id) or self._decided.has(trace.id, root_id))
 
     def comes_late(self, trace_id: bytes, span_id: bytes) -> bool:
@@ -426,15 +414,15 @@ class PastUnits:
         return self._given_up.has(trace_id, span_id)
 
     def is_ambient(self, trace_id: bytes, parent_id: bytes) -> bool:
-        """Whether that parent did not come, and units may be below it."""
+        """Whether that parent did not come, with units that may be below it."""
         return self._ambient.has(trace_id, parent_id)
 
 
 class OpenTraces:
-    """The traces of which ids are remembered, by their latest span.
+    """The traces whose ids are remembered, in the order of their latest span.
 
     Args:
-        most: of those without anything that is claimed; the oldest makes room.
+        most: spare traces that are kept; past them the oldest is dropped.
 
     Attributes:
         spare: traces without an open unit and without a claimed span that waits.
@@ -460,7 +448,7 @@ class OpenTraces:
             self.spare.move_to_end(trace)
 
     def has_room(self, trace: OpenTrace) -> bool:
-        """Forget spare traces until there is room for an id of one; False: there are no others."""
+        """Drop other spare traces until there is room for an id of this one. False: there are no others."""
         while self._ids >= self._most_ids:
             oldest = next(iter(self.spare), trace)
             if oldest is trace:
@@ -481,23 +469,23 @@ class OpenTraces:
         self.lay_aside(trace)
 
     def put_gone(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
-        """Note the id of a span whose unit is over, and return what stands for that."""
+        """Note the id of a span whose unit is over; return the unit that stands for it."""
         gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
         self.loosen(trace)
         return gone
 
     def tighten(self, trace: OpenTrace) -> None:
-        """Note that an id was of no unit, and is so no longer."""
+        """Note that an id of no unit has a unit now."""
         trace.loose -= 1
         self._ids -= 1
 
     def note(self, unit: GatheredUnit) -> None:
-        """Note that a unit has one more id of a span that is not claimed."""
+        """Note that a unit has one more unclaimed span."""
         unit.ids += 1
         self._ids += 1
 
     def bury(self, unit: GatheredUnit) -> None:
-        """Forget the spans of a closed unit, its ids when they are worth a walk, and its trace if nothing else is in it."""
+        """Drop the spans of a closed unit, its ids when they are worth a walk, and its trace if it is empty."""
         trace = unit.trace
         trace.dead += unit.count + unit.ids
         self._ids -= unit.ids
@@ -511,7 +499,7 @@ class OpenTraces:
         self.lay_aside(trace)
 
     def drop(self, trace: OpenTrace) -> None:
-        """Forget a trace; its units know it, so nothing would be freed before the garbage collector comes if it knew them."""
+        """Forget a trace, and break its circle of references with its units, which frees both at once."""
         if self.by_id.get(trace.id) is trace:
             del self.by_id[trace.id]
             self._ids -= trace.loose
@@ -521,7 +509,7 @@ class OpenTraces:
                 del self.spare[trace]
 
     def lay_aside(self, trace: OpenTrace) -> None:
-        """Note that nothing of a trace is claimed and open, if that is so."""
+        """Make a trace spare, if it has no open unit and no claimed span that waits."""
         if trace.spare or trace.units or trace.bytes or self.by_id.get(trace.id) is not trace:
             return
         trace.spare = True
@@ -534,8 +522,8 @@ class KeptUnits:
     """Closed units whose spans are kept for a next revision, in the order in which they closed.
 
     Args:
-        traces: told when one is let go.
-        most_bytes: of spans; past them the oldest is let go.
+        traces: the traces of the units.
+        most_bytes: bytes of kept spans; past them the oldest unit is dropped.
     """
 
     def __init__(self, traces: OpenTraces, most_bytes: int) -> None:
@@ -555,7 +543,7 @@ class KeptUnits:
             self.let_go(next(iter(self.units)))
 
     def take(self, unit: GatheredUnit) -> bool:
-        """Keep a unit no longer, as it is open again. False: it was not kept."""
+        """Remove a unit, as it is open again. False: it was not kept."""
         if unit not in self.units:
             return False
         del self.units[unit]
@@ -565,12 +553,12 @@ class KeptUnits:
         return True
 
     def let_old_go(self, last_ns: int) -> None:
-        """Forget the spans of those that nothing came of since."""
+        """Drop the spans of units that have got no span since."""
         for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.units)]:
             self.let_go(unit)
 
     def let_go(self, unit: GatheredUnit) -> None:
-        """Forget the spans of a unit."""
+        """Drop the spans of a unit."""
         self.take(unit)
         self._traces.bury(unit)
 
@@ -579,9 +567,9 @@ class BriefUnit(NamedTuple):
     """A unit that came whole in one request, that no rate takes and that is all of its trace.
 
     Attributes:
-        root: its top-most span.
+        root: its topmost span.
         ids: of its claimed spans.
-        arrival: when it came, as ``OpenTrace`` counts it.
+        arrival: as ``OpenTrace`` counts it.
         last_ns: when it came.
         bytes: of its root, and 400.
     """
@@ -594,14 +582,12 @@ class BriefUnit(NamedTuple):
 
     @property
     def key(self) -> UnitKey:
-        """Its name everywhere else."""
+        """Its key everywhere else."""
         return unit_key(self.root)
 
 
 class BriefUnits:
-    """Brief units of whose traces nothing more has come, in the order in which they came. Nearly every unit is one.
-
-    Only a trace of which more comes is worth an ``OpenTrace``.
+    """Brief units, in the order in which they came: nearly every unit is one. A trace with further spans gets an ``OpenTrace``.
 
     Args:
         past: remembers the units that are over.
@@ -621,7 +607,7 @@ class BriefUnits:
         return iter(self._units.values())
 
     def add(self, root: WireSpan, ids: Mapping[bytes, bytes], arrival: int, now_ns: int) -> int:
-        """Keep a unit and return its bytes; 0: more is known of its trace, and it is not kept."""
+        """Keep a unit and return its bytes; 0: its trace is known already, and the unit is not kept."""
         trace_id, _, _, _, raw, _ = root
         if trace_id in self._units or self._past.knows(trace_id):
             return 0
@@ -630,11 +616,11 @@ class BriefUnits:
         return size
 
     def take(self, trace_id: bytes) -> BriefUnit | None:
-        """Return the unit of a trace, and forget it; None where there is none."""
+        """Remove and return the unit of a trace; None if there is none."""
         return self._units.pop(trace_id, None)
 
     def over(self, last_ns: int) -> list[ClosedUnit]:
-        """Return those that came by then, and forget them."""
+        """Remove and return the units that came by then."""
         units, closed = self._units, list[ClosedUnit]()
         for root, _, _, came_ns, size in units.values():
             if came_ns > last_ns:

@@ -1,6 +1,6 @@
 """TraceTable: spans that come over the wire, in any order → whole units, still the bytes that came.
 
-On the wire nothing tells that a span began, so a unit is whole when its root is there and nothing of it has come for a while.
+The wire does not carry the start of a span, so a unit is whole when its root is there and no span of it has come for a while.
 
     span ─┬─ no parent, or a remote one, or only unclaimed ones above it ─▶ root of a unit ─(quiet)─▶ closed
           ├─ its parent is of a unit ─▶ of that unit                     └ not followed: its bytes go at once
@@ -9,8 +9,8 @@ On the wire nothing tells that a span began, so a unit is whole when its root is
           │                                              └ its trace is silent for ``orphan_wait`` ─▶ a unit, or orphans
           └─ its unit is closed ─▶ late
 
-Traces stand in the order of their latest span and units in that of theirs, so what is due is at the front. Age needs no timer:
-what gets no span falls due by silence, so it is looked at when a span comes.
+Traces and units are ordered by their latest span, so that due ones are at the front. Age needs no timer: a unit without further
+spans is due by silence, so its age is looked at when a span comes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from spanscore.pipeline.trace_index import (
 __all__ = ["Bounds", "ClosedUnit", "TraceTable"]
 
 _SHARE: Final = 4
-"""The part of ``Bounds.bytes`` that spans of one trace may take while they wait, and closed units that are kept, beside it."""
+"""The part of ``Bounds.bytes`` that waiting spans of one trace may take; closed units that are kept may take as much."""
 _CHECKS: Final = 64
 """How often in ``max_age`` an active trace is searched for spans that have waited for too long."""
 
 _Entries = list[WireSpan | bytes]
-"""Claimed spans, and ids of others."""
+"""Claimed spans, and ids of unclaimed ones."""
 
 
 @dataclass(eq=False, repr=False)
@@ -55,14 +55,13 @@ class TraceTable:
     """Gathers wire spans until their units are over. Owned by one thread; a clock that is set back stands still here.
 
     Attributes:
-        follows: whether a unit may be scored at all, by its root; asked once, when that is known. False: the bytes of all
-            its other spans go.
-        stands_alone: whether a span whose parent never came is the root of a unit: it can hold a question and an answer.
-        bytes: of the claimed spans that wait for a root or that open units keep, and 400 each.
+        follows: whether a unit may be scored, by its root; called once. False: the bytes of its other spans are dropped.
+        stands_alone: whether a span whose parent never came is the root of a unit, as it can hold a question and an answer.
+        bytes: of the claimed spans that wait for a root or are kept by open units, and 400 each.
         waiting_for_root: traces with claimed spans that wait.
         orphans: claimed spans that were given up.
         late: spans that came when their unit was closed.
-        duplicates: spans that had come before; the first stays.
+        duplicates: spans that had come before, of which the first is kept.
         revisions: units that were opened again.
     """
 
@@ -117,7 +116,7 @@ class TraceTable:
         return min(times) - self._set_back_ns if times else None
 
     def add(self, span: WireSpan, *, claimed: bool, now_ns: int) -> None:
-        """Take in a span; one that is not claimed costs its id."""
+        """Take in a span; of an unclaimed one the id is kept."""
         if now_ns != self._told_ns:
             self._tell(now_ns)
         trace_id, span_id, parent_id, is_remote, raw, _ = span
@@ -138,7 +137,7 @@ class TraceTable:
             self._place(trace, span, claimed, owner)
 
     def begins(self, root: WireSpan, ids: Mapping[bytes, bytes], now_ns: int) -> bool:
-        """Take in a unit that nobody follows, by the ids of its claimed spans. False: more is known of its trace; add each."""
+        """Take in a unit that is not followed, by the ids of its claimed spans. False: its trace is known; add each span."""
         if now_ns != self._told_ns:
             self._tell(now_ns)
         self._arrival += 1
@@ -156,7 +155,7 @@ class TraceTable:
             self._arrival = max(self._arrival, now_ns - 1)
 
     def _touch(self, trace_id: bytes, trace: OpenTrace | None) -> OpenTrace:
-        """Note that a span came to a trace, where others may wait for too long; return it, or a new one if it is over."""
+        """Note that a span came to a trace, and give up spans that waited too long; return the trace, or a new one."""
         now_ns, max_age_ns = self._now_ns, self.bounds.max_age_ns
         if trace is not None:
             self._traces.touch(trace, now_ns)
@@ -175,7 +174,7 @@ class TraceTable:
         return trace
 
     def _wait(self, trace: OpenTrace, span: WireSpan, entry: WireSpan | bytes, size: int) -> None:
-        """Let a span wait for its parent, the id of one that is not claimed."""
+        """Let a span, or an unclaimed span's id, wait for its parent."""
         span_id, parent_id = span[1], span[2]
         group = trace.waiting.get(parent_id)
         if group is not None:
@@ -198,7 +197,7 @@ class TraceTable:
             self._relieve(trace)
 
     def _place(self, trace: OpenTrace, span: WireSpan, claimed: bool, owner: GatheredUnit | None) -> None:
-        """Put a span where it belongs, and after it what waited for it."""
+        """Give a span to its unit, and then the spans that waited for it."""
         span_id = span[1]
         unit = self._claim(trace, span, owner, self._arrival) if claimed else self._note(trace, span_id, owner, span[2])
         if span_id in trace.waiting:
@@ -212,7 +211,7 @@ class TraceTable:
             self._close(unit, Outcome.INCOMPLETE)
 
     def _follow(self, trace: OpenTrace, above: bytes, entries: _Entries, owner: GatheredUnit | None) -> None:
-        """Put what waited for a span of that unit, and what waited for that in turn, where it belongs."""
+        """Give the spans that waited for a span of a unit, and the spans that waited for them in turn, to their units."""
         if owner is not None and not owner.closed and not trace.gave_up:
             self._gather(trace, above, entries, owner)
             return
@@ -234,7 +233,7 @@ class TraceTable:
                     below.append((span_id, waiting.pop(span_id), unit))
 
     def _gather(self, trace: OpenTrace, parent_id: bytes, entries: _Entries, unit: GatheredUnit) -> None:
-        """As ``_follow``, where all is of an open unit and nothing was given up: the way that most spans take."""
+        """As ``_follow``, for an open unit in a trace without given-up spans: the path of most spans."""
         nodes, waiting, spans = trace.nodes, trace.waiting, unit.spans
         count = size = ids = 0
         below = [(parent_id, entries)]
@@ -284,7 +283,7 @@ class TraceTable:
         return owner
 
     def _note(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit | None, above: bytes) -> GatheredUnit | None:
-        """Note where a span that is not claimed belongs; return it."""
+        """Note the unit of an unclaimed span; return it."""
         if owner is None:
             trace.nodes[span_id] = None
             self._traces.loosen(trace)
@@ -315,7 +314,7 @@ class TraceTable:
             self.bytes -= size
 
     def due(self, now_ns: int, most: int | None = None) -> list[ClosedUnit]:
-        """Return units that are over, so many of the quiet ones at most; give up what has waited for its root for too long."""
+        """Return units that are over, with ``most`` quiet ones; give up spans that have waited too long for their root."""
         self._tell(now_ns)
         now_ns, quiet_ns = self._now_ns, self.bounds.quiet_ns
         self._ready += (brief := self._brief.over(now_ns - quiet_ns))
@@ -335,7 +334,7 @@ class TraceTable:
         return ready
 
     def close_all(self, now_ns: int) -> list[ClosedUnit]:
-        """Close every unit, and forget the rest: those whose root came are whole, others that may be units incomplete."""
+        """Close every unit, whole if its root came, else incomplete; forget all other spans."""
         self._tell(now_ns)
         for brief in [*self._brief]:
             self._touch(brief.root[0], None)
@@ -382,14 +381,14 @@ class TraceTable:
         return True
 
     def _relieve(self, trace: OpenTrace) -> None:
-        """Give up the older half of what waits in a trace that takes too much; all of it where that does not help."""
+        """Give up the older half of the waiting spans of a trace that takes too much; all if that is not enough."""
         arrivals = sorted(trace.arrival(entry) for group in trace.waiting.values() for entry in group)
         self._give_up(trace, until_ns=arrivals[len(arrivals) // 2])
         if trace.bytes > self._most_waiting:
             self._give_up(trace)
 
     def _give_up(self, trace: OpenTrace, *, until_ns: int | None = None, verdict: Outcome | None = None) -> None:
-        """Make units or orphans of the waiting spans that came by then, None = of all, cycles included."""
+        """Make units or orphans of the waiting spans that came by then; None = of all, cycles included."""
         for parent_id, tops in trace.tops(until_ns):
             is_late = trace.arrival(tops[0]) > trace.over_ns and not self._past.is_ambient(trace.id, parent_id)
             is_late = is_late and not self._past.is_new_work(tops[0], FORGOTTEN)
@@ -405,7 +404,7 @@ class TraceTable:
     def _give_up_tops(
         self, trace: OpenTrace, tops: _Entries, gone: GatheredUnit | None, verdict: Outcome | None
     ) -> None:
-        """Make units of those that may be, and of the others, with all below them, what ``gone`` says."""
+        """Make units of spans that can be roots; give the others, with all spans below them, to ``gone``."""
         while tops:
             top = tops.pop()
             if isinstance(top, bytes):  # not claimed: what is below is on top

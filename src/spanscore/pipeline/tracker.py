@@ -19,29 +19,20 @@ from spanscore.core.score import Outcome, Score, unit_attributes
 from spanscore.core.span import SamplingContext, SpanData, Unit, UnitKey
 from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.decisions import ClosedUnitIndex, Decisions, RecentUnitSpans, matched_rules
-from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, ShadowBatch, has_span, log_failures
+from spanscore.pipeline.ledger import Ledger, Notes, ScoreBatch, has_span, log_failures
+from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.sizes import SampleObservers, size_bytes_of
-from spanscore.pipeline.span_buffer import HeldRoots, Revisions
+from spanscore.pipeline.span_buffer import HeldRoots
 from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 
 __all__ = ["AccountQuotas", "UnitTracker"]
 
-# --- lanes ----------------------------------------------------------------------------------------------------------
-
-# AccountQuotas: no judge that hangs fills the queue for the metrics that ask another.
-#
-# Metrics whose judges are one account share a lane: when it is slow or away, units wait in the queue for all of them. A
-# lane takes no further unit once it holds three times as many places as are free, so that one alone fills at most three
-# quarters of the queue, two that share no unit three sevenths each, and there is always something left for the others. That
-# is the dynamic threshold by which switches share their memory between ports (Choudhury and Hahne, "Dynamic Queue Length
-# Thresholds for Shared-Memory Packet Switches", 1998), with α = 3. Where there is one lane only, the whole queue is its.
-
 _ALPHA: Final = 3
 """A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
 _BYTES_COUNT: Final = 4
-"""Content that waits is memory of the application's: a quarter of what may wait is as much as may wait for its sake."""
+"""A unit's content is memory of the application's, so `AccountQuotas.fill` counts bytes fourfold."""
 _AT_ONCE: Final = 16
-"""The part of the places that those may take which come at once, as it is not known how large they are."""
+"""The part of the places that units of unknown size may take at once."""
 
 
 @dataclass(slots=True)
@@ -56,13 +47,18 @@ class _Held:
 
 @dataclass(eq=False, repr=False)
 class AccountQuotas:
-    """Which metrics a unit still finds room for in the queue. Owned by the span thread.
+    """Keeps a judge that hangs from filling the queue for metrics that ask other judges. Owned by the span thread.
+
+    Metrics whose judges are one account share a lane. A lane takes no further unit once it holds three times as many places as
+    are free: one lane alone fills at most three quarters of the queue, two that share no unit three sevenths each. A single
+    lane has the whole queue. This is the dynamic threshold of switches that share memory between ports (Choudhury and Hahne,
+    "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998), with α = 3.
 
     Attributes:
         of: metric → its lane.
-        capacity: places of the queue.
-        max_bytes: of the queue.
-        under_way: metric → units with a place of which its score is to come.
+        capacity: returns the places of the queue.
+        max_bytes: bytes of content in the queue.
+        under_way: metric → units in the queue whose score by that metric is to come.
     """
 
     of: Mapping[str, Hashable]
@@ -88,7 +84,7 @@ class AccountQuotas:
         return [name for name in metrics if self.of[name] not in full]
 
     def room(self) -> int:
-        """Return how many units that wait elsewhere may come now, without one finding a lane full. Any thread; a moment's."""
+        """Return how many units may come now without finding a lane full. Any thread; true for a moment."""
         if self._all.size_bytes > self.max_bytes / 2:  # how large the next ones are is not known yet
             return 0
         capacity = self.capacity()
@@ -96,7 +92,7 @@ class AccountQuotas:
         return int(max(0, min(most - self._all.units, max(1, capacity // _AT_ONCE))))
 
     def fill(self) -> float:
-        """Return how full the fullest lane is, for who is in no hurry; bytes count fourfold. Any thread; a moment's."""
+        """Return how full the fullest lane is, [0, 1] or more; bytes count fourfold. Any thread; true for a moment."""
         capacity, queue = self.capacity(), self._all
         parts = [queue.units / capacity, _BYTES_COUNT * queue.size_bytes / self.max_bytes]
         if len(self._lanes) > 1:
@@ -105,13 +101,13 @@ class AccountQuotas:
         return max(parts)
 
     def enter(self, key: UnitKey, metrics: Collection[str], size_bytes: int) -> None:
-        """Note a unit that has a place in the queue, for as long as a score of it is to come."""
+        """Add a unit that has a place in the queue, and its metrics whose scores are to come."""
         self._open[key] = size_bytes, {}
         self._all.add(1, size_bytes)
         self.join(key, metrics)
 
     def join(self, key: UnitKey, metrics: Collection[str]) -> None:
-        """Note further scores that are to come of such a unit."""
+        """Add further metrics whose scores are to come to a unit in the queue."""
         size_bytes, open_ones = self._open[key]
         metrics = [name for name in metrics if name in self.of]  # another process may have chosen one of its own
         new = self._lanes_of(metrics) - self._lanes_of(open_ones)
@@ -122,7 +118,7 @@ class AccountQuotas:
             self._lanes[lane].add(1, size_bytes)
 
     def settle(self, key: UnitKey, metrics: Collection[str]) -> None:
-        """Note that scores of a unit are in."""
+        """Remove metrics of a unit whose scores are in."""
         size_bytes, left = self._open[key]
         before = self._lanes_of(left)
         done = left.keys() & metrics
@@ -133,7 +129,7 @@ class AccountQuotas:
             self._lanes[lane].add(-1, -size_bytes)
 
     def leave(self, key: UnitKey) -> None:
-        """Note that a unit has given its place back."""
+        """Remove a unit that has given its place back."""
         if key in self._open:
             if left := self._open[key][1]:
                 self.settle(key, [*left])
@@ -148,39 +144,35 @@ class AccountQuotas:
         return {self.of[name] for name in metrics}
 
 
-# --- tracker --------------------------------------------------------------------------------------------------------
-
-# UnitTracker: what the span thread knows of each unit between its start and the moment its spans and scores are out.
-#
-# opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ (settled, emitted)* ─▶ released ─▶ out
-#                                         │                                   └─▶ released as pending ─▶ (settled, emitted)*
-#                                         └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
-#
-# Scores are settled and emitted when they come. The spans of their unit wait for the last of them, or until the end of the
-# hold: then they leave with the scores that are in.
-
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
 _NOT_BEGUN: Final = frozenset({Outcome.DELEGATED, Outcome.QUEUE_FULL})
 
 
 @dataclass(eq=False, repr=False)
 class UnitTracker:
-    """Implements ``UnitListener``; owned by the span thread.
+    """Follows each unit from its start until its spans and scores are out: a ``UnitListener`` of the span thread.
+
+        opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ (settled, emitted)* ─▶ released ─▶ out
+                                                │                         └─▶ released as pending ─▶ (settled, emitted)*
+                                                └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
+
+    Scores are settled and emitted when they come. The unit's spans wait for the last score, or until the end of the hold: then
+    they leave with the scores that are in.
 
     Attributes:
         metrics: names of all metrics.
-        sink: one that never raises.
+        sink: a sink that never raises.
         handover: gives chosen units to the loop, one call per tick.
-        hand_rest: likewise what else was chosen for units of which the first scores are in.
+        hand_rest: gives further decisions on units whose first scores are in to the loop, one call per tick.
         lanes: of the queue.
         revisions: decides on units that have been scored before.
-        keeping: who wants samples beside their scores.
-        shadows: counts what second judges are asked; None = there are none.
+        keeping: gives samples to their observers.
+        sources: scores beside those of the population; a flush waits for them, too.
         parking: keeps spans until they leave.
-        known: told of every unit that closes.
-        rejection_reason: says why the queue takes no further unit, None where there is nothing to add.
+        known: remembers every unit that closes.
+        rejection_reason: returns why the queue takes no further unit; None if there is no more to say.
         clock: seconds, the loop's.
-        notes: what ``status()`` tells of scores.
+        notes: remarks on scores for ``status()``.
     """
 
     metrics: Sequence[str]
@@ -196,7 +188,7 @@ class UnitTracker:
     hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None]
     revisions: Revisions
     keeping: SampleObservers
-    shadows: Ledger = field(default_factory=lambda: Ledger(()))
+    sources: Sequence[ScoreSource] = ()
     known: ClosedUnitIndex = field(default_factory=ClosedUnitIndex)
     rejection_reason: Callable[[], str | None] = lambda: None
     clock: Callable[[], float] = monotonic
@@ -226,11 +218,9 @@ class UnitTracker:
         return self.parking.in_flight
 
     def take_parts(self) -> Mapping[UnitKey, Collection[UnitKey]]:
-        """Return topmost spans whose spans were found to make other units since the last call, and these."""
+        """Return topmost span → the units that its spans make, of those found since the last call."""
         parts, self.parking.parts = self.parking.parts, {}
         return parts
-
-    # --- UnitListener ------------------------------------------------------------------------------------------
 
     def metrics_shared(self, key: UnitKey, metrics: Set[str]) -> None:
         """Note metrics that do not score a unit here, before it is opened."""
@@ -279,7 +269,7 @@ class UnitTracker:
         lost: Outcome = Outcome.INCOMPLETE,
         reason: str | None = None,
     ) -> None:
-        """Take in a unit whose spans are all there; of one that has been scored before, or is, they leave: its root has."""
+        """Take in a unit whose spans are all there; the spans of one that is or was scored leave, as its root has."""
         key = unit.key
         if unit.revision or key in self._at_work:  # it came again, while it is scored from a spool
             for span in pending.values():
@@ -307,19 +297,18 @@ class UnitTracker:
         self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
-        """Return the units that have ended and are not out, ``but`` such as wait for their own scores alone."""
+        """Return the units that have ended and are not out, without those that only wait for their scores and match ``but``."""
         own = [key for key in self.in_flight if not but(key)]
-        return {*own, *self.keeping.making(), *self.shadows.open_units(), *self.revisions.open_units()}
+        beside = (source.ledger.open_units() for source in self.sources)
+        return {*own, *self.keeping.making(), *self.revisions.open_units()}.union(*beside)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return what was decided on the units of a trace, and what came of it, as ``Decisions`` does. Any thread."""
+        """Return the decisions on the units of a trace and their outcomes, as ``Decisions`` does. Any thread."""
         return self._decisions.explain(trace_id)
 
     def recent_units(self) -> list[Unit]:
-        """Return the last units that were handed over, with their spans; their samples may still be being made. Any thread."""
+        """Return the last units that were handed over, with their spans. Any thread."""
         return self._recent.units()
-
-    # --- the tick ----------------------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
         """Return when ``tick`` has something to do without a further event; None while nothing waits for a time."""
@@ -327,11 +316,11 @@ class UnitTracker:
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now_ns: int) -> None:
-        """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
+        """Close units that are due, hand over chosen units, and release units that have waited too long, at the pace."""
         for unit in self.assembler.due(now_ns):
-            for one in self.parking.split(self._left_of(unit), now_ns):
-                self.ledger.enter(one.key, one.eligible_metrics)
-                self._close(one, now_ns)
+            for part in self.parking.split(self._without_shared(unit), now_ns):
+                self.ledger.enter(part.key, part.eligible_metrics)
+                self._close(part, now_ns)
             yield_gil()
         if self._chosen:
             chosen, self._chosen = self._chosen, []
@@ -348,7 +337,7 @@ class UnitTracker:
         """End what may leave now."""
         self.parking.flush_ready(now_ns, unpaced=unpaced)
 
-    def taken_over(self, job: Job) -> None:
+    def take_over(self, job: Job) -> None:
         """Take in a unit that another process has handed over: its scores come as those of a unit of this one."""
         key = job.unit.key
         if self._decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
@@ -359,10 +348,12 @@ class UnitTracker:
         elif key in self._at_work:  # it has come again, and is on its way to the disk
             self._at_work[key].twice = True
 
-    def settled(self, result: JobResult) -> None:
+    def settle(self, result: JobResult) -> None:
         """Take in scores of a job: count them, let the unit's spans leave with the last of them, emit."""
         key = result.unit.key
-        scores = self._counted(result)
+        scores = self._decisions.settle_scores(key, result.scores)
+        self.notes.scored(key, scores)
+        log_failures(scores)
         at_work = self._at_work.get(key)
         if at_work is None or at_work.goes_on_after(result.rest):  # None: it was given up
             return
@@ -379,16 +370,6 @@ class UnitTracker:
             self.parking.hold.enqueue(batch, batch.spans)
         if result.over:
             self.parking.leaves(key)
-
-    def settled_beside(self, result: JobResult) -> None:
-        """Take in scores of second judges: each is counted when it is out, and the unit's spans know nothing of it."""
-        self.notes.costs(result.scores)
-        for score in result.scores:
-            beside = ShadowBatch(self.sink, result.unit, [score], self.shadows)
-            if has_span(score):
-                self.parking.hold.enqueue(beside, beside.spans)
-            else:
-                beside.count()
 
     def export_held_spans(self) -> None:
         """Let all that is held leave now, as a shutdown does."""
@@ -412,7 +393,7 @@ class UnitTracker:
             self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
 
     def _finish(self, key: UnitKey, at_work: PendingUnit, result: JobResult) -> None:
-        """Let a unit leave of which all scores are in, if its spans are here."""
+        """Let a unit's spans leave, if they are here, as all its scores are in."""
         del self._at_work[key]
         self.lanes.leave(key)
         at_work.others |= self._settle_rest(key, result.rest, result.reason)
@@ -427,14 +408,14 @@ class UnitTracker:
         return outcomes
 
     def _let_go(self, key: UnitKey, reason: str) -> None:
-        """Let a unit leave with the scores that are in: the others will find its spans gone."""
+        """Let a unit's spans leave with the scores that are in; later scores leave without them."""
         at_work = self._at_work[key]
         at_work.has_left = True
         attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made, semconv.PENDING_REASON: reason}
         self.parking.hold.release(key, attributes, reason)
 
-    def _left_of(self, unit: Unit) -> Unit:
-        """Return a unit with the metrics that score it here, if another scorer gives it some."""
+    def _without_shared(self, unit: Unit) -> Unit:
+        """Return a unit that is eligible for the metrics alone that no other scorer of the process gives it."""
         shared = self._shared.pop(unit.key, None)
         return (
             unit if shared is None else replace(unit, shared=shared, eligible_metrics=frozenset(self.metrics) - shared)
@@ -449,7 +430,7 @@ class UnitTracker:
             else:
                 self.keeping.missed(facts, unit, lost)
                 outcomes = self._decisions.lost(facts, lost, reason)
-                self.notes.unscored(unit.key, {name: each for name, each in outcomes.items() if each is lost}, reason)
+                self.notes.unscored(unit.key, {name: end for name, end in outcomes.items() if end is lost}, reason)
                 self._turn_back(unit.key, outcomes, now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             log_internal_error("decide on a unit", error)
@@ -463,10 +444,8 @@ class UnitTracker:
         samples: Samples | None,
         now_ns: int,
     ) -> None:
-        key, all_decided = (
-            unit.key,
-            len(decisions) == len(self.metrics if unit.eligible_metrics is None else unit.eligible_metrics),
-        )
+        key, eligible = unit.key, self.metrics if unit.eligible_metrics is None else unit.eligible_metrics
+        all_decided = len(decisions) == len(eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
             self._chosen += self.keeping.to_make(unit, facts, samples, self.clock())
             self._turn_back(key, self._decisions.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
@@ -474,7 +453,7 @@ class UnitTracker:
         chosen, others = self._sorted_out(key, decisions)
         held = size_bytes_of(unit, samples)
         if not chosen or not self.queue.reserve(held):
-            if not all_decided:  # no score will tell what they wait for
+            if not all_decided:  # the scores for which rules wait will not come
                 others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
             self.keeping.missed(facts, unit, Outcome.QUEUE_FULL)
             self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self.rejection_reason()), now_ns)
@@ -493,7 +472,7 @@ class UnitTracker:
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
     def _decide_rest(self, key: UnitKey, at_work: PendingUnit, facts: SamplingContext) -> None:
-        """Decide on the metrics that wait for scores at which rules look, when all of these are in."""
+        """Decide on the metrics that wait for the gate metrics' scores, when all of these are in."""
         scores = {score.metric: score.quality for score in at_work.scores}
         if not self._decisions.gate_metrics <= scores.keys() | at_work.others.keys():
             return
@@ -510,7 +489,7 @@ class UnitTracker:
     def _sorted_out(
         self, key: UnitKey, decisions: Mapping[str, Decision]
     ) -> tuple[dict[str, Decision], dict[str, Outcome]]:
-        """Settle what was not taken, or finds no room; return the decisions that are left, and those outcomes."""
+        """Settle metrics that do not take the unit or have no room; return the other decisions, and these outcomes."""
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
         others |= dict.fromkeys(taken.keys() - self.lanes.with_room(taken), Outcome.QUEUE_FULL)
@@ -522,32 +501,25 @@ class UnitTracker:
     ) -> None:
         self.parking.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
 
-    def _counted(self, result: JobResult) -> list[Score]:
-        """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""
-        scores = self._decisions.settle_scores(result.unit.key, result.scores)
-        self.notes.scored(result.unit.key, scores)
-        log_failures(scores)
-        return scores
-
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
         return unit_attributes(scores, others) if self.parking.attach else {}
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
-        """Return what a root says of the rules that matched a unit which nobody took."""
+        """Return the attribute with the rules that matched a unit that no metric took."""
         return matched_rules(decisions) if self.parking.attach else _NO_RULE
 
 
 @dataclass(slots=True)
 class PendingUnit:
-    """A unit that was handed over, and of which scores are to come.
+    """A unit that was handed over, and whose scores are to come.
 
     Attributes:
-        others: metric → outcome of those that were not chosen, or found no room.
-        scores: those that are in.
-        made: attributes that say how its sample was made, from the first score on.
-        undecided: what is known of it, while other metrics wait for these scores to be decided on; None where none do.
-        has_left: its root has left, as ``pending``, before all scores were in.
-        twice: it is scored from a spool, and was on its way there once more.
+        others: metric → outcome of the metrics that were not chosen, or had no room.
+        scores: scores that are in.
+        made: attributes on how its sample was made, from the first score on.
+        undecided: its facts, while other metrics wait for these scores to be decided on; None if none do.
+        has_left: whether its root has left, as ``pending``, before all scores were in.
+        twice: whether it came once more while it is scored from a spool.
     """
 
     others: dict[str, Outcome]
@@ -558,7 +530,7 @@ class PendingUnit:
     twice: bool = False
 
     def goes_on_after(self, rest: Outcome) -> bool:
-        """Whether a job's end is not the unit's: the spool had it already, and one of the two goes on. True once."""
+        """Whether the unit goes on after a job's end, as the spool has it twice and one of the two is scored. True once."""
         goes_on = self.twice and rest in _NOT_BEGUN
         self.twice = self.twice and not goes_on
         return goes_on

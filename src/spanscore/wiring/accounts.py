@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from spanscore import semconv
 from spanscore.config.judging import Budget
@@ -35,18 +34,13 @@ __all__ = [
     "shadow_purse_of",
 ]
 
-# --- account row ----------------------------------------------------------------------------------------------------
-
-# Accounts and budgets → the rows that ``status()`` has of them.
-
 _BREAKER: Mapping[BreakerState, str] = {"closed": "closed", "half_open": "half-open", "open": "open: nothing is sent"}
-
 
 _THIS: Mapping[str, str] = {"1m": "this minute", "1h": "this hour", "1d": "this day"}
 
 
 def account_rows(accounts: Sequence[AccountState], budgets: Sequence[BudgetState]) -> Iterator[str]:
-    """Yield what each account is at, and what must be known of it; then the budgets, on the row of an only account."""
+    """Yield a row per account for ``status()``, with remarks; then the budgets, on the row of a single account."""
     paid = [_budget(budget) for budget in budgets]
     only = paid if len(accounts) == 1 else []
     for state in accounts:
@@ -71,25 +65,18 @@ def _amount(amount: float, unit: str) -> str:
 
 
 def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
-    yield f"{state.inflight:,} of {_places(state.places)} places (ceiling {state.ceiling:,})"
+    places = f"{state.places:,.0f}" if state.places >= 1 else f"{state.places:.2g}"  # below 1 it is a pace
+    yield f"{state.inflight:,} of {places} places (ceiling {state.ceiling:,})"
     if state.share < 1:
         yield f"{100 * state.share:.0f} % of its limits"
     yield f"{state.waiting:,} waiting, longest {_span(state.longest_wait_s)}" if state.waiting else "none waiting"
     yield f"breaker {_BREAKER[state.breaker]}" + (f" ({state.because})" if state.because else "")
     if state.last_throttled_s is not None:
-        yield f"limited {_times(state.throttled)}, last {_span(state.last_throttled_s)} ago"
+        times = "once" if state.throttled == 1 else f"{state.throttled:,} times"
+        yield f"limited {times}, last {_span(state.last_throttled_s)} ago"
     yield ", ".join([format_count(state.calls, "call"), *paid])
     if state.cached:
         yield f"{state.cached:,} from cache"
-
-
-def _places(places: float) -> str:
-    """Return the level; below 1 it is a pace, and a part of a place."""
-    return f"{places:,.0f}" if places >= 1 else f"{places:.2g}"
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"
 
 
 def _span(seconds: float) -> str:
@@ -97,34 +84,32 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"  # noqa: PLR2004  (from here on seconds say little)
 
 
-# --- accounts -------------------------------------------------------------------------------------------------------
-
-# The accounts that a scorer's metrics ask, and its budgets, for its status and its instruments. Any thread.
-
 _BREAKER_NUMBERS: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 _LEAST_SHARE = 0.01
-"""Of the limits, for a process to which no part of the work is assigned: what it still has of it comes to an end."""
+"""The part of the limits of a process without an assigned part of the work, so that its last units end."""
 _READS = 3
-"""The loop goes on while they are read; that it changes a list just then, each time, is no more than possible."""
+"""Attempts at reading an account's state, which the loop may change meanwhile."""
 
 
 def judges_of(metric: Metric) -> list[Judge]:
-    """Return the judges that a metric asks, that of its embeddings among them; a user's own embedder tells nothing."""
+    """Return the judges that a metric asks, with that of its embeddings; a user's own embedder has none."""
     own = (getattr(metric, "_judge", None), getattr(getattr(metric, "_embedder", None), "asked", None))
     return [judge for judge in own if judge is not None]
 
 
 def models_of(metric: Metric) -> dict[str, Price | None]:
-    """Return the models that a metric may ask, and their prices; None where one has none."""
+    """Return model → its price, None without one, of the models that a metric may ask."""
     return {model: price for judge in judges_of(metric) for model, price in asked_models(judge).items()}
 
 
 class Accounts:
-    """Whom the metrics of one scorer ask; others of the process may ask them, too.
+    """The accounts and budgets of one scorer, for its status and its instruments. Any thread.
 
     Args:
-        purse: what the scorer may pay them; None = nobody asks.
-        shadows: second judges, and what they may be paid.
+        metrics: the scorer's metrics; other scorers of the process may ask the same accounts.
+        purse: pays the metrics' questions; None = no budget.
+        shadows: second judges.
+        shadow_purse: pays second judges' questions; None = no budget.
     """
 
     def __init__(
@@ -137,25 +122,22 @@ class Accounts:
     ) -> None:
         self._purses: Mapping[str | None, BudgetLedger | None] = {None: purse, semconv.SOURCE_SHADOW: shadow_purse}
         own = dict.fromkeys(_gates_of(metrics))
-        self._of_shadows = frozenset(_gates_of(shadows)) - own.keys()
-        self._gates: Sequence[AccountLimiter] = [
-            *own,
-            *dict.fromkeys(gate for gate in _gates_of(shadows) if gate not in own),
-        ]
+        self._of_shadows = dict.fromkeys(gate for gate in _gates_of(shadows) if gate not in own)
+        self._gates: Sequence[AccountLimiter] = [*own, *self._of_shadows]
 
     def share(self, fraction: float) -> None:
-        """Have such a part of what the user allows all processes together, [0, 1], from now on. Any thread."""
+        """Set the part, [0, 1], of the limits and budgets of all processes that is this process's. Any thread."""
         part = max(fraction, _LEAST_SHARE)
         for divided in (*self._gates, *self._purses.values()):
             if divided is not None:
                 divided.share(part)
 
     def states(self) -> list[AccountState]:
-        """Return what each is at."""
+        """Return the state of each account."""
         return [_state(gate) for gate in self._gates]
 
     def budgets(self) -> list[BudgetState]:
-        """Return what each budget is at; those of all metrics first, those of second judges last."""
+        """Return the state of each budget; those of all metrics first, those of second judges last."""
         states = [
             replace(state, source=source)
             for source, purse in self._purses.items()
@@ -164,7 +146,7 @@ class Accounts:
         return sorted(states, key=lambda state: (state.source or "", state.metric or ""))
 
     def points(self) -> dict[Hashable, GaugeReading]:
-        """Return the same as numbers."""
+        """Return the gauges of accounts and budgets."""
         accounts: dict[Hashable, GaugeReading] = {}
         for gate, state in zip(self._gates, self.states(), strict=True):
             accounts[state.account] = _point(state, semconv.SOURCE_SHADOW if gate in self._of_shadows else None)
@@ -172,7 +154,7 @@ class Accounts:
         return accounts | budgets
 
     def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
-        """Have a listener hear how long each of their questions waits."""
+        """Call a listener with the wait of each question of these accounts."""
         for gate in self._gates:
             gate.tell_waits(listener)
 
@@ -191,7 +173,7 @@ def _state(gate: AccountLimiter) -> AccountState:
 
 
 def _point(state: AccountState, source: str | None) -> GaugeReading:
-    """Return an account's numbers under its provider and model: its key is told nowhere."""
+    """Return an account's gauges under its provider and model, without its key."""
     named = ((semconv.PROVIDER_NAME, state.account.provider), (semconv.REQUEST_MODEL, state.account.model))
     return GaugeReading(
         (*named, *within(source)),
@@ -219,16 +201,11 @@ def _point_of(state: BudgetState) -> GaugeReading:
     )
 
 
-# --- budget ---------------------------------------------------------------------------------------------------------
-
-# Configuration → what judges may be paid, and the sampler's pace by it.
-
-
 def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return what the judges of a scorer may be paid; None where nothing says so.
+    """Return the purse of a scorer's judges; None without a budget.
 
     Raises:
-        ConfigurationError: a budget is of no metric of the scorer, or in USD while a model has no price; or the share is none.
+        ConfigurationError: a budget is of no metric of the scorer, or in USD while a model has no price; or a wrong share.
     """
     parts = [budget_of(budget, metrics).part(share) for budget in budgets]
     for part in parts:
@@ -236,12 +213,12 @@ def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metr
             _check_prices(part, metrics)
     purse = BudgetLedger(parts) if parts else None
     if purse is not None and purse.in_tokens:
-        start_daemon(partial(_load_counters, [*metrics.values()]), "spanscore-tokens")
+        start_daemon(_load_counters, "spanscore-tokens", [*metrics.values()])
     return purse
 
 
 def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return what second judges may be paid: of a purse of their own, so that they take nothing from the metrics.
+    """Return a purse of second judges' own, so that they take nothing from the metrics; None without a budget.
 
     Raises:
         ConfigurationError: as ``purse_of``.
@@ -253,10 +230,10 @@ def shadow_purse_of(settings: ScorerSettings, shadows: Mapping[str, Metric]) -> 
 
 
 def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> BudgetLedger | None:
-    """Return what the judges of some of a configuration's metrics may be paid; budgets of its other metrics are left out.
+    """Return the purse of some of a configuration's metrics, without the budgets of its other metrics.
 
     Raises:
-        ConfigurationError: a budget is in USD while a model has no price; or the share is none.
+        ConfigurationError: a budget is in USD while a model has no price; or the share is invalid.
     """
     own = [
         budget
@@ -267,11 +244,10 @@ def purse_for(settings: ScorerSettings, metrics: Mapping[str, Metric]) -> Budget
 
 
 def pacer_of(purse: BudgetLedger | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
-    """Return what lowers the rates so that a purse lasts; None where there is none.
+    """Return the pacer that lowers the rates so that a purse lasts; None without a purse.
 
     Args:
-        purse: what may be paid.
-        under_way: metric → units that it took and that are not done yet.
+        under_way: returns metric → units that it took and that are not done yet.
     """
     if purse is None:
         return None
@@ -281,7 +257,7 @@ def pacer_of(purse: BudgetLedger | None, under_way: Callable[[], Mapping[str, in
 
 
 def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
-    """Return a budget under the name that its metric has now.
+    """Return a budget under its metric's current name.
 
     Raises:
         ConfigurationError: there is no such metric.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from math import inf
 
@@ -12,9 +12,9 @@ from opentelemetry.trace import Tracer
 from spanscore import semconv
 from spanscore.config.tree import ScorerSettings
 from spanscore.core.event_queue import DutyCycle, EventQueue
-from spanscore.core.job import Job, JobResult, UnitCounts
+from spanscore.core.job import JobResult, UnitCounts
 from spanscore.core.log import log_once
-from spanscore.core.score import Outcome, refuse_taken_name
+from spanscore.core.score import Outcome, Score, refuse_taken_name
 from spanscore.core.span import Unit, UnitKey
 from spanscore.core.threads import Forkable
 from spanscore.core.timebox import Timebox
@@ -26,22 +26,23 @@ from spanscore.outputs.score_spans import JudgeSpans
 from spanscore.outputs.sinks import SINKS, CompositeSink
 from spanscore.pipeline.assembly import Assembler
 from spanscore.pipeline.decisions import ClosedUnitIndex, RecentUnits
-from spanscore.pipeline.engine import ScoringEngine, ShadowScoring
+from spanscore.pipeline.engine import ScoringEngine
 from spanscore.pipeline.evaluation import Evaluation, lane_of
 from spanscore.pipeline.jobs import Hooks, JobBuilder, redactor_in
-from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs, points_of
+from spanscore.pipeline.judge_check import JudgeCheckRuns, as_judges_see, judge_check_runs
 from spanscore.pipeline.ledger import Ledger
+from spanscore.pipeline.population import Revisions, ScoreSource
 from spanscore.pipeline.queues import MemoryQueue
 from spanscore.pipeline.sampling import DEFAULT_KEY, RateSampler
 from spanscore.pipeline.session_line import SessionPipeline
 from spanscore.pipeline.sessions import SessionTable
 from spanscore.pipeline.sizes import SampleObservers
-from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, Revisions, SpanBuffer
+from spanscore.pipeline.span_buffer import ExportPace, HeldRoots, SpanBuffer
 from spanscore.pipeline.tracker import AccountQuotas, UnitTracker
 from spanscore.protocols import Metric, Queue, Receiver
 from spanscore.wiring.accounts import Accounts, pacer_of, purse_of, shadow_purse_of
-from spanscore.wiring.feedback import annotation_writer_of, feedback_of
-from spanscore.wiring.instruments import gauges_of, telemetry_of
+from spanscore.wiring.feedback import AnnotationWriter, FeedbackJudging
+from spanscore.wiring.instruments import telemetry_of
 from spanscore.wiring.metrics import (
     ShadowPairs,
     bounds_of,
@@ -52,7 +53,6 @@ from spanscore.wiring.metrics import (
     checked_shadows,
     compared_values_of,
     dialects_of,
-    ledger_of,
     shown_id,
 )
 from spanscore.wiring.outputs import UnitEndMarker, collector_of, exports_content
@@ -68,9 +68,9 @@ EVENT_QUEUE_BYTES = 64_000_000
 """Approximate size of the event queue's content above which new units are ``event_queue_full``."""
 _numbers = count(1)
 _REMEMBERED = 250
-"""Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
+"""Closed units remembered: few, as each receiver remembers its own for longer and drops their late spans."""
 _NOT_OURS = (Outcome.DELEGATED, Outcome.QUEUE_FULL)
-"""How a job ends that is not on the disk as one of this process."""
+"""Ends of jobs that are not on the disk as jobs of this process."""
 _PER_METRIC = 3
 """Attributes of a score on a unit's span: value, label and probability."""
 
@@ -79,15 +79,16 @@ class Pipeline:
     """The parts of one scorer, from the event queue to the sinks.
 
     Attributes:
-        name: how logs and ``status()`` call the scorer: its number in the process, and its metrics.
-        metrics: all, by name: ``of_units``, each of which scores units, and ``of_sessions``.
-        shadowing: metric → its second judge's.
-        receivers: where units come in: put here before the first of them does.
-        prepared: what is done first of all on the span thread, likewise.
-        points_beside: what a source of units tells of itself as numbers.
-        over: the scorer is being shut down: there is no meter to be had any more.
-        closed: nothing further is let in.
-        disabled: the environment stops scoring in this process.
+        name: of the scorer in logs and ``status()``: its number in the process, and its metrics.
+        metrics: all metrics by name: those of ``of_units`` score units, those of ``of_sessions`` sessions.
+        shadowing: metric → the metric with its second judge.
+        sources: scores beside those of the population.
+        receivers: bring units in; each is added before its first unit comes.
+        prepared: calls that the span thread makes first; added before the first unit comes.
+        points_beside: returns the gauges of a source of units.
+        over: whether the scorer is being shut down, so that there is no meter any more.
+        closed: whether receivers take nothing further.
+        disabled: whether the environment stops scoring in this process.
     """
 
     def __init__(self, metrics: Sequence[Metric], settings: ScorerSettings, providers: Providers) -> None:
@@ -112,31 +113,32 @@ class Pipeline:
         self.prepared: list[Callable[[], None]] = [self._open_sinks]
         self.receivers: list[Receiver] = []
         self.points_beside: Points = dict
-        self._make_parts()
+        self.judge_check: JudgeCheckRuns | None = None
+        self._make_ledgers()
+        self._make_queues()
+        self._make_sampler()
+        self._make_evaluations()
+        self._make_sources()
+        self._make_engine()
+        self._make_populations()
+        self._make_feedback()
 
-    def _make_parts(self) -> None:
+    def _make_ledgers(self) -> None:
+        """Make the ledger of units, the purses and accounts of judges, and the instruments."""
         settings = self.settings
         self.compared = compared_values_of(settings, self.metrics, self.providers.resource, self._show_id)
-        self.ledger = ledger_of(self.of_units, self.compared)
-        self.shadow_ledger = Ledger(self.shadowing)
-        self.pairs = ShadowPairs(self.shadowing, self.shadow_ledger)
+        self.ledger = Ledger(self.of_units, self.compared)
         self.purse = purse_of(settings.judge.budget, settings.judge.replica_share, self.metrics)
         self.shadow_purse = shadow_purse_of(settings, self.shadowing)
-        self.accounts = self._accounts()
-        self.judge_check: JudgeCheckRuns | None = None
-        self.telemetry = telemetry_of(
-            settings,
-            self,
-            gauges_of(self, has_spool=settings.spool is not None),
-            metrics=self.metrics,
-            shadowing=self.shadowing,
-            accounts=self.accounts,
-            points=lambda: {**self.accounts.points(), **points_of(self.judge_check), **self.points_beside()},
-            compared=self.compared,
+        self.accounts = Accounts(
+            self.metrics.values(), self.purse, shadows=self.shadowing.values(), shadow_purse=self.shadow_purse
         )
-        self.event_queue: EventQueue[Receiver] = EventQueue(
-            soft=settings.limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES
-        )
+        self.telemetry = telemetry_of(self)
+
+    def _make_queues(self) -> None:
+        """Make the places where events, units and spans wait."""
+        settings, limits = self.settings, self.settings.limits
+        self.event_queue: EventQueue[Receiver] = EventQueue(soft=limits.event_queue_size, soft_bytes=EVENT_QUEUE_BYTES)
         self.duty = DutyCycle()
         self.queue: Queue = queue_of(
             settings,
@@ -145,23 +147,35 @@ class Pipeline:
             self.metrics,
         )
         self.delivery = delivery_of(self.queue, self.providers)
-        rates = {name: settings.sampling.rates_of(name)[0] for name in self.of_units}
-        check_screens(settings.sampling.rules, [*self.of_units.values()], rates)
-        key = DEFAULT_KEY if settings.sampling.key is None else settings.sampling.key
-        self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
-        self.sampler = RateSampler(
-            rates,
-            sessions={name: settings.sampling.rates_of(name)[0] for name in self.of_sessions},
-            rules=settings.sampling.rules,
-            key=key,
-            pacer=self.pacer,
-            feedback_rate=0.0 if settings.sampling.feedback is None else settings.sampling.feedback.rate,
-            head_sampling_rate=settings.sampling.head_sampling_rate,
-            service=self.providers.service_name,
+        own = self.queue is limits.job_queue  # of a size that we do not know
+        self.lanes = AccountQuotas(
+            {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
+            capacity=lambda: self.queue.capacity,
+            max_bytes=inf if own else limits.queue_bytes,
         )
         self.hold: SpanBuffer = SpanBuffer(
             ExportPace(self.providers.start_flush_of_spans, on_flushed=self.event_queue.nudge)
         )
+
+    def _make_sampler(self) -> None:
+        sampling = self.settings.sampling
+        rates = {name: sampling.rates_of(name)[0] for name in self.of_units}
+        check_screens(sampling.rules, [*self.of_units.values()], rates)
+        self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
+        self.sampler = RateSampler(
+            rates,
+            sessions={name: sampling.rates_of(name)[0] for name in self.of_sessions},
+            rules=sampling.rules,
+            key=DEFAULT_KEY if sampling.key is None else sampling.key,
+            pacer=self.pacer,
+            feedback_rate=0.0 if sampling.feedback is None else sampling.feedback.rate,
+            head_sampling_rate=sampling.head_sampling_rate,
+            service=self.providers.service_name,
+        )
+
+    def _make_evaluations(self) -> None:
+        """Make the evaluation of metrics, the hooks before it, the judge check and the collector of cases."""
+        settings = self.settings
         self.evaluation = self._evaluation(self.metrics, self.purse)
         self.box = Timebox(settings.limits.hook_timeout, suppressed_context)
         self.hooks = Hooks(redactor_in(settings.redactor), settings.sample_filter).within(self.box)
@@ -173,45 +187,6 @@ class Pipeline:
             telemetry=self.telemetry,
         )
         self.collector = collector_of(settings.collect, self.metrics, self.telemetry)
-        pipeline = JobBuilder(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
-        own = self.queue is settings.limits.job_queue  # of a size that we do not know
-        self.lanes = AccountQuotas(
-            {name: None if settings.remote_scoring else lane_of(metric) for name, metric in self.metrics.items()},
-            capacity=lambda: self.queue.capacity,
-            max_bytes=inf if own else settings.limits.queue_bytes,
-        )
-        self.engine = ScoringEngine(
-            self.queue,
-            pipeline,
-            self.evaluation,
-            post=self._post,
-            made=lambda unit, samples: self.span_thread.leave(lambda: self.keeping.on_samples(unit, samples)),
-            ended=None if self.collector is None else self.collector.scored,
-            came=lambda job: self.span_thread.leave(lambda: self._note_takeover(job)),
-            shadows=self._shadows() if self.shadowing else None,
-            workers=settings.limits.workers,
-            turns=self.duty.turns(self.lanes.fill),
-        )
-        self.handover = handover_of(settings, pipeline, self.queue, self.providers, self.ledger, self._post)
-        self.keeping = SampleObservers(self.queue)
-        self.known = ClosedUnitIndex(RecentUnits(settings.listed_metadata))
-        self.assembler = Assembler(remembered=_REMEMBERED)
-        self.revisions = self._revisions()
-        self.sessions = self._sessions()
-        if self.of_sessions:
-            self.keeping.observers.append(self.sessions)
-            self.keeping.noticed.append(self.sessions.noticed)
-        self.units: UnitTracker = self._units()
-        self.span_thread = SpanThread(
-            self.event_queue, self.receivers, self.units, beside=self.sessions, duty=self.duty, prepare=self._prepare
-        )
-        self.feedback = feedback_of(self)
-        self.annotation_writer = annotation_writer_of(self, self.feedback)
-        self.receivers.append(self.annotation_writer)
-
-    def _accounts(self) -> Accounts:
-        shadows = self.shadowing.values()
-        return Accounts(self.metrics.values(), self.purse, shadows=shadows, shadow_purse=self.shadow_purse)
 
     def _evaluation(self, metrics: Mapping[str, Metric], purse: BudgetLedger | None) -> Evaluation:
         settings = self.settings
@@ -225,58 +200,162 @@ class Pipeline:
             disabled=self.disabled,
         )
 
-    def _shadows(self) -> ShadowScoring:
-        settings = self.settings
-        return ShadowScoring(
-            self.shadowing,
-            self._evaluation(self.shadowing, self.shadow_purse),
-            ledger=self.shadow_ledger,
-            room=MemoryQueue(settings.limits.queue_size, settings.limits.queue_bytes),
-            post=lambda settled: self.span_thread.leave(lambda: self._settle_beside(settled)),
+    def _make_sources(self) -> None:
+        """Make the sources of scores beside the population's: second judges, and units that a label complained about."""
+        self.sources: list[ScoreSource] = []
+        shadow_ledger = Ledger(self.shadowing)
+        self.pairs = ShadowPairs(self.shadowing, shadow_ledger)
+        if self.shadowing:
+            evaluation = self._evaluation(self.shadowing, self.shadow_purse)
+            self._add_source(semconv.SOURCE_SHADOW, evaluation, shadow_ledger, self.shadowing)
+        if self.settings.sampling.feedback is not None:
+            self._add_source(semconv.SOURCE_FEEDBACK, self.evaluation, Ledger(self.of_units))
+
+    def _add_source(
+        self, name: str, evaluation: Evaluation, ledger: Ledger, metrics: Collection[str] = frozenset()
+    ) -> None:
+        limits = self.settings.limits
+        source = ScoreSource(
+            name,
+            evaluation,
+            ledger=ledger,
+            room=MemoryQueue(limits.queue_size, limits.queue_bytes),
+            hold=self.hold,
+            sink=self.sinks,
+            leave=self._leave,
+            on_scores=self._note_beside,
+            metrics=metrics,
         )
+        self.sources.append(source)
+
+    def _note_beside(self, source: str, unit: Unit, scores: Sequence[Score]) -> None:
+        self.units.notes.costs(scores)
+        if source == semconv.SOURCE_SHADOW:
+            self.pairs.settle_beside(unit, scores)
+
+    def _make_engine(self) -> None:
+        settings = self.settings
+        builder = JobBuilder(dialects_of(settings, self.box), self.hooks, self.box, settings.units.kinds)
+        self.engine = ScoringEngine(
+            self.queue,
+            builder,
+            self.evaluation,
+            post=self._post,
+            made=lambda unit, samples: self._leave(lambda: self.keeping.on_samples(unit, samples)),
+            came=lambda job: self._leave(lambda: self._population(job.unit).take_over(job)),
+            ended=None if self.collector is None else self.collector.scored,
+            sources=self.sources,
+            workers=settings.limits.workers,
+            turns=self.duty.turns(self.lanes.fill),
+        )
+        self.handover = handover_of(settings, builder, self.queue, self.providers, self.ledger, self._post)
+
+    def _make_populations(self) -> None:
+        """Make units, revisions and sessions, and the span thread that owns them."""
+        settings = self.settings
+        self.keeping = SampleObservers(self.queue)
+        self.known = ClosedUnitIndex(RecentUnits(settings.listed_metadata))
+        self.assembler = Assembler(remembered=_REMEMBERED)
+        self.revisions = Revisions(
+            list(self.of_units),
+            sampler=self.sampler,
+            ledger=Ledger(self.of_units),
+            queue=self.queue,
+            with_room=self.lanes.with_room,
+            handover=self.engine.accept,
+            hold=self.hold,
+            sink=self.sinks,
+        )
+        self.sessions = SessionPipeline(
+            self.of_sessions,
+            table=SessionTable(bounds_of(settings.sessions)),
+            sampler=self.sampler,
+            ledger=Ledger(self.of_sessions, self.compared),
+            queue=self.queue,
+            lanes=self.lanes,
+            handover=self.engine.accept,
+            hold=self.hold,
+            sink=self.sinks,
+            post=self.event_queue.post,
+            on_the_way=self._on_the_way,
+            shown=self._show_id,
+        )
+        if self.of_sessions:
+            self.keeping.observers.append(self.sessions)
+            self.keeping.noticed.append(self.sessions.noticed)
+        hold_s = settings.outputs.hold
+        self.units = UnitTracker(
+            list(self.of_units),
+            ledger=self.ledger,
+            assembler=self.assembler,
+            sampler=self.sampler,
+            queue=self.queue,
+            lanes=self.lanes,
+            parking=HeldRoots(
+                self.hold,
+                attach=settings.outputs.span and bool(self.of_units),
+                hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
+                hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
+            ),
+            sink=self.sinks,
+            handover=(self.handover or self.engine).accept,
+            hand_rest=self.engine.accept_rest,
+            revisions=self.revisions,
+            keeping=self.keeping,
+            sources=self.sources,
+            known=self.known,
+            rejection_reason=rejection_reason_of(self.queue, settings),
+        )
+        self.span_thread = SpanThread(
+            self.event_queue, self.receivers, self.units, sessions=self.sessions, duty=self.duty, prepare=self._prepare
+        )
+
+    def _make_feedback(self) -> None:
+        sampling = self.settings.sampling.feedback
+        # The source of feedback is the last one.
+        self.feedback = None if sampling is None else FeedbackJudging(self, sampling, self.sources[-1])
+        self.annotation_writer = AnnotationWriter(self, self.feedback)
+        self.receivers.append(self.annotation_writer)
+
+    def _leave(self, work: Callable[[], None]) -> None:
+        """Do something on the span thread. Any thread."""
+        self.span_thread.leave(work)
 
     def _population(self, unit: Unit) -> SessionPipeline | Revisions | UnitTracker:
         if unit.session is not None:
             return self.sessions
         return self.revisions if unit.revision else self.units
 
-    def _note_takeover(self, job: Job) -> None:
-        self._population(job.unit).taken_over(job)
-
     def _post(self, result: JobResult) -> None:
-        self.span_thread.leave(lambda: self._settle(result))
+        self._leave(lambda: self._settle(result))
 
     def _settle(self, result: JobResult) -> None:
         population = self._population(result.unit)
         if population is self.units:
-            self.pairs.settled(result)
-        population.settled(result)
+            self.pairs.settle(result)
+        population.settle(result)
         if population is self.units and self.feedback is not None:
-            self.feedback.settled(result)
+            self.feedback.settle(result)
         if self.delivery is not None and result.over and result.rest not in _NOT_OURS:
             self.hold.enqueue(UnitEndMarker(result.unit, self.delivery), spans=0)
 
-    def _settle_beside(self, result: JobResult) -> None:
-        self.pairs.settled_beside(result)
-        self.units.settled_beside(result)
-
     def count_units(self) -> UnitCounts:
-        """Return how units and sessions stand, with what was asked beside them: second judges, and those of labels."""
-        own = self.ledger.count_units().joined(self.sessions.ledger.count_units())
-        if self.shadowing:
-            own = own.beside(semconv.SOURCE_SHADOW, self.shadow_ledger.count_units())
-        return own if self.feedback is None else own.beside(semconv.SOURCE_FEEDBACK, self.feedback.ledger.count_units())
+        """Return the counts of units and sessions, with those of each source beside them."""
+        counts = self.ledger.count_units().joined(self.sessions.ledger.count_units())
+        for source in self.sources:
+            counts = counts.beside(source.name, source.ledger.count_units())
+        return counts
 
     def share_of_limits(self, fraction: float) -> None:
-        """Have such a part, [0, 1], of what judges may be asked and paid: the rest is other workers'. Any thread.
+        """Set the part, [0, 1], of the limits and budgets of judges that is this process's. Any thread.
 
-        A worker of a topic begins with 0, and is told assigned ÷ all partitions on every rebalance.
+        A worker of a topic begins with 0, and sets assigned ÷ all partitions on every rebalance.
         """
         self.accounts.share(fraction)
 
     def when_safe(self, now_ns: int, callback: Callable[[], None]) -> None:
-        """Call it when every unit that has closed by now outlives the process, or has ended. Span thread."""
-        self.units.tick(now_ns)  # what has just closed is handed over
+        """Call back when every unit that has closed by now outlives the process, or has ended. Span thread."""
+        self.units.tick(now_ns)  # hands over units that have just closed
         self.engine.passing.when_over(callback)
 
     def _show_id(self, text: str) -> str | None:
@@ -287,64 +366,8 @@ class Pipeline:
         """Attributes that scores add to a unit's span, at most."""
         return _PER_METRIC * len(self.of_units) if self.settings.outputs.span else 0
 
-    def _units(self) -> UnitTracker:
-        return UnitTracker(
-            list(self.of_units),
-            ledger=self.ledger,
-            assembler=self.assembler,
-            sampler=self.sampler,
-            queue=self.queue,
-            lanes=self.lanes,
-            parking=self._parking(),
-            sink=self.sinks,
-            handover=(self.handover or self.engine).accept,
-            hand_rest=self.engine.accept_rest,
-            revisions=self.revisions,
-            keeping=self.keeping,
-            shadows=self.shadow_ledger,
-            known=self.known,
-            rejection_reason=rejection_reason_of(self.queue, self.settings),
-        )
-
-    def _parking(self) -> HeldRoots:
-        hold_s = self.settings.outputs.hold
-        return HeldRoots(
-            self.hold,
-            attach=self.settings.outputs.span and bool(self.of_units),
-            hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
-            hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
-        )
-
-    def _revisions(self) -> Revisions:
-        return Revisions(
-            list(self.of_units),
-            sampler=self.sampler,
-            ledger=Ledger(self.of_units),
-            queue=self.queue,
-            with_room=self.lanes.with_room,
-            handover=self.engine.accept,
-            hold=self.hold,
-            sink=self.sinks,
-        )
-
-    def _sessions(self) -> SessionPipeline:
-        return SessionPipeline(
-            self.of_sessions,
-            table=SessionTable(bounds_of(self.settings.sessions)),
-            sampler=self.sampler,
-            ledger=ledger_of(self.of_sessions, self.compared),
-            queue=self.queue,
-            lanes=self.lanes,
-            handover=self.engine.accept,
-            hold=self.hold,
-            sink=self.sinks,
-            post=self.event_queue.post,
-            on_the_way=self._on_the_way,
-            shown=self._show_id,
-        )
-
     def _on_the_way(self, conversation_id: str | None) -> set[UnitKey]:
-        """Return the units that have ended and whose samples are yet to come; of a conversation, as far as it is known."""
+        """Return the units that have ended and whose samples are yet to come; of one conversation, as far as that is known."""
         ended = (receiver.in_flight() for receiver in self.receivers)
         return {*self.assembler.waiting(), *self.keeping.making(conversation_id)}.union(*ended)
 
@@ -355,26 +378,15 @@ class Pipeline:
         return self._tracer
 
     def reset(self) -> None:
-        """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
-        counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.revisions, self.pairs, self.sessions]
-        stores: list[Forkable] = [*self.receivers, *counts, self.event_queue, self.queue, self.lanes, self.hold]
-        money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
-        rest: list[Forkable] = [
-            self.duty,
-            self.assembler,
-            self.units,
-            self.engine,
-            self.box,
-            self.evaluation,
-            self.span_thread,
-        ]
-        more: list[Forkable] = [
-            part
-            for part in (self.judge_check, self.handover, self.delivery, self.collector, self.providers.spans_file)
-            if part is not None
-        ]
-        for part in [*stores, *money, *rest, *more]:
-            part.reset()
+        """Be as new: in a forked child. The sinks stay: their providers see to themselves."""
+        counts: list[Forkable] = [self.ledger, self.revisions, self.pairs, self.sessions]
+        stores: list[Forkable] = [self.event_queue, self.queue, self.lanes, self.hold, self.duty, self.assembler]
+        workers: list[Forkable] = [self.units, self.engine, self.box, self.evaluation, self.span_thread]
+        money: list[Forkable | None] = [self.purse, self.shadow_purse, self.pacer]
+        ends: list[Forkable | None] = [self.judge_check, self.handover, self.delivery, self.collector]
+        for part in (*self.receivers, *counts, *stores, *money, *workers, *ends, self.providers.spans_file):
+            if part is not None:
+                part.reset()
 
     def let_in(self, receiver: Receiver) -> None:
         """Add a receiver, before its first unit."""
@@ -387,13 +399,13 @@ class Pipeline:
         return sum(int(getattr(receiver, count, 0)) for receiver in list(self.receivers))
 
     def close_receivers(self) -> None:
-        """Let nothing further in, also by a receiver that is yet to be made. Any thread."""
+        """Close every receiver, and those that are yet to be made. Any thread."""
         self.closed = True
         for receiver in self.receivers:
             receiver.close()
 
     def watch_for_shutdown(self) -> None:
-        """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
+        """Notice when the application shuts its own provider down before us: spans held then are lost, and counted."""
         add = getattr(self.providers.tracer_provider, "add_span_processor", None)
         if add is not None and not self.providers.is_own:
             from spanscore.wiring.span_thread import ShutdownWatch
@@ -401,7 +413,7 @@ class Pipeline:
             add(ShutdownWatch(self.hold))
 
     def close(self) -> None:
-        """Let the instruments and the threads of metrics and hooks go."""
+        """End the instruments and the threads of metrics and hooks."""
         self.evaluation.close()
         self.box.close()
         if self.telemetry is not None:
@@ -426,7 +438,7 @@ class Pipeline:
 
 
 def _is_disabled() -> bool:
-    """Whether the environment stops scoring in this process. A value that is not clear stops it: somebody wants that."""
+    """Whether the environment stops scoring in this process. An unclear value stops it, too."""
     if os.environ.get(semconv.DISABLED_ENV, "").strip().lower() in ("", "0", "false", "no", "off"):
         return False
     log_once("disabled", DISABLED)

@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 from spanscore import semconv
-from spanscore.config.tree import ScorerSettings
-from spanscore.outputs.aggregates import ComparedValues, Points, checked_dimensions, refuse_too_many
-from spanscore.outputs.instruments import Reading, Telemetry
+from spanscore.outputs.aggregates import GaugeReading, checked_dimensions, refuse_too_many
+from spanscore.outputs.instruments import Telemetry
 from spanscore.pipeline.span_buffer import RELEASE_REASONS
-from spanscore.protocols import Counts, Metric
-from spanscore.wiring.accounts import Accounts, models_of
+from spanscore.wiring.accounts import models_of
 from spanscore.wiring.spool import spool_of
 
 if TYPE_CHECKING:
     from spanscore.wiring.build import Pipeline
 
-__all__ = ["gauges_of", "telemetry_of"]
-
-# --- gauges ---------------------------------------------------------------------------------------------------------
-
-# Gauges of a scorer's parts: the queue, the buffer of held spans, capture, and the spool.
+__all__ = ["telemetry_of"]
 
 Gauges = Mapping[str, Callable[[], float | Mapping[str, float]]]
-
-
-def gauges_of(line: Pipeline, *, has_spool: bool) -> dict[str, Callable[[], float | Mapping[str, float]]]:
-    """Return instrument → the function that reads its value; the line makes the parts after its instruments."""
-    own: Gauges = {
-        semconv.QUEUE_SIZE: lambda: len(line.queue),
-        semconv.QUEUE_CAPACITY: lambda: line.queue.capacity,
-        semconv.HOLD_UNITS: lambda: len(line.hold),
-        semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **line.hold.released},
-        semconv.HOLD_LOST: lambda: line.hold.lost,
-        semconv.CAPTURE_REFUSED: lambda: line.ledger.refused,
-        semconv.HEAD_SAMPLING: lambda: line.units.notes.heads,
-        semconv.REDELIVERED: lambda: line.sum_of("redelivered") + getattr(line.queue, "redelivered", 0),
-    }
-    return {**own, **(_of_spool(line) if has_spool else {})}
 
 
 def _of_spool(line: Pipeline) -> Gauges:
@@ -53,37 +32,45 @@ def _of_spool(line: Pipeline) -> Gauges:
     }
 
 
-# --- telemetry ------------------------------------------------------------------------------------------------------
+def telemetry_of(line: Pipeline) -> Telemetry | None:
+    """Return the instruments of a scorer, with every series that is shown from the first collection on; None without any.
 
-# A line's options and parts → its instruments, with what they are to show from the first collection on.
-
-
-def telemetry_of(
-    settings: ScorerSettings,
-    counts: Counts,
-    gauges: Mapping[str, Reading],
-    *,
-    metrics: Mapping[str, Metric],
-    shadowing: Mapping[str, Metric],
-    accounts: Accounts,
-    points: Points,
-    compared: ComparedValues | None,
-) -> Telemetry | None:
-    """Return the instruments of a line; None where scores are not attached to any.
+    The parts whose gauges they read are made later.
 
     Raises:
         ConfigurationError: metrics and dimensions are too many, or a dimension has the name of an attribute of ours.
     """
+    settings, metrics, shadowing = line.settings, line.metrics, line.shadowing
     if not settings.outputs.instruments:
         return None
+
+    def points() -> Mapping[Hashable, GaugeReading]:
+        checked = {} if line.judge_check is None else line.judge_check.points()
+        return {**line.accounts.points(), **checked, **line.points_beside()}
+
+    gauges: Gauges = {
+        semconv.QUEUE_SIZE: lambda: len(line.queue),
+        semconv.QUEUE_CAPACITY: lambda: line.queue.capacity,
+        semconv.HOLD_UNITS: lambda: len(line.hold),
+        semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **line.hold.released},
+        semconv.HOLD_LOST: lambda: line.hold.lost,
+        semconv.CAPTURE_REFUSED: lambda: line.ledger.refused,
+        semconv.HEAD_SAMPLING: lambda: line.units.notes.heads,
+        semconv.REDELIVERED: lambda: line.sum_of("redelivered") + getattr(line.queue, "redelivered", 0),
+    }
     dimensions = settings.monitoring.dimensions
     telemetry = Telemetry(
-        None, counts, gauges, points=points, waits=accounts.tell_waits, dimensions=dimensions, compared=compared
+        None,
+        line,
+        {**gauges, **({} if settings.spool is None else _of_spool(line))},
+        points=points,
+        waits=line.accounts.tell_waits,
+        dimensions=dimensions,
+        compared=line.compared,
     )
-    of_sessions = {metric.name for metric in settings.sessions.metrics}
-    beside = 0 if settings.sampling.feedback is None else len(metrics.keys() - of_sessions)
+    beside = 0 if settings.sampling.feedback is None else len(line.of_units)
     declared = checked_dimensions(dimensions)
-    refuse_too_many([*metrics.values()], declared, len(shadowing) + beside, compared=compared is not None)
+    refuse_too_many([*metrics.values()], declared, len(shadowing) + beside, compared=line.compared is not None)
     telemetry.declare(metrics.values())
     telemetry.declare(shadowing.values(), semconv.SOURCE_SHADOW)
     for name, metric in (*metrics.items(), *shadowing.items()):

@@ -28,20 +28,15 @@ __all__ = [
     "MetricsPage",
     "ShutdownOnce",
     "drain",
-    "exit_hook",
     "export_held_spans",
 ]
 
-# --- closing --------------------------------------------------------------------------------------------------------
-
-# ShutdownOnce: a scorer ends once; whoever asks again waits for it.
-
 
 class ShutdownOnce:
-    """The one end of a scorer.
+    """The one end of a scorer; further calls wait for it.
 
     Attributes:
-        begun: the end has begun.
+        begun: whether the end has begun.
     """
 
     def __init__(self) -> None:
@@ -50,7 +45,7 @@ class ShutdownOnce:
         self.reset()
 
     def reset(self) -> None:
-        """Be as new: in a forked child. What had ended before the fork, or was about to, stays so."""
+        """Be as new: in a forked child. An end that had begun before the fork stays begun."""
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
         self._over = threading.Event()
         self._thread = 0
@@ -58,7 +53,7 @@ class ShutdownOnce:
             self._over.set()  # the thread that was at it is in the parent
 
     def once(self, end: Callable[[], bool], timeout_s: float) -> bool:
-        """Do what ends it, the first time; then wait for it, as ``wait`` does."""
+        """Call ``end``, the first time; then wait for it, as ``wait`` does."""
         with self._lock:
             first, self.begun = not self.begun, True
         if first:
@@ -70,49 +65,27 @@ class ShutdownOnce:
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float) -> bool:
-        """Return what the end returned; False where it is not over in time."""
+        """Return the result of the end; False if it is not over in time."""
         if self._thread == threading.get_ident() and not self._over.is_set():
             return False  # a signal's handler, in the midst of the first call: it would wait for itself
         return self._over.wait(timeout_s) and self._whole
 
 
-# --- exit -----------------------------------------------------------------------------------------------------------
-
-# A scorer that was not shut down is, when the interpreter exits.
-
 EXIT_TIMEOUT_S = 5.0
 """An interpreter exit takes at most this, exporters included: the scorers of a process share it."""
 _TEARDOWN_S = 0.5
-"""Of it, what Python itself takes when the hooks are done: it lets go of modules and of threads that hang."""
+"""Part of it that Python itself takes after the hooks, to drop modules and threads that hang."""
 
 _until: float | None = None
 
 
-def exit_hook(shutdown: Callable[[float], Any]) -> Callable[[], None]:
-    """Return what calls a scorer's method with what is left of that time, unless the application has let go of the scorer."""
-    method = weakref.WeakMethod(shutdown)
-
-    def at_exit() -> None:
-        global _until  # noqa: PLW0603  (a process exits once)
-        _until = _until or monotonic() + EXIT_TIMEOUT_S - _TEARDOWN_S
-        call = method()
-        if call is not None:
-            call(max(0.2, _until - monotonic()))
-
-    return at_exit
-
-
-# --- drain ----------------------------------------------------------------------------------------------------------
-
-# The end: held spans leave first, then what is being scored gets what is left of the deadline.
-
 _LOOK_S = 0.01
 _STOP_S = 0.5
-"""For workers to take notice of their cancellation: milliseconds, unless some judge blocks the loop."""
+"""Time for workers to end when cancelled: milliseconds, unless a judge blocks the loop."""
 
 
 def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
-    """Release what is held, wait for what is being scored, settle the rest as ``shutdown``.
+    """Release held spans, score what is in work within the rest of the deadline, settle the rest as ``shutdown``.
 
     Returns:
         Whether every unit that had ended was scored and out in time.
@@ -135,7 +108,7 @@ def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = mono
         line.event_queue.abandon()
         released = thread.call(lambda: None, max(remaining_s(), _STOP_S))  # it may be late, not stuck
     (line.handover or line.engine).stop(max(min(remaining_s(), _STOP_S), 0.1))
-    if released:  # else the thread is stuck in an exporter, and what it owns must be left alone
+    if released:  # else the thread is stuck in an exporter, and its parts must be left alone
         thread.call(lambda: _give_up(line), max(remaining_s(), 0.2))
         thread.call(line.sinks.shutdown, max(remaining_s(), 0.2))
     if line.collector is not None:
@@ -150,10 +123,11 @@ def drain(line: Pipeline, timeout_s: float, *, clock: Callable[[], float] = mono
 
 
 def _count_the_rest(line: Pipeline) -> None:
-    """Count what has no outcome yet as ``shutdown``: the end has come."""
-    for ledger in (line.ledger, line.shadow_ledger, line.sessions.ledger):
-        for key in ledger.open_units():
-            ledger.settle_all(key, Outcome.SHUTDOWN)
+    """Count every unit without an outcome as ``shutdown``."""
+    for key in line.ledger.open_units():
+        line.ledger.settle_all(key, Outcome.SHUTDOWN)
+    for population in (line.sessions, *line.sources):
+        population.end_open()
     if line.feedback is not None:
         line.feedback.give_up()
     line.event_queue.abandon()
@@ -164,18 +138,18 @@ def _count_the_rest(line: Pipeline) -> None:
 def export_held_spans(
     line: Pipeline, first: Callable[[int], None], timeout_s: float, *, clock: Callable[[], float] = monotonic
 ) -> None:
-    """Let what is held leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
+    """Let held spans leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
 
     Args:
-        line: whose spans.
-        first: has receivers hand on what has ended; given the time in nanoseconds.
+        line: the parts of the scorer.
+        first: called with the time in nanoseconds, to have receivers hand on units that have ended.
     """
     until = clock() + timeout_s
 
     def release() -> None:
         now_ns = line.span_thread.now_ns()
         first(now_ns)
-        line.units.tick(now_ns)  # what has just been handed on is parked
+        line.units.tick(now_ns)  # parks units that have just been handed on
         line.units.export_held_spans()
 
     released = line.span_thread.call(release, timeout_s)
@@ -198,7 +172,7 @@ def _release(line: Pipeline) -> None:
 def _give_up(line: Pipeline) -> None:
     now_ns = line.span_thread.now_ns()
     for receiver in line.receivers:
-        receiver.drain(now_ns)  # what was let in while the door closed
+        receiver.drain(now_ns)  # units that came while receivers closed
     line.keeping.give_up()
     line.units.give_up(list(line.units.in_flight), now_ns)
     line.sessions.give_up()
@@ -206,13 +180,8 @@ def _give_up(line: Pipeline) -> None:
     line.units.flush_ready(now_ns, unpaced=True)
 
 
-# --- metrics page ---------------------------------------------------------------------------------------------------
-
-# MetricsPage: the page that ``serve_metrics`` serves to a Prometheus, from its start to the end of the scorer.
-
-
 class MetricsPage:
-    """At most one page of a scorer. Any thread.
+    """The page that ``serve_metrics`` serves to a Prometheus, until the end of the scorer; one at most. Any thread.
 
     Attributes:
         endpoint: None while none is served.
@@ -228,7 +197,7 @@ class MetricsPage:
 
     @property
     def url(self) -> str:
-        """Where it is; empty while it is nowhere."""
+        """The URL of the page; empty while none is served."""
         return "" if self.endpoint is None else self.endpoint.url
 
     def serve(self, beside: Sequence[Any], *, port: int, host: str) -> int:
@@ -272,15 +241,8 @@ class MetricsPage:
             self.endpoint = None
 
 
-# --- life -----------------------------------------------------------------------------------------------------------
-
-# Lifecycle: a scorer's parts from the first unit to the end.
-#
-# ``OnlineScorer`` and its handler refer to it, and nothing of it refers to them. When the application refers to neither, no
-# unit can come any more, and a thread ends the parts (``Lifecycle.end_when_idle``).
-
 _LONGEST_S: Final = 600.0
-"""How long a scorer that takes no further run waits for those under way, and then for their scores."""
+"""Seconds for which a scorer that takes no further run waits for runs under way, and then for their scores."""
 _END_CHECK_S: Final = 0.05
 _UNREFERENCED: Final = (
     "an OnlineScorer that the application no longer refers to was shut down, after its units were scored: make one scorer per"
@@ -289,15 +251,18 @@ _UNREFERENCED: Final = (
 
 
 class Holder:
-    """What a scorer and its handler refer to: its end is the end of all ways by which units come."""
+    """An object to which a scorer and its handler refer: when it is collected, no unit can come any more."""
 
 
 class Lifecycle:
     """Starts the parts of a scorer with its first unit, and ends them. Any thread.
 
+    ``OnlineScorer`` and its handler refer to it, and nothing of it refers to them. When the application refers to neither, a
+    thread ends the parts (``end_when_idle``).
+
     Attributes:
         closing: the one end.
-        page: what ``serve_metrics`` serves.
+        page: the page that ``serve_metrics`` serves.
     """
 
     def __init__(self, line: Pipeline, providers: Providers) -> None:
@@ -305,7 +270,15 @@ class Lifecycle:
         self._providers = providers
         self.closing = ShutdownOnce()
         self.page = MetricsPage(line, self.closing)
-        self._at_exit = exit_hook(self.shutdown)
+        shutdown = weakref.WeakMethod(self.shutdown)
+
+        def at_exit() -> None:
+            global _until  # noqa: PLW0603  (a process exits once)
+            _until = _until or monotonic() + EXIT_TIMEOUT_S - _TEARDOWN_S
+            if (call := shutdown()) is not None:  # else the scorer was collected
+                call(max(0.2, _until - monotonic()))
+
+        self._at_exit = at_exit
         self._is_ready = self._is_ending = False
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
         reset_in_child(self, Lifecycle.reset)
@@ -351,10 +324,10 @@ class Lifecycle:
         return self.closing.once(lambda: self._end(until), timeout)
 
     def end_when_idle(self, runs: Callable[[], object] | None = None) -> None:
-        """Let nothing further in, and shut down on another thread when all that was let in is scored. Does not block.
+        """Take no further unit, and shut down on another thread when all units are scored. Does not block.
 
         Args:
-            runs: whether runs are under way, to be recorded to their end; None: the application refers to nothing any more.
+            runs: returns whether runs are under way, which are recorded to their end; None = the scorer was collected.
         """
         if self.closing.begun or self._is_ending:
             return
@@ -363,10 +336,10 @@ class Lifecycle:
             log_once("unreferenced scorer", _UNREFERENCED)
         self._line.close_receivers()
         self.page.close()
-        start_daemon(self._end_when_idle, "spanscore-end", runs or _nothing)  # where none can be started, at the exit
+        start_daemon(self._end_when_idle, "spanscore-end", runs or bool)  # ``bool()`` is False: no run is under way
 
     def reset(self) -> None:
-        """Be as new: in a forked child. What was shut down before the fork, or is being, stays so."""
+        """Be as new: in a forked child. A scorer whose shutdown had begun before the fork stays shut down."""
         self._lock = threading.RLock()
         self.closing.reset()
         if self.closing.begun:
@@ -390,7 +363,3 @@ class Lifecycle:
         delivered = self._providers.shutdown(max(0.1, until - monotonic()))
         atexit.unregister(self._at_exit)
         return delivered and whole
-
-
-def _nothing() -> bool:
-    return False

@@ -13,8 +13,8 @@ from spanscore.config.units import Sessions
 from spanscore.core.codecs.text import safe_text
 from spanscore.core.job import JobResult
 from spanscore.core.log import type_name
-from spanscore.core.score import Outcome
-from spanscore.core.span import UnitKey
+from spanscore.core.score import Outcome, Score
+from spanscore.core.span import Unit, UnitKey
 from spanscore.core.timebox import Timebox
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.middleware import account_of, unwrapped
@@ -22,7 +22,7 @@ from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.monitoring.judge_check_runs import JudgeComparison, pair
 from spanscore.outputs.aggregates import ComparedValues
 from spanscore.pipeline.evaluation import asks_a_judge
-from spanscore.pipeline.ledger import ComparedLedger, Ledger
+from spanscore.pipeline.ledger import Ledger
 from spanscore.pipeline.sessions import SessionBounds
 from spanscore.protocols import Metric, Redactor, SampleExtractor
 from spanscore.samples.genai import DIALECTS
@@ -38,17 +38,12 @@ __all__ = [
     "checked_shadows",
     "compared_values_of",
     "dialects_of",
-    "ledger_of",
     "shown_id",
 ]
 
-# --- screens --------------------------------------------------------------------------------------------------------
-
-# Screens: metrics at whose scores sampling rules look. All others wait for them, so they ask no judge and score every unit.
-
 
 def check_screens(rules: Iterable[Rule], metrics: Sequence[Metric], rates: Mapping[str, float]) -> None:
-    """Make sure that rules can look at the scores at which they look.
+    """Check the metrics whose scores rules read: all others wait for them, so they ask no judge and score every unit.
 
     Args:
         rates: metric → its rate without rules.
@@ -79,16 +74,11 @@ def _why_not(metric: Metric | None, rates: Mapping[str, float]) -> str | None:
     return None
 
 
-# --- checked --------------------------------------------------------------------------------------------------------
-
-# Metrics and their rates, as they were given → by name, checked.
-
-
 def checked_metrics(metrics: Sequence[Metric], settings: ScorerSettings) -> dict[str, Metric]:
     """Return the metrics of units, by name.
 
     Raises:
-        ConfigurationError: nothing is to be scored, or two have one name.
+        ConfigurationError: there is no metric of units or sessions, or two have one name.
     """
     if not metrics and not settings.sessions.metrics:
         raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
@@ -96,7 +86,7 @@ def checked_metrics(metrics: Sequence[Metric], settings: ScorerSettings) -> dict
 
 
 def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> dict[str, float]:
-    """Return the rates of metrics of their own, under the names that these have now.
+    """Return the rates of single metrics under the metrics' current names.
 
     Raises:
         ConfigurationError: one is of no metric of the scorer.
@@ -111,13 +101,6 @@ def checked_rates(configured: Mapping[str, float], metrics: Collection[str]) -> 
     return rates
 
 
-# --- session metrics ------------------------------------------------------------------------------------------------
-
-# Metrics that score sessions: which can, and what a session is to them.
-
-_MULTI_TURN = "multi_turn"
-
-
 def checked_session_metrics(
     metrics: Sequence[Metric], of_units: Collection[str], shadows: Iterable[Any]
 ) -> Mapping[str, Metric]:
@@ -130,15 +113,16 @@ def checked_session_metrics(
         ConfigurationError: one scores units, too, takes no conversation, or has a second judge.
     """
     named = by_name(metrics)
-    beside = {getattr(shadow, "name", None) for shadow in shadows}  # what is no metric is refused elsewhere
+    beside = {getattr(shadow, "name", None) for shadow in shadows}  # a shadow that is no metric is refused elsewhere
     for name, metric in named.items():
         if name in of_units:
             raise ConfigurationError(
                 f"{name!r} is among metrics and sessions.metrics: it scores units or sessions; give one of them another name="
             )
-        if _MULTI_TURN not in metric.requires:
+        if "multi_turn" not in metric.requires:
+            kinds = " and ".join(sorted(metric.requires))
             raise ConfigurationError(
-                f"{name!r} cannot score sessions: it takes no conversation (multi_turn), but {_kinds(metric)}"
+                f"{name!r} cannot score sessions: it takes no conversation (multi_turn), but {kinds}"
             )
         if name in beside:
             raise ConfigurationError(
@@ -148,13 +132,13 @@ def checked_session_metrics(
 
 
 def bounds_of(sessions: Sessions) -> SessionBounds:
-    """Return what a session is."""
+    """Return the bounds of sessions."""
     bounds = sessions.model_dump(exclude={"metrics", "idle_timeout"})
     return SessionBounds(idle_ns=int(sessions.idle_timeout * 1e9), **bounds)
 
 
 def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | None:
-    """Return what may leave of a conversation's id, as applications name one by its user's address. Fails closed: None."""
+    """Return a conversation's id, redacted, as it may be its user's address. Fails closed: None."""
     if redactor is None:
         return safe_text(session_id)
     try:
@@ -163,20 +147,11 @@ def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | 
         return None
 
 
-def _kinds(metric: Metric) -> str:
-    return " and ".join(sorted(metric.requires))
-
-
-# --- shadow ---------------------------------------------------------------------------------------------------------
-
-# Second judges: who may be one, how their outcomes are counted, and how their scores compare with the metrics' own.
-
-
 def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """Return second judges by the metric that they are asked beside.
+    """Return the metrics of second judges by their name, which is that of the metric whose judge they stand beside.
 
     Raises:
-        ConfigurationError: one is no metric, has the name of none here, or is the same as its namesake.
+        ConfigurationError: one is no metric, has no namesake here, or is the same as its namesake.
     """
     named = by_name(shadows)
     for name, shadow in named.items():
@@ -195,21 +170,21 @@ def checked_shadows(shadows: Sequence[Metric], metrics: Mapping[str, Metric]) ->
 
 
 def _identify_judge(metric: Metric) -> tuple[Hashable, Any]:
-    """Return what tells a metric's judge from every other: its account, and how it draws answers."""
+    """Return an identity of a metric's judge: its account, and how it draws answers."""
     judge = getattr(metric, "_judge", None)
     return (None, None) if judge is None else (account_of(judge), getattr(unwrapped(judge), "drawing", None))
 
 
 class ShadowPairs:
-    """Matches the scores of a metric with those of its second judge. Span thread; ``compared`` on any.
+    """Pairs the scores of a metric with those of its second judge. Span thread; ``compared`` on any.
 
     Args:
-        metrics: names of those that have a second judge.
-        ledger: of the second judges: what it does not wait for has no second score to come.
+        metrics: names of the metrics that have a second judge.
+        ledger: of the second judges: units that are not open in it get no second score.
 
     Attributes:
-        compared: metric → both judges so far.
-        reasons: metric → why its second judge gave no score, the latest.
+        compared: metric → comparison of both judges so far.
+        reasons: metric → the latest reason why its second judge gave no score.
     """
 
     def __init__(self, metrics: Collection[str], ledger: Ledger) -> None:
@@ -218,13 +193,13 @@ class ShadowPairs:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all of them: in a forked child."""
+        """Forget every score: in a forked child."""
         self.compared = dict.fromkeys(self._metrics, JudgeComparison())
         self.reasons: dict[str, str] = {}
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}
 
-    def settled(self, result: JobResult) -> None:
-        """Note scores of the metrics' own judges; those of a fallback are nobody's to compare with."""
+    def settle(self, result: JobResult) -> None:
+        """Note scores of the metrics' own judges; those of a fallback judge are not compared."""
         key = result.unit.key
         for score in result.scores:
             own = score.quality if score.source is None else None
@@ -234,10 +209,10 @@ class ShadowPairs:
             elif score.metric in self.compared and self._ledger.is_open(key):
                 self._waiting[key, score.metric] = own
 
-    def settled_beside(self, result: JobResult) -> None:
+    def settle_beside(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Note scores of second judges."""
-        key = result.unit.key
-        for score in result.scores:
+        key = unit.key
+        for score in scores:
             if score.reason:
                 self.reasons[score.metric] = f"{score.outcome}: {score.reason}"
             if (key, score.metric) in self._waiting:
@@ -251,22 +226,17 @@ class ShadowPairs:
             self.compared[metric] += pair(own, shadow, probability)
 
 
-# --- compare --------------------------------------------------------------------------------------------------------
-
-# What is configured of a comparison → the parts that tell releases apart.
-
-
 def compared_values_of(
     settings: ScorerSettings,
     metrics: Mapping[str, Metric],
     resource: Callable[[], Mapping[str, Any]],
     shown: Callable[[str], str | None],
 ) -> ComparedValues | None:
-    """Return what tells the compared value of units; None where nothing is compared, or nobody would read it.
+    """Return the reader of units' compared values; None if nothing is compared, or without instruments.
 
     Args:
-        resource: gives that of the application.
-        shown: of a value that somebody may have typed, returns what may leave.
+        resource: returns the resource of the application.
+        shown: value that a person may have typed → the part of it that may leave.
     """
     if settings.compare is None or not settings.outputs.instruments:
         return None
@@ -274,32 +244,18 @@ def compared_values_of(
     return ComparedValues(settings.compare.by, resource, evaluator_versions, shown)
 
 
-def ledger_of(metrics: Iterable[str], compared: ComparedValues | None) -> Ledger:
-    """Return a ledger: one that tells losses apart by release where these are compared."""
-    return Ledger(metrics) if compared is None else ComparedLedger(metrics, compared.of_unit, compared.of_loss)
-
-
-# --- boxed ----------------------------------------------------------------------------------------------------------
-
-# Dialects in a box: what reads units, each call of the user's functions among it with a deadline.
-
-
 def dialects_of(settings: ScorerSettings, box: Timebox) -> list[SampleExtractor]:
-    """Return the dialects that are asked, in order: the user's own before the built-in ones."""
-    extract = _within(box, settings.capture.extract or Extract())
-    ends = {"score_abandoned": settings.capture.score_abandoned, "score_failed": settings.capture.score_failed}
-    offered = {"places": extract, **ends}
-    own = [_box(box, dialect) for dialect in DIALECTS.each(settings.units.dialects, **offered)]
-    return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
-
-
-def _within(box: Timebox, extract: Extract) -> Extract:
-    """Return the same places, the functions among them with deadlines."""
+    """Return the dialects in order, the user's own first; each function of the user has a deadline."""
+    extract = settings.capture.extract or Extract()
     hooks: dict[str, Any] = {}
     for name in Extract.model_fields:
         if callable(place := getattr(extract, name)):
             hooks[name] = box.hook(place, f"Extract({name}=…)", Outcome.NO_SAMPLE)
-    return extract.model_copy(update=hooks)
+    extract = extract.model_copy(update=hooks)
+    ends = {"score_abandoned": settings.capture.score_abandoned, "score_failed": settings.capture.score_failed}
+    offered = {"places": extract, **ends}
+    own = [_box(box, dialect) for dialect in DIALECTS.each(settings.units.dialects, **offered)]
+    return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
 
 
 def _box(box: Timebox, dialect: SampleExtractor) -> Any:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,13 +36,9 @@ __all__ = [
     "spans_file_of",
 ]
 
-# --- spans file -----------------------------------------------------------------------------------------------------
-
-# Configuration → the file that gets the spans of a scorer, where one is asked for.
-
 
 def spans_file_of(settings: ScorerSettings) -> SpansFile | None:
-    """Return the file of ``spans_to``; None if there is none. Without ``capture.content`` no text of users gets there."""
+    """Return the file of ``spans_to``, without texts of users if ``capture.content`` is off; None if there is no such file."""
     if settings.outputs.spans_to is None:
         return None
     as_line = _line if exports_content(settings.capture.content) else _line_without_texts
@@ -67,15 +63,10 @@ def _is_ours(span: ReadableSpan) -> bool:
     return scope is not None and scope.name in semconv.OWN_SCOPES
 
 
-# --- collecting -----------------------------------------------------------------------------------------------------
-
-# Settings → what collects failing units, where that is asked for; and the row that ``status()`` has of it.
-
-
 def collector_of(
     collect: Collect | None, metrics: Mapping[str, Metric], telemetry: Telemetry | None
 ) -> CaseCollector | None:
-    """Return what collects; None where nothing is to be.
+    """Return the collector of failing units; None if nothing is collected.
 
     Raises:
         ConfigurationError: a condition is of no metric.
@@ -86,20 +77,20 @@ def collector_of(
     requires = {name: metric.requires for name, metric in metrics.items()}
     if telemetry is None:
         return CaseCollector(collect, requires)
+
+    def count(result: str, number: int) -> None:
+        telemetry.count(semconv.COLLECTED_CASES, ((semconv.RESULT, result),), number)
+
     for result in (WRITTEN, FOLDED, LOST):
-        telemetry.count(semconv.COLLECTED_CASES, ((semconv.RESULT, result),), 0)
-    return CaseCollector(
-        collect,
-        requires,
-        counted=lambda result, number: telemetry.count(semconv.COLLECTED_CASES, ((semconv.RESULT, result),), number),
-    )
+        count(result, 0)
+    return CaseCollector(collect, requires, counted=count)
 
 
 def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
-    """Make sure that each condition is of a metric.
+    """Check that each condition names a metric.
 
     Raises:
-        ConfigurationError: one is of none.
+        ConfigurationError: one does not.
     """
     for condition in collect.conditions:
         if condition.metric not in metrics:
@@ -108,12 +99,12 @@ def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
 
 
 def read_collect_state(collector: CaseCollector | None) -> CollectState | None:
-    """Return how it stands; None where nothing is collected."""
+    """Return the state of a collector; None if nothing is collected."""
     return None if collector is None else collector.state()
 
 
 def collect_rows(state: CollectState) -> Iterator[str]:
-    """Yield what has been collected, and why it cannot be written now."""
+    """Yield the counts of collected cases, and why they cannot be written now."""
     written, folded, lost = (state.cases.get(result, 0) for result in (WRITTEN, FOLDED, LOST))
     parts = [f"collected: {format_count(written, 'case')} to {state.path}"]
     parts += [f"{folded:,} with a question that is in there"] if folded else []
@@ -123,46 +114,38 @@ def collect_rows(state: CollectState) -> Iterator[str]:
         yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait, and are tried again"
 
 
-# --- delivery -------------------------------------------------------------------------------------------------------
-
-# ExportConfirmation: scores that were emitted → exported → their jobs forgotten.
-#
-# A job is forgotten when a flush of the spans that began after its scores had been emitted is done. Until then a crash has
-# them emitted again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the
-# process that emits their scores again adds them to no sum.
-
 _GATHER_S: Final = 1.0
-"""From the first that waits to the flush: one for each would send batches of one span."""
+"""Seconds from the first waiting unit to the flush: a flush per unit would send batches of one span."""
 
 
+@dataclass(eq=False, repr=False)
 class ExportConfirmation:
-    """Tells a queue what it may forget. Any thread.
+    """Has a queue forget jobs whose scores are exported. Any thread.
 
-    Args:
-        queue: it.
-        flush: begins to export what has been emitted; its answer is whether that was done.
-        flush_sums: begins to export the sums, likewise.
-        counted: told of units whose scores are in exported sums, and have not been exported themselves; None = nobody is.
-        later: has something done after so many seconds.
+    A job is forgotten after a flush of spans that began when its scores had been emitted. Until then a crash has them emitted
+    again, with the same ids. If spans cannot be exported and metrics can, the jobs are marked as counted: the process that
+    emits their scores again adds them to no sum.
+
+    Attributes:
+        queue: has the jobs.
+        flush: begins to export emitted spans; the result is whether they were exported.
+        flush_sums: begins to export the sums; the result is whether they were exported.
+        counted: called with units whose scores are in exported sums and not exported themselves; None = not called.
+        later: runs a call after so many seconds.
     """
 
-    def __init__(
-        self,
-        queue: DurableQueue,
-        flush: Callable[[], Future[bool]],
-        *,
-        flush_sums: Callable[[], Future[bool]],
-        counted: Callable[[Sequence[Unit]], None] | None = None,
-        later: Callable[[float, Callable[[], Any]], None] | None = None,
-    ) -> None:
-        self._queue = queue
-        self._flush = flush
-        self._flush_sums, self._counted = flush_sums, counted
-        self._later = later or loop.later
+    queue: DurableQueue
+    flush: Callable[[], Future[bool]]
+    _: KW_ONLY
+    flush_sums: Callable[[], Future[bool]]
+    counted: Callable[[Sequence[Unit]], None] | None = None
+    later: Callable[[float, Callable[[], Any]], None] = loop.later
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what waits: in a forked child."""
+        """Forget every unit: in a forked child."""
         self._lock = threading.Lock()
         self._waiting: list[Unit] = []
         self._marked: set[int] = set()  # by id(), of those that wait
@@ -174,18 +157,18 @@ class ExportConfirmation:
             self._waiting.append(unit)
             due, self._due = self._due, True
         if not due:
-            self._later(_GATHER_S, self.begin_flush)
+            self.later(_GATHER_S, self.begin_flush)
 
     def finish(self, timeout_s: float) -> None:
-        """Have all of them forgotten that can be exported in this time."""
+        """Have the jobs forgotten whose scores can be exported in this time."""
         if self._waiting:
             wait([self.begin_flush()], timeout_s)
 
     def begin_flush(self) -> Future[bool]:
-        """Begin the next flush now, and return what it comes to."""
+        """Begin the next flush now, and return its future."""
         with self._lock:
             units, self._waiting, self._due = self._waiting, [], False
-        flushed = self._flush()
+        flushed = self.flush()
         flushed.add_done_callback(lambda done: self._on_flush(units, done))
         return flushed
 
@@ -193,16 +176,16 @@ class ExportConfirmation:
         if not units:
             return
         if done.exception() is None and done.result():
-            self._queue.mark_exported(units)
+            self.queue.mark_exported(units)
             self._marked.difference_update(map(id, units))
             return
-        for unit in units:  # the backend is away: they are exported by and by, or emitted again in another life
+        for unit in units:  # the backend is away: they are exported later, or emitted again by another process
             self.mark_emitted(unit)
         self._count([unit for unit in units if id(unit) not in self._marked])
 
     def _count(self, units: list[Unit]) -> None:
-        """Export the sums, and have those units marked whose scores are in them."""
-        counted = self._counted
+        """Export the sums, and mark the units whose scores are in them."""
+        counted = self.counted
         if not units or counted is None:
             return
 
@@ -211,24 +194,24 @@ class ExportConfirmation:
                 counted(units)
                 self._marked.update(map(id, units))
 
-        self._flush_sums().add_done_callback(mark)
+        self.flush_sums().add_done_callback(mark)
 
 
 @dataclass(frozen=True, slots=True)
 class UnitEndMarker:
-    """Stands behind all that leaves of a unit, as a ``PendingSpan`` that is none."""
+    """Stands behind all spans of a unit in the queue of the hold, as a ``PendingSpan``."""
 
     unit: Unit
     delivery: ExportConfirmation
     size: int = 0
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Say that all before it has been emitted."""
+        """Mark the unit: all spans before this have been emitted."""
         self.delivery.mark_emitted(self.unit)
 
 
 def exports_content(chosen: bool | None) -> bool:
-    """Whether prompts and answers are exported: as it was chosen, else as the environment says."""
+    """Whether prompts and answers are exported: by ``capture.content``, else by the environment."""
     if chosen is not None:
         return chosen
     setting = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()

@@ -1,11 +1,11 @@
-"""Doors: the ways by which units come into one scorer, each made when it is first asked for, as it may need a library."""
+"""ReceiverSet: the receivers by which units come into one scorer, each made on first use, as it may need a library."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from spanscore import semconv
@@ -31,22 +31,25 @@ if TYPE_CHECKING:
 
 __all__ = ["ReceiverSet"]
 
+R = TypeVar("R")
+
 
 class ReceiverSet:
-    """The receivers of a line.
+    """The receivers of a scorer.
 
     Args:
-        ready: called before the first unit of a door; a span is one of the provider by which its like leave.
-        end: ends the line when no run is under way any more, which it is given to find out.
-        holder: what an application refers to as long as units may come; the callback refers to it, too.
+        line: the parts of the scorer.
+        ready: called before a receiver's first unit, with a span of the provider by which its spans leave, None if unknown.
+        end: ends the scorer when the function that it is called with returns that no run is under way.
+        holder: an object to which the application refers as long as units may come; the callback refers to it, too.
 
     Attributes:
-        models: counts the application's model runs; None = nobody does.
+        models: counts the application's model runs; None = they are not counted.
         submitted: takes samples made by hand.
-        attachment: the callback; None while nobody asked for it.
-        external: takes the spans of others; None likewise.
-        otlp: takes those that arrive over the wire; None likewise.
-        stored: takes whole units that were read from a store; None likewise.
+        attachment: the callback; None before its first use.
+        external: takes spans of other instrumentations; None before its first use.
+        otlp: takes spans that arrive over the wire; None before its first use.
+        stored: takes whole units that were read from a store; None before its first use.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class ReceiverSet:
         capture = line.settings.capture.enabled and line.settings.capture.metrics
         self.models = ModelMetrics() if capture else None
         if self.models is not None:
-            line.prepared.append(partial(_count_models, line, self.models))
+            line.prepared.append(partial(_start_model_metrics, line, self.models))
         self._turns = line.sessions.ids if line.of_sessions else None
         self.submitted = SubmittedSamples(
             line.event_queue, line.units, line.ledger, tracer=line.tracer, turns=self._turns
@@ -81,7 +84,7 @@ class ReceiverSet:
         self.reset()
 
     def reset(self) -> None:
-        """Go on in a forked child; the line sees to the receivers."""
+        """Go on in a forked child; ``Pipeline`` resets the receivers."""
         self._lock = threading.RLock()  # a signal handler may interrupt its holder
 
     @property
@@ -91,45 +94,38 @@ class ReceiverSet:
 
     def attached(self) -> Attachment:
         """Return the callback."""
-        if self.attachment is None:
-            with self._lock:
-                if self.attachment is None:
-                    self.attachment = self._attach()
-        return self.attachment
+        return self._make_once("attachment", self._attach) if self.attachment is None else self.attachment
 
     def spans(self) -> ExternalSpans:
-        """Return what takes the spans of others."""
-        if self.external is None:
-            with self._lock:
-                if self.external is None:
-                    self.external = self._hear_others()
-        return self.external
+        """Return the receiver of other instrumentations' spans."""
+        return self._make_once("external", self._make_external) if self.external is None else self.external
 
     def otlp_spans(self, units: Units) -> OtlpSpans:
-        """Return what takes spans that arrive over the wire; the first call says how they become units."""
-        if self.otlp is None:
-            with self._lock:
-                if self.otlp is None:
-                    self.otlp = self._hear_the_wire(units)
-        return self.otlp
+        """Return the receiver of spans that arrive over the wire; ``units`` of the first call applies."""
+        return self._make_once("otlp", partial(self._make_otlp, units)) if self.otlp is None else self.otlp
 
     def stored_units(self) -> StoredUnits:
-        """Return what takes whole units that were read from a store."""
-        if self.stored is None:
-            with self._lock:
-                if self.stored is None:
-                    self.stored = self._read_again()
-        return self.stored
+        """Return the receiver of whole units that were read from a store."""
+        return self._make_once("stored", self._make_stored) if self.stored is None else self.stored
+
+    def _make_once(self, name: str, make: Callable[[], R]) -> R:
+        """Return an attribute, made if it is None; of several threads one makes it."""
+        with self._lock:
+            receiver: R | None = getattr(self, name)
+            if receiver is None:
+                receiver = make()
+                setattr(self, name, receiver)
+            return receiver
 
     def replayed(self) -> ReplayState | None:
-        """Return how far a replay is; None where there is none."""
+        """Return how far a replay is; None if there is none."""
         return None if self.stored is None or self.stored.replayed is None else self.stored.replayed()
 
     def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:
-        """Return the unit that a caller means; None where only its key says so.
+        """Return the unit of these ids; None if only the key is given.
 
         Raises:
-            ValueError: an id is none, or the unit is not known without one.
+            ValueError: an id is invalid, or without a span id the trace has no known unit, or several.
         """
         if trace_id is None and span_id is None and key is not None:
             return None
@@ -140,19 +136,19 @@ class ReceiverSet:
         return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
 
     def label(self, label: Annotation) -> bool:
-        """Take what somebody said; False: there is no room for it. Raises a ``ValueError`` where that is none."""
+        """Take a label; False: there is no room for it. Raises ``ValueError`` if its name or value is not allowed."""
         self._ready(None)
         return self._line.annotation_writer.take(label)
 
     def notes(self) -> list[str]:
-        """Return what must be known of what came in, for ``status()``."""
+        """Return remarks on receivers, for ``status()``."""
         return [
             *([] if self.attachment is None else self.attachment.notes()),
             *self._identity.notes(),
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
             *([] if self._line.handover is None else self._line.handover.notes()),
             *self._line.annotation_writer.notes(),
-            *(note for door in (self.external, self.otlp) if door is not None for note in door.notes()),
+            *(note for receiver in (self.external, self.otlp) if receiver is not None for note in receiver.notes()),
         ]
 
     def _attach(self) -> Attachment:
@@ -192,30 +188,26 @@ class ReceiverSet:
             metadata=capture.metadata,
         )
         installation = Installation(handler, self._identity.name, lambda successor: replaced(successor, memory))
-        made = Attachment(handler, recorder, installation)
         line.duty.gives_way = True
-        line.let_in(made.recorder)
-        return made
+        line.let_in(recorder)
+        return Attachment(handler, recorder, installation)
 
-    def _hear_others(self) -> ExternalSpans:
+    def _make_external(self) -> ExternalSpans:
         from spanscore.capture.processor.external_spans import ExternalSpans
         from spanscore.capture.scopes import Scopes
         from spanscore.samples.normalizers.registry import SpanNormalizers
 
-        line, settings, translator = (
-            self._line,
-            self._line.settings,
-            SpanNormalizers(self._line.settings.units.translations),
-        )
-        made = ExternalSpans(
+        line, units = self._line, self._line.settings.units
+        translator = SpanNormalizers(units.translations)
+        external = ExternalSpans(
             line.event_queue,
             line.units,
             line.sampler,
             line.ledger,
             scopes=Scopes(
                 translator.knows,
-                listed=settings.units.scopes,
-                ignored=settings.units.ignore_scopes,
+                listed=units.scopes,
+                ignored=units.ignore_scopes,
                 captures=self._is_at_work(),
             ),
             translator=translator,
@@ -225,36 +217,33 @@ class ReceiverSet:
             spans_file=line.providers.spans_file,
         )
         line.duty.gives_way = True
-        line.let_in(made)
-        return made
+        line.let_in(external)
+        return external
 
-    def _hear_the_wire(self, units: Units) -> OtlpSpans:
+    def _make_otlp(self, units: Units) -> OtlpSpans:
         from spanscore.capture.otlp.claims import WireClaims
         from spanscore.capture.otlp.spans import OtlpSpans
         from spanscore.capture.otlp.streams import bounds_of
         from spanscore.samples.normalizers.registry import SpanNormalizers
 
-        line, settings, translator = (
-            self._line,
-            self._line.settings,
-            SpanNormalizers(self._line.settings.units.translations),
-        )
-        made = OtlpSpans(
+        line, own = self._line, self._line.settings.units
+        translator = SpanNormalizers(own.translations)
+        otlp = OtlpSpans(
             line.event_queue,
             line.units,
             line.sampler,
             line.ledger,
             bounds=bounds_of(units),
-            claims=WireClaims(translator, listed=settings.units.scopes, ignored=settings.units.ignore_scopes),
+            claims=WireClaims(translator, listed=own.scopes, ignored=own.ignore_scopes),
             translator=translator,
             metrics=line.of_units,
             external=self._external_scores() if units.external_scores else None,
             ready=partial(self._ready, None),
         )
         if line.telemetry is not None:
-            line.telemetry.gauges.update(_told_of(made))
-        line.let_in(made)
-        return made
+            line.telemetry.gauges.update(_otlp_gauges(otlp))
+        line.let_in(otlp)
+        return otlp
 
     def _external_scores(self) -> ExternalScores:
         from spanscore.capture.otlp.external_scores import ExternalScores
@@ -263,7 +252,7 @@ class ReceiverSet:
         own = [(name, metric.evaluator_version) for name, metric in self._line.metrics.items()]
         return ExternalScores(_nowhere if telemetry is None else telemetry.count, own)
 
-    def _read_again(self) -> StoredUnits:
+    def _make_stored(self) -> StoredUnits:
         from spanscore.capture.stored import StoredUnits
 
         line = self._line
@@ -271,7 +260,7 @@ class ReceiverSet:
         def open_units() -> int:
             return len(line.ledger.open_units()) + len(line.revisions.open_units())
 
-        made = StoredUnits(
+        stored = StoredUnits(
             line.event_queue,
             line.units,
             line.sampler,
@@ -279,12 +268,12 @@ class ReceiverSet:
             open_units=open_units,
             ready=partial(self._ready, None),
         )
-        line.let_in(made)
-        return made
+        line.let_in(stored)
+        return stored
 
     def _on_replaced(self) -> Callable[[str, RunTable], None]:
-        """Return what ends the line when another scorer was installed; the line goes on if a processor reports to it, too."""
-        doors, line, end = ref(self), self._line, self._end
+        """Return a function that ends the scorer when another one was installed, unless a processor reports to it, too."""
+        receivers, line, end = ref(self), self._line, self._end
 
         def replaced(successor: str, memory: RunTable) -> None:
             memory.why_closed = (
@@ -293,25 +282,25 @@ class ReceiverSet:
             )
             log_once("second installation", memory.why_closed)
             memory.closed = True
-            found = doors()
-            if found is None or found.external is None:
+            own = receivers()
+            if own is None or own.external is None:
                 end(lambda: memory.roots)
 
         return replaced
 
     def _is_at_work(self) -> Callable[[], bool]:
-        """Return what finds out whether a callback records LangChain's runs, without a reference to this one."""
-        doors, identity = ref(self), self._identity
+        """Return a function, without a reference to this object, that is true while a callback records LangChain's runs."""
+        receivers, identity = ref(self), self._identity
 
         def is_at_work() -> bool:
-            attachment = None if (found := doors()) is None else found.attachment
+            attachment = None if (own := receivers()) is None else own.attachment
             is_ours = attachment is not None and attachment.handler.is_at_work
             return is_ours or identity.is_among(recorded_by_others(identity))
 
         return is_at_work
 
 
-def _count_models(line: Pipeline, models: ModelMetrics) -> None:
+def _start_model_metrics(line: Pipeline, models: ModelMetrics) -> None:
     if not line.over:
         models.start(line.tracer(), line.providers)
 
@@ -319,7 +308,7 @@ def _count_models(line: Pipeline, models: ModelMetrics) -> None:
 def _nowhere(*_: object) -> None: ...
 
 
-def _told_of(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
+def _otlp_gauges(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
     from spanscore.capture.otlp.requests import OVERLOADS
 
     counts = spans.counts

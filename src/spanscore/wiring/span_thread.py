@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Protocol
 
 from opentelemetry.sdk.trace import SpanProcessor
 
@@ -13,81 +13,56 @@ from spanscore.core.event_queue import DutyCycle, EventQueue, begin_turn, rest_a
 from spanscore.core.log import log_internal_error
 from spanscore.core.span import UnitKey
 from spanscore.core.threads import start_daemon
+from spanscore.pipeline.session_line import SessionPipeline
 from spanscore.pipeline.span_buffer import SpanBuffer
 from spanscore.pipeline.tracker import UnitTracker
 from spanscore.protocols import Receiver
 
 __all__ = ["ShutdownWatch", "SpanThread"]
 
-# --- shutdown watch -------------------------------------------------------------------------------------------------
-
-# ShutdownWatch: notices that a provider is shut down. The only thing we ever add to an application's provider.
-
 
 class ShutdownWatch(SpanProcessor):
-    """Does nothing with spans; tells the hold when its provider has gone."""
+    """Reports to the hold that its provider was shut down: the only processor that we add to an application's provider."""
 
     def __init__(self, hold: SpanBuffer) -> None:
         self._hold = hold
 
     def shutdown(self) -> None:
-        """From here on, what is held cannot be exported any more."""
+        """Note that held spans cannot be exported any more."""
         self._hold.provider_closed = True
 
-
-# --- span thread ----------------------------------------------------------------------------------------------------
-
-# SpanThread: the one thread that makes spans, ends them, and calls sinks.
-#
-# So an application's slow exporter stalls neither the application nor the loop.
 
 _SLOW_TICK_S = 10.0
 _AT_ONCE = 500
 """Events between two looks at what is due: a thread that gives way may take seconds to read a full event queue."""
 
 
-class SideTask(Protocol):
-    """What lives by the span thread's time, beside the units. Span thread."""
-
-    def tick(self, now_ns: int) -> None:
-        """Do what has come due."""
-
-    def next_due_ns(self) -> int | None:
-        """Return when there will be something to do, None while nothing waits for a time."""
-
-    def in_flight(self) -> set[UnitKey]:
-        """Return the keys of what a flush waits for."""
-
-
+@dataclass(eq=False, repr=False)
 class SpanThread:
-    """Reads the event queue and drives receivers and units. Started on first use; a daemon.
+    """The one thread that makes spans, ends them and calls sinks, so that a slow exporter stalls neither application nor loop.
 
-    Args:
-        receivers: whose events are in the event queue.
-        beside: driven after the receivers and the units.
-        duty: how it shares the CPU with the application.
-        prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
-        clock: nanoseconds since the epoch; one that steps would have units wait for as long.
+    It reads the event queue and drives receivers and units. It starts on first use, and is a daemon.
+
+    Attributes:
+        event_queue: events, each with its receiver.
+        receivers: driven on each tick.
+        units: driven after the receivers.
+        sessions: driven after the units.
+        duty: how the thread shares the CPU with the application.
+        prepare: called first on the thread, for work that neither the constructor nor the first request should do.
+        now_ns: returns nanoseconds since the epoch, without steps.
     """
 
-    def __init__(
-        self,
-        event_queue: EventQueue[Receiver],
-        receivers: Sequence[Receiver],
-        units: UnitTracker,
-        *,
-        beside: SideTask,
-        duty: DutyCycle,
-        prepare: Callable[[], None] = lambda: None,
-        clock: Callable[[], int] = steady_ns,
-    ) -> None:
-        self._event_queue = event_queue
-        self._receivers = receivers
-        self._units = units
-        self._beside = beside
-        self._duty = duty
-        self._prepare = prepare
-        self._clock = clock
+    event_queue: EventQueue[Receiver]
+    receivers: Sequence[Receiver]
+    units: UnitTracker
+    _: KW_ONLY
+    sessions: SessionPipeline
+    duty: DutyCycle
+    prepare: Callable[[], None] = lambda: None
+    now_ns: Callable[[], int] = steady_ns
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -96,10 +71,6 @@ class SpanThread:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._markers: list[tuple[set[UnitKey], threading.Event, UnitKey | None]] = []
-
-    def now_ns(self) -> int:
-        """Return the time by the thread's own clock."""
-        return self._clock()
 
     @property
     def alive(self) -> bool:
@@ -113,17 +84,17 @@ class SpanThread:
                 if self._thread is None and not self._stopping:
                     self._thread = start_daemon(self._run, "spanscore-spans")
             if self._thread is None and not self._stopping:
-                self._event_queue.start_with_next(self.ensure)
+                self.event_queue.start_with_next(self.ensure)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until every unit whose root has ended by now is out. Not for the span thread itself."""
-        if len(self._event_queue):
+        if len(self.event_queue):
             self.ensure()
         if not self.alive:
-            return not len(self._event_queue)
+            return not len(self.event_queue)
         done = threading.Event()
-        with self._duty.hurried():
-            self._event_queue.post(lambda: self._markers.append((self._in_flight(), done, None)))
+        with self.duty.hurried():
+            self.event_queue.post(lambda: self._markers.append((self._in_flight(), done, None)))
             return done.wait(timeout_s)
 
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
@@ -132,41 +103,41 @@ class SpanThread:
             self._safely(work)
             return True
         done = threading.Event()
-        with self._duty.hurried():
-            self._event_queue.post(lambda: _then(work, done))
+        with self.duty.hurried():
+            self.event_queue.post(lambda: _then(work, done))
             return done.wait(timeout_s)
 
     def leave(self, work: Callable[[], None]) -> None:
-        """Hand over what is done with the next batch of events, at once where a ``flush`` waits. Any thread."""
+        """Have work done with the next batch of events, at once while a ``flush`` waits. Any thread."""
         if self._markers:
-            self._event_queue.post(work)
+            self.event_queue.post(work)
         else:
-            self._event_queue.leave(work)
+            self.event_queue.leave(work)
 
     def stop(self, timeout_s: float) -> bool:
         """End the thread after what is in the event queue. False: it is stuck in an exporter or a processor, and is left
         behind.
         """
         self._stopping = True
-        self._event_queue.nudge()
+        self.event_queue.nudge()
         if self._thread is None or self._thread is threading.current_thread():
             return True
-        with self._duty.hurried():
+        with self.duty.hurried():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        self._safely(self._prepare)
-        rest_after_turns(self._duty.turns(self._event_queue.fill).rest_s)
+        self._safely(self.prepare)
+        rest_after_turns(self.duty.turns(self.event_queue.fill).rest_s)
         while not self._stopping:
-            self._event_queue.wait(self._timeout_s())
+            self.event_queue.wait(self._timeout_s())
             begin_turn()
             self.tick()
 
     def tick(self) -> None:
-        """Do what is to be done now. Span thread (or a test without one)."""
-        posted = [*iter(self._event_queue.take_posted, None)]
-        events = len(self._event_queue)
+        """Handle events and posted work, and do what is due. Span thread (or a test without one)."""
+        posted = [*iter(self.event_queue.take_posted, None)]
+        events = len(self.event_queue)
         for _ in range(_AT_ONCE, events, _AT_ONCE):
             self._read(_AT_ONCE)
             self._see_to_units(self._see_to_receivers())
@@ -180,7 +151,7 @@ class SpanThread:
         self._answer_markers()
 
     def _read(self, events: int) -> None:
-        take, clock = self._event_queue.take, self._clock
+        take, clock = self.event_queue.take, self.now_ns
         for _ in range(events):
             entry = take()
             if entry is not None:
@@ -192,40 +163,40 @@ class SpanThread:
             yield_gil()
 
     def _see_to_receivers(self) -> int:
-        now_ns = self._clock()
-        for receiver in self._receivers:
+        now_ns = self.now_ns()
+        for receiver in self.receivers:
             self._safely(partial(receiver.tick, now_ns))
         return now_ns
 
     def _see_to_units(self, now_ns: int) -> None:
-        self._safely(lambda: self._units.tick(now_ns))
-        self._safely(lambda: self._beside.tick(now_ns))
+        self._safely(lambda: self.units.tick(now_ns))
+        self._safely(lambda: self.sessions.tick(now_ns))
 
     def _safely(self, work: Callable[[], None]) -> None:
-        """One bad unit must not end the thread that all others need."""
+        """Do work that must not end the thread if it fails."""
         try:
             work()
         except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
             log_internal_error("keep track of a unit", error)
 
     def _timeout_s(self) -> float | None:
-        times = [self._units.next_due_ns(), self._beside.next_due_ns()]
-        times += [receiver.next_due_ns() for receiver in self._receivers]
+        times = [self.units.next_due_ns(), self.sessions.next_due_ns()]
+        times += [receiver.next_due_ns() for receiver in self.receivers]
         due = [time_ns for time_ns in times if time_ns is not None]
         if due:
-            return min(max(0.001, (min(due) - self._clock()) / 1e9), _SLOW_TICK_S)
-        return _SLOW_TICK_S if self._units.in_flight else None
+            return min(max(0.001, (min(due) - self.now_ns()) / 1e9), _SLOW_TICK_S)
+        return _SLOW_TICK_S if self.units.in_flight else None
 
     def _in_flight(self) -> set[UnitKey]:
-        return self._units.waited_for().union(
-            self._beside.in_flight(), *(receiver.in_flight() for receiver in self._receivers)
+        return self.units.waited_for().union(
+            self.sessions.in_flight(), *(receiver.in_flight() for receiver in self.receivers)
         )
 
     def _answer_markers(self) -> None:
-        """Tell those who wait for units that these are out; all are looked at only when the last one of somebody's is."""
-        if parts := self._units.take_parts():
+        """Wake callers of ``flush`` whose units are out; all units are looked at when the last unit of a caller is out."""
+        if parts := self.units.take_parts():
             self._wait_for_parts(parts)
-        ended = self._units.in_flight
+        ended = self.units.in_flight
         if all(last in ended for _, _, last in self._markers):
             return
         waiting = self._in_flight()
@@ -238,7 +209,7 @@ class SpanThread:
         ]
 
     def _wait_for_parts(self, parts: Mapping[UnitKey, Collection[UnitKey]]) -> None:
-        """Have those who wait for a topmost span wait for the units that its spans make."""
+        """Have callers of ``flush`` that wait for a topmost span wait for the units that its spans make."""
         for keys, _, _ in self._markers:
             keys.update(*(parts[key] for key in keys & parts.keys()))
 

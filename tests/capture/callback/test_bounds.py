@@ -16,7 +16,7 @@ def start(handler, run_id=None, name="endless"):
 
 def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
     with a_line() as (scorer, trace):
-        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
+        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
         start(scorer.handler)
         looked_at(scorer, clock, 10, 10)
         assert scorer.status().pending == {"grounded": 1}
@@ -30,7 +30,7 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
 
 def test_a_root_that_begins_when_the_wall_clock_was_set_back_is_as_young_as_any():
     with a_line() as (scorer, _):
-        scorer._line.span_thread._clock = clock = ManualClock(time_ns() + HOUR * 10**9)
+        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns() + HOUR * 10**9)
         start(scorer.handler)
         looked_at(scorer, clock, 10, 10)
 
@@ -40,7 +40,7 @@ def test_a_root_that_begins_when_the_wall_clock_was_set_back_is_as_young_as_any(
 def test_an_end_after_that_changes_nothing():
     late = uuid4()
     with a_line() as (scorer, trace):
-        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
+        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
         start(scorer.handler, late)
         looked_at(scorer, clock, 10, HOUR)
 

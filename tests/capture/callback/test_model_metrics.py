@@ -124,7 +124,7 @@ def test_a_run_that_never_ended_has_no_duration() -> None:
 def test_a_run_that_was_given_up_has_no_duration() -> None:
     memory = Memory()
     with a_line(meter_provider=memory.meter_provider) as (scorer, trace):
-        scorer._line.span_thread._clock = clock = ManualClock(time_ns())
+        scorer._line.span_thread.now_ns = clock = ManualClock(time_ns())
         scorer.handler.on_chat_model_start(None, [[HumanMessage("q")]], run_id=uuid4(), name="endless")
         looked_at(scorer, clock, 10, HOUR)
         assert scorer.handler.receiver.abandoned == 1

@@ -183,7 +183,7 @@ def played(monkeypatch: pytest.MonkeyPatch, seed: int, scene: str, *, one_event:
         monkeypatch.setattr(RunSpans, "unseen", property(lambda self: False))
     with by_hand(monkeypatch, options, trace) as scorer:
         thread = scorer._line.span_thread
-        thread._clock = clock
+        thread.now_ns = clock
 
         def tick() -> None:
             clock.advance(0.2)
@@ -334,7 +334,7 @@ def test_a_span_thread_that_is_stuck_leaves_no_unit_uncounted(monkeypatch: pytes
 def test_what_runs_for_long_is_in_the_books(monkeypatch: pytest.MonkeyPatch) -> None:
     with by_hand(monkeypatch, {}, a_trace()) as scorer:
         thread, clock = scorer._line.span_thread, ManualClock(10**18)
-        thread._clock = clock
+        thread.now_ns = clock
         root = uuid4()
         a_chain(scorer.handler, root, 2)
         thread.tick()
@@ -355,7 +355,7 @@ def test_a_root_that_never_ends_is_given_up_by_age(monkeypatch: pytest.MonkeyPat
     trace = a_trace()
     with by_hand(monkeypatch, {}, trace) as scorer:
         thread, clock = scorer._line.span_thread, ManualClock(10**18)
-        thread._clock = clock
+        thread.now_ns = clock
         a_chain(scorer.handler, uuid4(), 1)
         for _ in range(2):
             thread.tick()

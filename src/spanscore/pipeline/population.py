@@ -1,0 +1,241 @@
+"""Populations beside the units: sources of scores, of second judges and of feedback; and revisions of units."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from math import inf
+from time import monotonic
+
+from spanscore.core.job import Decision, Job, JobResult, SampledUnit
+from spanscore.core.log import log_internal_error
+from spanscore.core.score import Outcome, Score, from_source
+from spanscore.core.span import Unit, UnitKey
+from spanscore.pipeline.evaluation import Evaluation, RunningJob
+from spanscore.pipeline.ledger import Ledger, ScoreBatch, has_span
+from spanscore.pipeline.queues import MemoryQueue
+from spanscore.pipeline.sizes import size_bytes_of
+from spanscore.pipeline.span_buffer import SpanBuffer
+from spanscore.protocols import Queue, Sampler, Sink
+
+__all__ = ["Population", "Revisions", "ScoreSource"]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Population:
+    """Units that are counted beside the units of their traces: sessions, revisions, or the units of a source of scores.
+
+    Attributes:
+        ledger: counts this population alone: each of its units ends in exactly one outcome per metric.
+        hold: scores leave at its pace.
+        sink: a sink that never raises.
+    """
+
+    ledger: Ledger
+    hold: SpanBuffer
+    sink: Sink
+
+    def enter(self, key: UnitKey, decisions: Mapping[str, Decision]) -> bool:
+        """Make a unit eligible for the metrics of these decisions. False: it is open already. Any thread."""
+        entered = self.ledger.enter(key, decisions)
+        if entered:
+            self.ledger.choose(key, decisions)
+        return entered
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Queue scores for the sink, but those that have neither a result nor a cost. Span thread."""
+        if emitted := [score for score in scores if has_span(score)]:
+            batch = ScoreBatch(self.sink, unit, emitted)
+            self.hold.enqueue(batch, batch.spans)
+
+    def end_open(self) -> list[UnitKey]:
+        """End every open unit as ``shutdown``; return their keys. Any thread."""
+        keys = self.ledger.open_units()
+        for key in keys:
+            self.ledger.settle_all(key, Outcome.SHUTDOWN)
+        return keys
+
+
+@dataclass(eq=False, repr=False)
+class ScoreSource(Population):
+    """Asks metrics about units that have scores of their own, and counts what they give in a ledger of the source.
+
+    The source has deadlines, a budget and room of its own: a judge that fails, is slow or is away costs the population
+    nothing. ``begin`` to ``stop`` run on the loop, the rest on the span thread.
+
+    Attributes:
+        name: ``Score.source`` of its scores.
+        evaluation: asks its metrics.
+        room: bounds the units whose scores are to come; units past the bound are ``queue_full``.
+        leave: runs a call on the span thread. Any thread.
+        on_scores: called with the source's name, a unit and its scores before they leave. Span thread.
+        metrics: names of the metrics that ``begin`` asks about each unit of the population.
+    """
+
+    name: str
+    evaluation: Evaluation
+    _: KW_ONLY
+    room: MemoryQueue
+    leave: Callable[[Callable[[], None]], None]
+    on_scores: Callable[[str, Unit, Sequence[Score]], None]
+    metrics: Collection[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._running: set[RunningJob] = set()
+        self._stopped = False
+        self.ledger.reset()
+        self.evaluation.reset()
+        self.room.reset()
+
+    def begin(self, job: Job) -> None:
+        """Enter the unit of a job for those of its metrics that the source asks about each unit, and ask them. Never raises."""
+        decisions = {name: decision for name, decision in job.decisions.items() if name in self.metrics}
+        if decisions and self.enter(job.unit.key, decisions):
+            self.ask(replace(job, decisions=decisions, held_until_s=-inf))  # no span waits for them
+
+    def ask(self, job: Job) -> None:
+        """Ask the metrics of a job whose unit has entered the ledger. Never raises."""
+        if self._stopped or not self.room.reserve(job.size_bytes):
+            self._end(job, Outcome.SHUTDOWN if self._stopped else Outcome.QUEUE_FULL)
+            return
+        try:
+            running = self.evaluation.begin(job, lambda: self._take_scores(running))
+            self._running.add(running)
+            self._take_scores(running)
+        except Exception as error:  # noqa: BLE001  (the job's own scores go on)
+            log_internal_error("ask a second judge", error)
+            self._end(job, Outcome.METRIC_ERROR)
+
+    def give_up(self) -> None:
+        """Cancel every metric that is at work: no score will use its answer."""
+        for running in self._running:
+            running.give_up()
+
+    def stop(self) -> None:
+        """Report what cancelled metrics have cost, and begin no more."""
+        self._stopped = True
+        for running in list(self._running):
+            running.add_unused()
+            self._take_scores(running)
+
+    def publish(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Let scores of the source leave; each is counted when it is out. Span thread."""
+        self.on_scores(self.name, unit, scores)
+        for score in scores:
+            batch = ScoreBatch(self.sink, unit, [score], self.ledger)
+            if has_span(score):
+                self.hold.enqueue(batch, batch.spans)
+            else:
+                batch.count()
+
+    def _end(self, job: Job, outcome: Outcome) -> None:
+        for name in job.decisions:
+            self.ledger.settle(job.unit.key, name, outcome)
+
+    def _take_scores(self, running: RunningJob) -> None:
+        unit = running.job.unit
+        if scores := [from_source(score, unit, self.name) for score in running.take()]:
+            self.leave(lambda: self.publish(unit, scores))
+        if running.is_over:
+            self._running.discard(running)
+            self.room.ack(running.job)
+
+
+@dataclass(eq=False, repr=False)
+class Revisions(Population):
+    """Scores units once more of which further spans came, and settles these revisions. Span thread.
+
+    The scores of a revision stand on evaluation spans of their own and in no sum. Metrics that rules choose by other scores are
+    not asked again, as those scores are gone.
+
+    Attributes:
+        metrics: names of all metrics.
+        sampler: decides on revisions as on first scores.
+        queue: of the scorer.
+        with_room: returns those of some metrics whose judge may be asked for one more unit.
+        handover: gives chosen units to the loop.
+        clock: seconds, the loop's.
+    """
+
+    metrics: Sequence[str]
+    _: KW_ONLY
+    sampler: Sampler
+    queue: Queue
+    with_room: Callable[[Collection[str]], Collection[str]]
+    handover: Callable[[Sequence[SampledUnit]], None]
+    clock: Callable[[], float] = monotonic
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self.ledger.reset()
+        self._next: dict[UnitKey, deque[Unit]] = {}
+
+    def take(self, unit: Unit) -> None:
+        """Take in a unit whose ``revision`` is not the first; it waits while an earlier revision is being scored."""
+        if self._waits(unit):
+            self._next.setdefault(unit.key, deque()).append(unit)
+        else:
+            self._begin(unit)
+
+    def take_over(self, job: Job) -> None:
+        """Take in a revision that another process has handed over."""
+        self.enter(_entry(job.unit), job.decisions)
+
+    def settle(self, result: JobResult) -> None:
+        """Take in scores of a job: count and emit them."""
+        key, settle = _entry(result.unit), self.ledger.settle
+        scores = [score for score in result.scores if settle(key, score.metric, score.outcome, score.source)]
+        self.emit(result.unit, scores)
+        if result.over:
+            self.ledger.settle_all(key, result.rest)
+            waiting = self._next.get(result.unit.key, deque())
+            while waiting and not self._waits(waiting[0]):
+                self._begin(waiting.popleft())
+            if not waiting:
+                self._next.pop(result.unit.key, None)
+
+    def open_units(self) -> list[UnitKey]:
+        """Return the revisions that are being scored, or wait for an earlier one."""
+        return [*self.ledger.open_units(), *(_entry(unit) for waiting in self._next.values() for unit in waiting)]
+
+    def give_up(self) -> None:
+        """End all of them as ``shutdown``."""
+        self.end_open()
+        if waiting := sum(map(len, self._next.values())):
+            self.ledger.record_rejected(Outcome.SHUTDOWN, waiting)
+        self._next = {}
+
+    def _waits(self, unit: Unit) -> bool:
+        return any(self.ledger.is_open(_entry(unit, earlier)) for earlier in range(1, unit.revision + 1))
+
+    def _begin(self, unit: Unit) -> None:
+        key = _entry(unit)
+        self.ledger.enter(key)
+        if not unit.complete:
+            self.ledger.settle_all(key, Outcome.INCOMPLETE)
+            return
+        facts = unit.facts()._replace(scores={})
+        decisions = {name: self.sampler.decide(facts, name) for name in self.metrics}
+        taken = {name: decision for name, decision in decisions.items() if decision.take}
+        chosen = {name: taken[name] for name in self.with_room(taken)}
+        for name in decisions.keys() - chosen.keys():
+            self.ledger.settle(key, name, Outcome.QUEUE_FULL if name in taken else Outcome.NOT_SAMPLED)
+        self.ledger.choose(key, taken)
+        held = size_bytes_of(unit, None)
+        if not chosen or not self.queue.reserve(held):
+            self.ledger.settle_all(key, Outcome.QUEUE_FULL)
+            return
+        self.handover([SampledUnit(unit, chosen, None, held, self.clock(), -inf)])
+
+
+def _entry(unit: Unit, revision: int | None = None) -> UnitKey:
+    """Return the key of a revision in the ledger: several revisions of a unit may be scored at once."""
+    return UnitKey(unit.key.trace_id, unit.key.span_id | (revision or unit.revision) << 64)
